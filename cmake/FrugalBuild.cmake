@@ -30,12 +30,17 @@ function(frugal_precompile target)
   set_property(GLOBAL PROPERTY frugal_precompiled_${ARG_SHARED} ${target})
 endfunction()
 
-# frugal_unity(TARGET): most files spend most of their time on headers. Eight of them compiled as one take a third to a
-# half of that time. The files of a target then share one file scope, so two of them cannot give one name to two things.
+# frugal_unity(TARGET [FILES]): most files spend most of their time on headers. Several of them (8 unless given) compiled
+# as one take a third to a half of that time. The files of a target then share one file scope, so two of them cannot give
+# one name to two things. CMake compiles files alone that have options or definitions of their own.
 option(FRUGAL_UNITY "Compile several files at once where that saves time" ON)
 function(frugal_unity target)
+  set(files 8)
+  if(ARGN)
+    set(files ${ARGN})
+  endif()
   if(FRUGAL_UNITY)
-    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${files})
   endif()
 endfunction()
 
@@ -104,9 +109,13 @@ function(frugal_library name)
   else()
     frugal_precompile(frugal_${name} SHARED plain)
   endif()
-  if(NOT name MATCHES "^(core|ops|compress)$")  # kernels take their time themselves
-    frugal_unity(frugal_${name})
-  endif()
+  frugal_unity(frugal_${name} 16)
+  foreach(source IN LISTS sources)  # Highway compiles these once for each instruction set, by their own names
+    file(STRINGS ${source} found REGEX "include <hwy/foreach_target.h>" LIMIT_COUNT 1)
+    if(found)
+      set_source_files_properties(${source} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+    endif()
+  endforeach()
   add_library(Frugal::${name} ALIAS frugal_${name})
   set_target_properties(frugal_${name} PROPERTIES EXPORT_NAME ${name})
   target_compile_features(frugal_${name} PUBLIC cxx_std_20)

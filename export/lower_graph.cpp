@@ -19,7 +19,7 @@ std::string gather(Lowering& l, const std::string& x, const std::string& index) 
 std::string unsqueeze(Lowering& l, const std::string& x, int64_t axis) {
   return l.emit("Unsqueeze", {x, l.ints({axis})});
 }
-std::string concat(Lowering& l, const std::string& a, const std::string& b) {
+std::string joined(Lowering& l, const std::string& a, const std::string& b) {
   return l.emit("Concat", {a, b}, kAxis0);
 }
 std::string range(Lowering& l, const std::string& end) {
@@ -56,7 +56,7 @@ Lowering::Runs Lowering::runs_of(const std::string& index) {
   Runs runs;
   runs.order = sorted(*this, key)[1];
   runs.sorted = gather(*this, index, runs.order);
-  const std::string next = concat(*this, slice(runs.sorted, {1}, {kEnd}, {0}), ints({-1}));
+  const std::string next = joined(*this, slice(runs.sorted, {1}, {kEnd}, {0}), ints({-1}));
   runs.last = positions(*this, emit("Not", {emit("Equal", {runs.sorted, next})}));
   runs.rows = gather(*this, runs.sorted, runs.last);
   return runs;
@@ -68,7 +68,7 @@ std::string Lowering::sums(const std::string& values, const Runs& runs,
       gather(*this, emit("CumSum", {to(values, DType::f64), scalar(0, DType::i64)}), runs.last);
   Shape none{1};
   for (const int64_t extent : tail) none.push_back(extent);
-  const std::string before = concat(*this, initializer("zeros", Tensor::zeros(none, DType::f64)),
+  const std::string before = joined(*this, initializer("zeros", Tensor::zeros(none, DType::f64)),
                                     slice(up_to, {0}, {-1}, {0}));
   return to(emit("Sub", {up_to, before}), DType::f32);
 }
@@ -85,14 +85,14 @@ std::string Lowering::maxima(const std::string& values, const Runs& runs) {
 }
 
 std::string Lowering::counts(const Runs& runs) {
-  const std::string before = concat(*this, ints({-1}), slice(runs.last, {0}, {-1}, {0}));
+  const std::string before = joined(*this, ints({-1}), slice(runs.last, {0}, {-1}, {0}));
   return to(emit("Sub", {runs.last, before}), DType::f32);
 }
 
 std::string Lowering::spread(const std::string& rows, const Runs& runs, const std::string& nodes,
                              const std::vector<int64_t>& tail) {
   std::string shape = unsqueeze(*this, nodes, 0);
-  if (!tail.empty()) shape = concat(*this, shape, ints(tail));
+  if (!tail.empty()) shape = joined(*this, shape, ints(tail));
   const std::string zeros = emit("Expand", {scalar(0), shape});
   return emit("ScatterND", {zeros, unsqueeze(*this, runs.rows, 1), rows});
 }
@@ -116,10 +116,10 @@ const Lowering::Edges& Lowering::edges(const Op& op, int x) {
       const std::string own =
           emit("ScatterElements",
                {ones, gather(*this, source, loops), gather(*this, weight, loops)}, kAxis0);
-      weight = concat(*this, gather(*this, weight, others), own);
+      weight = joined(*this, gather(*this, weight, others), own);
     }
-    source = concat(*this, gather(*this, source, others), all);
-    target = concat(*this, gather(*this, target, others), all);
+    source = joined(*this, gather(*this, source, others), all);
+    target = joined(*this, gather(*this, target, others), all);
   }
   Edges edges;
   edges.runs = runs_of(target);

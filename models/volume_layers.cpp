@@ -15,7 +15,7 @@ void check_groups(const char* op, int64_t in, int64_t out, int64_t groups) {
 
 // PyTorch's bound of weights and biases: the second axis of its weights, the last one here, counts
 // as the inputs, for transposed convolutions, too.
-double bound_of(const Shape& weight) {
+double weight_bound(const Shape& weight) {
   double fan = 1;
   for (int axis = 1; axis < weight.dim(); ++axis) fan *= static_cast<double>(weight[axis]);
   return 1 / std::sqrt(fan);
@@ -28,7 +28,7 @@ Conv1d::Conv1d(Init& init, int64_t in, int64_t out, int64_t kernel, const Conv1d
     : options_(options) {
   check_groups("conv1d", in, out, options.groups);
   const Shape shape{out, kernel, in / options.groups};
-  const double bound = bound_of(shape);
+  const double bound = weight_bound(shape);
   weight_ = register_parameter("weight", uniform(init, shape, bound), Layout::conv_weight);
   if (bias) bias_ = register_parameter("bias", uniform(init, {out}, bound));
 }
@@ -42,7 +42,7 @@ Conv3d::Conv3d(Init& init, int64_t in, int64_t out, const Triple& kernel,
     : options_(options) {
   check_groups("conv3d", in, out, options.groups);
   const Shape shape{out, kernel[0], kernel[1], kernel[2], in / options.groups};
-  const double bound = bound_of(shape);
+  const double bound = weight_bound(shape);
   weight_ = register_parameter("weight", uniform(init, shape, bound), Layout::conv_weight);
   if (bias) bias_ = register_parameter("bias", uniform(init, {out}, bound));
 }
@@ -53,7 +53,7 @@ ConvTranspose1d::ConvTranspose1d(Init& init, int64_t in, int64_t out, int64_t ke
     : options_(options) {
   check_groups("conv_transpose1d", in, out, options.groups);
   const Shape shape{in, kernel, out / options.groups};
-  const double bound = bound_of(shape);
+  const double bound = weight_bound(shape);
   weight_ = register_parameter("weight", uniform(init, shape, bound), Layout::conv_weight);
   if (bias) bias_ = register_parameter("bias", uniform(init, {out}, bound));
 }
@@ -66,7 +66,7 @@ ConvTranspose2d::ConvTranspose2d(Init& init, int64_t in, int64_t out, Pair kerne
     : options_(options) {
   check_groups("conv_transpose2d", in, out, options.groups);
   const Shape shape{in, kernel[0], kernel[1], out / options.groups};
-  const double bound = bound_of(shape);
+  const double bound = weight_bound(shape);
   weight_ = register_parameter("weight", uniform(init, shape, bound), Layout::conv_weight);
   if (bias) bias_ = register_parameter("bias", uniform(init, {out}, bound));
 }
@@ -79,7 +79,7 @@ ConvTranspose3d::ConvTranspose3d(Init& init, int64_t in, int64_t out, const Trip
     : options_(options) {
   check_groups("conv_transpose3d", in, out, options.groups);
   const Shape shape{in, kernel[0], kernel[1], kernel[2], out / options.groups};
-  const double bound = bound_of(shape);
+  const double bound = weight_bound(shape);
   weight_ = register_parameter("weight", uniform(init, shape, bound), Layout::conv_weight);
   if (bias) bias_ = register_parameter("bias", uniform(init, {out}, bound));
 }

@@ -1,5 +1,6 @@
 // Checks shared by the ops: each throws Error "[op] expected ..., got ...".
 #pragma once
+#include <cstdint>
 #include <initializer_list>
 
 #include "core/tensor.h"
@@ -34,11 +35,18 @@ inline void check_real(const char* op, const char* name, const Tensor& tensor) {
                device == DeviceType::cuda ? "bf16" : "f64", describe(tensor));
 }
 
+// Whether an option or an extent lies in [least, 2^31), which oneDNN takes.
+inline bool in_range(int64_t value, int64_t least) { return value >= least && value <= INT32_MAX; }
+
+// The dtype of parameters, statistics and losses that belong to activations of that dtype.
+inline DType dtype_beside(DType dtype) { return dtype == DType::bf16 ? DType::f32 : dtype; }
+inline DType dtype_beside(const Tensor& x) { return dtype_beside(x.dtype()); }
+
 // Checks a parameter, a statistic or a gradient of one that is used together with the activations
 // `x`: on the device of x, and of its dtype, or f32 where x is bf16.
 inline void check_beside(const char* op, const Tensor& x,
                          std::initializer_list<const Tensor*> rest) {
-  const DType dtype = x.dtype() == DType::bf16 ? DType::f32 : x.dtype();
+  const DType dtype = dtype_beside(x);
   for (const Tensor* tensor : rest) {
     if (!tensor->defined()) continue;
     FRUGAL_CHECK(tensor->dtype() == dtype && tensor->device() == x.device(),

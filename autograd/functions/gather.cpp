@@ -6,7 +6,7 @@
 namespace frugal {
 namespace {
 
-auto describer(const Tensor& index, int64_t rows) {
+auto gather_describer(const Tensor& index, int64_t rows) {
   return [&index, rows](TracedOp& t) {
     t.tensor(index);
     t.set("rows", rows);
@@ -24,14 +24,14 @@ Variable gather_rows(const Variable& x, const Tensor& index) {
 }
 
 Variable segment_sum(const Variable& x, const Tensor& index, int64_t rows) {
-  const auto describe = describer(index, rows);
+  const auto describe = gather_describer(index, rows);
   return record({"segment_sum", describe}, {x}, ops::segment_sum(x.value(), index, rows),
                 {save_exact(index)},
                 [](const Backward& b) { return Grads{ops::gather_rows(b.dy(), b.saved(0))}; });
 }
 
 Variable segment_mean(const Variable& x, const Tensor& index, int64_t rows) {
-  const auto describe = describer(index, rows);
+  const auto describe = gather_describer(index, rows);
   return record({"segment_mean", describe}, {x}, ops::segment_mean(x.value(), index, rows),
                 {save_exact(index)}, [](const Backward& b) {
                   return Grads{ops::segment_mean_backward(b.dy(), b.saved(0))};
@@ -39,7 +39,7 @@ Variable segment_mean(const Variable& x, const Tensor& index, int64_t rows) {
 }
 
 Variable segment_max(const Variable& x, const Tensor& index, int64_t rows) {
-  const auto describe = describer(index, rows);
+  const auto describe = gather_describer(index, rows);
   const ops::SegmentMax out = ops::segment_max(x.value(), index, rows);
   return record({"segment_max", describe}, {x}, out.y, {save_exact(out.element)},
                 [elements = x.size(0)](const Backward& b) {
@@ -48,7 +48,7 @@ Variable segment_max(const Variable& x, const Tensor& index, int64_t rows) {
 }
 
 Variable segment_softmax(const Variable& x, const Tensor& index, int64_t rows) {
-  const auto describe = describer(index, rows);
+  const auto describe = gather_describer(index, rows);
   const Tensor y = ops::segment_softmax(x.value(), index, rows);
   return record({"segment_softmax", describe}, {x}, y,
                 {save_output(y), save_exact(index), save_square(x, y)}, [rows](const Backward& b) {

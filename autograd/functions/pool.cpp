@@ -9,7 +9,7 @@
 namespace frugal {
 namespace {
 
-auto describer(const Pool2dOptions& options) {
+auto pool_describer(const Pool2dOptions& options) {
   return [&options](TracedOp& t) {
     t.set("kernel", options.kernel);
     t.set("stride", options.stride);
@@ -32,7 +32,7 @@ Variable max_pool2d(const Variable& x, const Pool2dOptions& options) {
   if (const int bits = bits_of(out.index, options); bits != 0 && recording({x})) {
     const Shape shape = out.index.shape();
     out.index = ops::pack_window_index(out.index, bits);
-    return record({"max_pool2d", describer(options)}, {x}, out.y, {save_whole(out.index)},
+    return record({"max_pool2d", pool_describer(options)}, {x}, out.y, {save_whole(out.index)},
                   [x_shape = x.shape(), shape, bits, options](const Backward& b) {
                     Tensor index;
                     {
@@ -42,15 +42,15 @@ Variable max_pool2d(const Variable& x, const Pool2dOptions& options) {
                     return Grads{ops::max_pool2d_backward(b.dy(), index, x_shape, options)};
                   });
   }
-  return record({"max_pool2d", describer(options)}, {x}, out.y, {save_exact(out.index)},
+  return record({"max_pool2d", pool_describer(options)}, {x}, out.y, {save_exact(out.index)},
                 [x_shape = x.shape(), options](const Backward& b) {
                   return Grads{ops::max_pool2d_backward(b.dy(), b.saved(0), x_shape, options)};
                 });
 }
 
 Variable avg_pool2d(const Variable& x, const Pool2dOptions& options) {
-  return record({"avg_pool2d", describer(options)}, {x}, ops::avg_pool2d(x.value(), options), {},
-                [x_shape = x.shape(), options](const Backward& b) {
+  return record({"avg_pool2d", pool_describer(options)}, {x}, ops::avg_pool2d(x.value(), options),
+                {}, [x_shape = x.shape(), options](const Backward& b) {
                   return Grads{ops::avg_pool2d_backward(b.dy(), x_shape, options)};
                 });
 }

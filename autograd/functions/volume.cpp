@@ -6,25 +6,27 @@
 namespace frugal {
 namespace {
 
-void check_axes(const char* op, const char* name, const Variable& x, int axes) {
+void check_rank(const char* op, const char* name, const Variable& x, int axes) {
   FRUGAL_CHECK(x.defined() && x.shape().dim() == axes, "[{}] expected {} with {} axes, got {}", op,
                name, axes, x.defined() ? describe(x.value()) : "an undefined one");
 }
 
 // [A, B, C] as [A, 1, B, C], and back.
-Variable as_image(const Variable& x) { return reshape(x, {x.size(0), 1, x.size(1), x.size(2)}); }
-Variable as_sequence(const Variable& x) { return reshape(x, {x.size(0), x.size(2), x.size(3)}); }
+Variable as_row_image(const Variable& x) {
+  return reshape(x, {x.size(0), 1, x.size(1), x.size(2)});
+}
+Variable from_row_image(const Variable& x) { return reshape(x, {x.size(0), x.size(2), x.size(3)}); }
 
 template <class F>
 Variable of_sequence(const char* op, const Variable& x, F f) {
-  check_axes(op, "x", x, 3);
-  return as_sequence(f(as_image(x)));
+  check_rank(op, "x", x, 3);
+  return from_row_image(f(as_row_image(x)));
 }
 
 // in_layers of images [N D, H, W, C], then along_depth of images [N, D, H W, C].
 template <class F, class G>
 Variable of_volume(const char* op, const Variable& x, F in_layers, G along_depth) {
-  check_axes(op, "x", x, 5);
+  check_rank(op, "x", x, 5);
   const int64_t n = x.size(0), depth = x.size(1), c = x.size(4);
   const Variable layers = in_layers(reshape(x, {n * depth, x.size(2), x.size(3), c}));
   const int64_t h = layers.size(1), w = layers.size(2);
@@ -49,14 +51,14 @@ Pool2dOptions of_depth(const Pool3dOptions& o) {
 
 Variable conv_transpose1d(const Variable& x, const Variable& weight, const Variable& bias,
                           const ConvTranspose1dOptions& options) {
-  check_axes("conv_transpose1d", "weight", weight, 3);
+  check_rank("conv_transpose1d", "weight", weight, 3);
   const ConvTranspose2dOptions o{{1, options.stride},
                                  {0, options.padding},
                                  {0, options.output_padding},
                                  {1, options.dilation},
                                  options.groups};
   return of_sequence("conv_transpose1d", x, [&](const Variable& image) {
-    return conv_transpose2d(image, as_image(weight), bias, o);
+    return conv_transpose2d(image, as_row_image(weight), bias, o);
   });
 }
 

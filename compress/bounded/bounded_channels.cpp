@@ -15,7 +15,6 @@ namespace {
 
 constexpr int64_t kColumns = 256;     // of a view at least, where rows suffice
 constexpr int64_t kSharedRows = 256;  // fewer: one range for all channels
-constexpr int64_t kChunk = 1 << 16;   // elements of a chunk of a reduction
 constexpr float kHuge = std::numeric_limits<float>::max();
 
 // Minima and maxima of columns. `probe` is NaN if a value of the column is not finite.
@@ -71,6 +70,7 @@ std::vector<Range> ranges_of(const float* x, const View& view, bool zeros) {
     range.values = view.numel / view.codes();
   }
   const int64_t cols = view.cols(), rows = (view.numel + cols - 1) / cols;
+  constexpr int64_t kChunk = 1 << 16;  // elements
   const int64_t step = std::max<int64_t>(kChunk / cols, 1), chunks = (rows + step - 1) / step;
   std::mutex mutex;
   parallel_for(0, chunks, 1, [&](int64_t begin, int64_t end) {

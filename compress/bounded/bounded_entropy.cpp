@@ -21,7 +21,6 @@ using entropy::Plan;
 
 namespace {
 
-constexpr int64_t kChunk = 131072;  // elements, about
 constexpr int kMaxWidth = 16;
 constexpr double kMostSteps = 65536;  // from zero: beyond, f32 cannot tell them apart well enough
 
@@ -59,6 +58,7 @@ struct Layout {
     int64_t offset;  // in a chunk's symbols, for each block of it
   };
   Layout(const View& of, const Lanes& lanes) : view(of) {
+    constexpr int64_t kChunk = 131072;  // elements, about
     per_chunk = std::max<int64_t>(kChunk / view.block(), 1);
     for (const Lanes::Run& run : lanes.runs) {
       if (run.width == kRaw) raw = &run;

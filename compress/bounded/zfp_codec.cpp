@@ -27,7 +27,6 @@ namespace {
 
 using bounded::Payload;
 
-constexpr int64_t kChunk = 4096;  // elements of a channel at least
 // zfp stores a block with one common exponent. The least error, relative to the block's largest
 // value:
 constexpr double kLeastTolerance = 0x1p-22;
@@ -47,6 +46,7 @@ struct Grid {
     } else {
       items = numel / channels;
     }
+    constexpr int64_t kChunk = 4096;  // elements of a channel at least
     step = std::max<int64_t>((kChunk + pixels() - 1) / std::max<int64_t>(pixels(), 1), 1);
     chunks = numel == 0 ? 0 : (items + step - 1) / step;
   }

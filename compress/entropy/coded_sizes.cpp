@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "compress/quantize/group_layout.h"
 #include "core/error.h"
 
 namespace frugal::compress {
@@ -35,7 +36,6 @@ std::vector<CodedSizes::Entry> CodedSizes::entries() const {
 }
 
 void CodedSizes::restore(const std::vector<Entry>& entries) {
-  constexpr int kMaxBits = 16;
   for (const Entry& entry : entries)
     FRUGAL_CHECK(
         entry.bits >= 1 && entry.bits <= kMaxBits && entry.now >= 0 && entry.before >= 0,

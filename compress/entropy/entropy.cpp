@@ -7,15 +7,6 @@ namespace frugal::compress {
 
 using namespace entropy;
 
-namespace {
-
-Tensor bytes_of(int64_t size, Category category, Device device) {
-  const CategoryScope scope(category);
-  return Tensor::empty({size}, DType::u8, device);
-}
-
-}  // namespace
-
 Entropy::Entropy(std::shared_ptr<const Codec> inner, const EntropyOptions& options)
     : inner_(std::move(inner)), options_(options) {
   FRUGAL_CHECK(inner_ != nullptr, "[entropy] expected an inner codec, got none");
@@ -40,7 +31,7 @@ std::unique_ptr<Packed> coded_as(std::unique_ptr<Packed> packed, int64_t bytes,
   if (plain == nullptr || plain->payload().device() != kMeta) return packed;
   const int64_t all = plain->payload().nbytes();
   if (all == 0 || all < options.min_bytes) return packed;
-  Tensor payload = bytes_of(bytes, Category::packed, kMeta);
+  Tensor payload = byte_tensor(bytes, Category::packed, kMeta);
   packed.release();
   return std::make_unique<EntropyCoded>(std::move(payload), std::unique_ptr<Grouped>(plain));
 }
@@ -69,7 +60,7 @@ EntropyCoded::EntropyCoded(Tensor payload, std::unique_ptr<Grouped> plain)
 
 const Grouped& EntropyCoded::decoded() const {
   if (decoded_) return *plain_;
-  Tensor plain = bytes_of(bytes_, Category::workspace, payload_.device());
+  Tensor plain = byte_tensor(bytes_, Category::workspace, payload_.device());
   dispatch(payload_.device(), [&](auto backend) {
     decode_kernel(backend, payload_, CodeMap(plain_->parts()), plain);
   });

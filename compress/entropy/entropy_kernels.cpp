@@ -12,11 +12,6 @@ namespace frugal::compress::entropy {
 
 namespace {
 
-Tensor bytes_of(int64_t size, Category category) {
-  const CategoryScope scope(category);
-  return Tensor::empty({size}, DType::u8);
-}
-
 std::vector<rans::Histogram> count_planes(const uint8_t* payload, const CodeMap& map) {
   std::vector<rans::Histogram> all(map.tables());
   std::mutex mutex;
@@ -108,7 +103,8 @@ std::vector<int64_t> encode(uint8_t* codes, const CodeMap& map, const std::vecto
   for (const Block& block : blocks) largest = std::max(largest, block.bytes);
   const auto room = static_cast<int64_t>(rans::stream_bound(static_cast<size_t>(largest)));
   parallel_for(0, map.block_count(), 1, [&](int64_t begin, int64_t end) {
-    const Tensor scratch = bytes_of(room * std::min<int64_t>(end - begin, 2), Category::workspace);
+    const Tensor scratch =
+        byte_tensor(room * std::min<int64_t>(end - begin, 2), Category::workspace);
     BlockStream a, b;
     a.until = scratch.mut<uint8_t>() + room;
     b.until = a.until + room;
@@ -160,14 +156,14 @@ Tensor encode_kernel(Cpu, const Tensor& plain, const CodeMap& map, double min_sa
   Tensor aside;
   const uint8_t* metadata = before;
   if (!map.is_one_part()) {
-    aside = bytes_of(ends, Category::workspace);
+    aside = byte_tensor(ends, Category::workspace);
     metadata = aside.data<uint8_t>();
     copy_metadata(before, map, aside.mut<uint8_t>());
   }
   uint8_t* const codes = close_up(before, map);
   const std::vector<int64_t> lengths = encode(codes, map, plans);
   const int64_t size = std::accumulate(lengths.begin(), lengths.end(), streams);
-  Tensor payload = bytes_of(size, Category::packed);
+  Tensor payload = byte_tensor(size, Category::packed);
   auto* to = payload.mut<uint8_t>();
   std::memcpy(to, metadata, static_cast<size_t>(ends));
   uint8_t* table = to + ends + blocks * 8;

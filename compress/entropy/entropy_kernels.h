@@ -7,6 +7,12 @@
 
 namespace frugal::compress::entropy {
 
+// Uninitialised bytes.
+inline Tensor byte_tensor(int64_t size, Category category, Device device = kCpu) {
+  const CategoryScope scope(category);
+  return Tensor::empty({size}, DType::u8, device);
+}
+
 // The coded payload, category `packed`. Undefined if coding would save a smaller share than
 // min_saving, as far as a sample or all codes say. `plain`: a payload described by `map`. On the
 // CPU it is overwritten if it is coded.

@@ -17,7 +17,7 @@ namespace frugal::compress {
 namespace {
 
 constexpr int64_t kBlock = 4096;  // what O_DIRECT wants of offsets, lengths and addresses
-constexpr int64_t kChunk = FileStore::kBufferBytes - kBlock;
+constexpr int64_t kBytesAtOnce = FileStore::kBufferBytes - kBlock;
 
 int64_t whole_blocks(int64_t bytes) { return round_up(bytes, kBlock); }
 
@@ -91,9 +91,9 @@ std::optional<FileStore::Region> FileStore::write(const void* data, int64_t byte
 }
 
 bool FileStore::write_chunks(Region& region, const char* data, const std::atomic<bool>* cancel) {
-  for (int64_t done = 0; done < region.bytes; done += kChunk) {
+  for (int64_t done = 0; done < region.bytes; done += kBytesAtOnce) {
     if (is_set(cancel)) return false;
-    const int64_t n = std::min(region.bytes - done, kChunk), at = region.offset + done;
+    const int64_t n = std::min(region.bytes - done, kBytesAtOnce), at = region.offset + done;
     region.checksum = checksum(region.checksum, data + done, n);
     if (!direct() || (n % kBlock == 0 && is_aligned(data + done))) {
       transfer(true, const_cast<char*>(data + done), n, at, region.bytes);
@@ -110,9 +110,9 @@ bool FileStore::write_chunks(Region& region, const char* data, const std::atomic
 bool FileStore::read(const Region& region, void* data, const std::atomic<bool>* cancel) {
   auto* to = static_cast<char*>(data);
   uint32_t sum = 0;
-  for (int64_t done = 0; done < region.bytes; done += kChunk) {
+  for (int64_t done = 0; done < region.bytes; done += kBytesAtOnce) {
     if (is_set(cancel)) return false;
-    const int64_t n = std::min(region.bytes - done, kChunk), at = region.offset + done;
+    const int64_t n = std::min(region.bytes - done, kBytesAtOnce), at = region.offset + done;
     if (!direct() || (n % kBlock == 0 && is_aligned(to + done))) {
       transfer(false, to + done, n, at, region.bytes);
     } else {

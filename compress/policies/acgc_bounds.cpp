@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <numeric>
 
 #include "core/parallel.h"
@@ -12,7 +11,6 @@ namespace frugal::compress::acgc {
 
 namespace {
 
-constexpr double kInf = std::numeric_limits<double>::infinity();
 // Stochastic rounding with a step of B has a variance of at most B^2 / 4.
 constexpr double kVariance = 0.25;
 constexpr double kFloor = 0x1p-16;  // of the published bounds of normalizations, squared
@@ -162,14 +160,14 @@ double ChannelSums::all() const { return std::accumulate(squares.begin(), square
 namespace {
 constexpr int64_t kRows = 2048;  // of a part, whose sums are added in order
 
-Tensor on_host(const Tensor& x) {
+Tensor as_f32_on_host(const Tensor& x) {
   const CategoryScope scope(Category::workspace);
   return to_device(ops::contiguous(ops::cast(x, DType::f32)), kCpu);
 }
 }  // namespace
 
 ChannelSums channel_sums(const Tensor& x) {
-  const Tensor values = on_host(x);
+  const Tensor values = as_f32_on_host(x);
   const int64_t channels = x.dim() == 0 ? 1 : std::max<int64_t>(x.shape().back(), 1);
   const int64_t rows = x.numel() / channels;
   const int64_t parts = (rows + kRows - 1) / kRows;
@@ -202,9 +200,10 @@ ChannelSums channel_sums(const Tensor& x) {
 }
 
 RowSums row_sums(const Tensor& x, const Tensor& dy, const RowNorm& norm) {
-  const Tensor xs = on_host(x), dys = on_host(dy), invstds = on_host(norm.invstd);
-  const Tensor means = norm.mean.defined() ? on_host(norm.mean) : Tensor();
-  const Tensor weights = norm.weight.defined() ? on_host(norm.weight) : Tensor();
+  const Tensor xs = as_f32_on_host(x), dys = as_f32_on_host(dy),
+               invstds = as_f32_on_host(norm.invstd);
+  const Tensor means = norm.mean.defined() ? as_f32_on_host(norm.mean) : Tensor();
+  const Tensor weights = norm.weight.defined() ? as_f32_on_host(norm.weight) : Tensor();
   const int64_t channels = x.shape().back(), rows = x.numel() / channels, groups = norm.groups;
   const int64_t runs = invstds.numel() / groups, width = channels / groups;
   const int64_t each = runs == 0 ? 0 : rows / runs;  // rows of a run

@@ -45,6 +45,7 @@
 // Ref: Evans & Aamodt 2021 (AC-GC).
 #pragma once
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <span>
 #include <vector>
@@ -52,6 +53,8 @@
 #include "core/tensor.h"
 
 namespace frugal::compress::acgc {
+
+inline constexpr double kInf = std::numeric_limits<double>::infinity();
 
 enum class Count : uint8_t { worst, expected };
 //   derived:    as above

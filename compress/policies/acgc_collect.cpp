@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "ops/dense/bitmask.h"
 #include "ops/dense/copy.h"
@@ -12,7 +11,6 @@ namespace frugal::compress::acgc {
 
 namespace {
 
-constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr double kMost = 1e30;         // of a squared bound: checkpoints take finite numbers
 constexpr double kFunctionSlope2 = 4;  // see the header
 
@@ -26,7 +24,7 @@ bool may_have_errors(const SavedTensor& slot) {
   return slot.defined() && slot.role() == Role::activation && !slot.is_raw();
 }
 
-double squares(const Tensor& x) { return ops::sum_of_squares(ops::contiguous(x)); }
+double squared_norm(const Tensor& x) { return ops::sum_of_squares(ops::contiguous(x)); }
 
 Tensor whole(const Gradient& gradient) {
   return gradient.defined() && gradient.is_whole() && gradient.shape().dim() > 0
@@ -80,7 +78,7 @@ void Collector::before(const BackwardStep& step, const Tensor& dy) {
   for (int i = 0; i < step.slots.size(); ++i) reads = reads || may_have_errors(step.slots[i]);
   if (!reads) return;
   // Backward may write over dy, so everything that is needed of dy is computed now.
-  dy2_ = is_known(dy) ? squares(dy) : 0;
+  dy2_ = is_known(dy) ? squared_norm(dy) : 0;
   bool by_channel = false;
   for (int i = 0; i < step.slots.size(); ++i)
     by_channel = by_channel ||
@@ -140,7 +138,7 @@ void Collector::product(const SavedTensor& slot, const Grads& gradients) {
   const auto numel = static_cast<double>(slot.shape().numel());
   const double rows = static_cast<double>(dy_.numel()) / static_cast<double>(dy_.shape().back());
   Reader reader;
-  reader.allowed = options_.e * options_.e * squares(dw);
+  reader.allowed = options_.e * options_.e * squared_norm(dw);
   reader.price = options_.rule == Rule::published
                      ? published_price(numel, slot.use().gain, dy2_)
                      : product_price(rows, slot.use().fan, dy2_, options_.count);
@@ -162,8 +160,8 @@ void Collector::normalized(const Slots& slots, const SavedTensor& slot, const Gr
   const ChannelSums xs = published ? channel_sums(slot.unpack()) : ChannelSums{};
   const double rows = static_cast<double>(dy_.numel()) / static_cast<double>(channels);
   const double count = static_cast<double>(channels), e2 = options_.e * options_.e;
-  const double allowed_dx = e2 * squares(dx);
-  const double allowed_dw = is_known(dw) ? e2 * squares(dw) : kInf;
+  const double allowed_dx = e2 * squared_norm(dx);
+  const double allowed_dw = is_known(dw) ? e2 * squared_norm(dw) : kInf;
   if (is_known(dw)) dw = on_host(dw);
   Reader reader;
   std::vector<double> slope;
@@ -206,9 +204,10 @@ void Collector::normalized_rows(const Slots& slots, const SavedTensor& slot,
   }
   const double e2 = options_.e * options_.e;
   Reader reader;
-  reader.cap = {{normalized_rows_bound2(sums, is_known(dx) ? e2 * squares(dx) : kInf,
-                                        is_known(dw) ? e2 * squares(dw) : kInf, options_.count)},
-                {1}};
+  reader.cap = {
+      {normalized_rows_bound2(sums, is_known(dx) ? e2 * squared_norm(dx) : kInf,
+                              is_known(dw) ? e2 * squared_norm(dw) : kInf, options_.count)},
+      {1}};
   add(slot, reader);
   // Sums that are rebuilt from this tensor, beside the normalization, have its errors with a factor
   // of 1.
@@ -230,12 +229,12 @@ void Collector::other(const SavedTensor& slot, const Grads& gradients) {
     if (!is_known(dx)) continue;
     if (!x.defined()) x = slot.unpack();
     if (!is_known(x)) return;
-    const double dx2 = squares(dx);
+    const double dx2 = squared_norm(dx);
     const std::optional<double> slope = elementwise_slope(x, dy_, dx);
     const auto numel = static_cast<double>(x.numel());
-    bound2 = std::min(
-        bound2, slope ? elementwise_bound2(*slope, e2 * dx2, dy2_, options_.count)
-                      : linear_bound2(numel, squares(x) / numel, e2, dx2, dy2_, options_.count));
+    bound2 = std::min(bound2, slope ? elementwise_bound2(*slope, e2 * dx2, dy2_, options_.count)
+                                    : linear_bound2(numel, squared_norm(x) / numel, e2, dx2, dy2_,
+                                                    options_.count));
   }
   if (!x.defined()) return;
   Reader reader;

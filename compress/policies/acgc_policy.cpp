@@ -13,7 +13,7 @@ namespace {
 
 constexpr double kStepsAtOne = 15;  // of 4 bits, where e is 1
 
-FixedPolicyOptions keep_of(const AcgcOptions& options) {
+FixedPolicyOptions acgc_keep(const AcgcOptions& options) {
   FRUGAL_CHECK(options.start_bits >= 1 && options.start_bits <= 16,
                "[acgc] expected start_bits in 1..16, got {}", options.start_bits);
   FixedPolicyOptions keep = options.keep;
@@ -89,7 +89,7 @@ double assumed_bits(const AcgcOptions& options) {
 
 AcgcPolicy::AcgcPolicy(const AcgcOptions& options)
     : options_(options),
-      keep_(keep_of(options)),
+      keep_(acgc_keep(options)),
       start_(start_of(options)),
       codec_(codec_of(options)),
       collector_({options.e, options.rule, options.count}, [this](uint64_t seq) {

@@ -16,7 +16,6 @@
 namespace frugal::compress {
 namespace {
 
-constexpr int kMaxBits = 16;
 constexpr double kFirstNorm = 8;  // bits before the first product, outside of the average
 constexpr int kGrid = 8;          // averages per bit that a tensor can have
 
@@ -42,7 +41,7 @@ double average_of(const ActnnOptions& options) {
   return average;
 }
 
-FixedPolicyOptions keep_of(const ActnnOptions& options) {
+FixedPolicyOptions actnn_keep(const ActnnOptions& options) {
   FixedPolicyOptions keep = options.keep;
   keep.bits = static_cast<int>(average_of(options));
   if (options.mixed) keep.corrected = false;  // its correction needs 4 bits of every source
@@ -55,7 +54,7 @@ MixedOptions mixed_of(const FixedPolicyOptions& keep) {
 }
 
 // The squared norm of x, if x is f32 or f64. The order of additions does not depend on threads.
-std::optional<double> squares(const Tensor& x) {
+std::optional<double> known_squared_norm(const Tensor& x) {
   if (x.dtype() != DType::f32 && x.dtype() != DType::f64) return {};
   return x.device() == kMeta ? 0 : ops::sum_of_squares(ops::contiguous(x));
 }
@@ -80,7 +79,7 @@ double mean_of(const std::vector<double>& values) {
 ActnnPolicy::ActnnPolicy(const ActnnOptions& options)
     : options_(options),
       average_(average_of(options)),
-      keep_(keep_of(options)),
+      keep_(actnn_keep(options)),
       quantizer_(mixed_of(options.keep)) {
   FRUGAL_CHECK(options.keep.axis == GroupAxis::column,
                "[actnn] expected groups in a channel, which samples share, got groups along rows");
@@ -209,7 +208,7 @@ std::unique_ptr<Packed> ActnnPolicy::pack(const Tensor& tensor, const SaveInfo& 
     for (size_t n = 0; n < weights.size(); ++n) item.ranges.samples[n] *= weights[n];
   }
   if (observing_ && is_other(item.use))
-    item.mean_square = squares(tensor).value_or(0) / static_cast<double>(tensor.numel());
+    item.mean_square = known_squared_norm(tensor).value_or(0) / static_cast<double>(tensor.numel());
   return quantizer_.pack(
       tensor, seen,
       spread_bits(weights_of(item, samples.count), extra, least_bits(item),
@@ -351,7 +350,7 @@ void ActnnPolicy::before(const BackwardStep& step, const Tensor& dy) {
     if (slot.use().kind == Use::Kind::normalized) scale_errors(slot, step.slots);
     if (slot.use().kind != Use::Kind::product) continue;
     if (!norm) {
-      norm = squares(dy);
+      norm = known_squared_norm(dy);
       if (!norm) return;
       if (options_.use_gradient) norms = norms_of_samples(dy);
     }
@@ -372,7 +371,7 @@ void ActnnPolicy::after(const BackwardStep& step, const Grads& gradients) {
     double sum = 0;
     for (const Gradient& gradient : gradients)
       if (gradient.defined() && gradient.shape().dim() > 0)
-        sum += squares(gradient.rows(0, gradient.shape()[0])).value_or(0);
+        sum += known_squared_norm(gradient.rows(0, gradient.shape()[0])).value_or(0);
     finite_ = finite_ && std::isfinite(sum);
     item->direct += sum / item->mean_square;
     item->is_read = true;

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int64_t kColumnRows = 32;  // fewer rows have no range to speak of
 constexpr int kStripColumns = 16;
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kInfiniteValue = std::numeric_limits<float>::infinity();
 
 double squared_range(float mn, float mx) {
   const double range = static_cast<double>(mx) - static_cast<double>(mn);
@@ -34,8 +34,8 @@ float value_of(const T& x) {
 // has a constant bound, so that the compiler keeps the extremes in registers.
 template <bool kWhole, class T>
 void extremes(const T* x, int64_t stride, int64_t rows, size_t columns, Strip& strip) {
-  strip.mn.fill(kInfinity);
-  strip.mx.fill(-kInfinity);
+  strip.mn.fill(kInfiniteValue);
+  strip.mx.fill(-kInfiniteValue);
   std::array<float, kStripColumns> mn = strip.mn, mx = strip.mx;
   const size_t width = kWhole ? kStripColumns : columns;
   for (int64_t r = 0; r < rows; ++r, x += stride)
@@ -75,7 +75,7 @@ double neighbour_ranges(const T* x, int64_t count, int64_t group) {
   double sum = 0;
   for (int64_t i = 0; i < count; i += group) {
     const int64_t take = std::min(group, count - i);
-    float mn = kInfinity, mx = -kInfinity;
+    float mn = kInfiniteValue, mx = -kInfiniteValue;
     for (int64_t k = i; k < i + take; ++k) {
       const float v = value_of(x[k]);
       mn = v < mn ? v : mn;
@@ -104,14 +104,14 @@ void add_ranges(const T* x, const RangeJob& job, double* sums) {
 }
 
 // One more bit for a sample, and the variance that the bit removes.
-struct Step {
+struct BitStep {
   double gain;
   int32_t sample;
   int bits;  // before it
 };
 // Orders by gain, the largest first. Ties are ordered by bits, then by sample, so that the order is
 // unique.
-bool before(const Step& a, const Step& b) {
+bool before(const BitStep& a, const BitStep& b) {
   if (a.gain != b.gain) return a.gain > b.gain;
   if (a.bits != b.bits) return a.bits < b.bits;
   return a.sample < b.sample;
@@ -123,9 +123,9 @@ std::vector<double> variances(int min_bits, int max_bits, const StepVariance& va
   return all;
 }
 
-std::vector<Step> steps_of(std::span<const double> weights, const std::vector<double>& s,
-                           int min_bits) {
-  std::vector<Step> steps;
+std::vector<BitStep> steps_of(std::span<const double> weights, const std::vector<double>& s,
+                              int min_bits) {
+  std::vector<BitStep> steps;
   steps.reserve(weights.size() * (s.size() - 1));
   for (size_t n = 0; n < weights.size(); ++n)
     for (size_t k = 0; k + 1 < s.size(); ++k)
@@ -183,7 +183,7 @@ std::vector<int> spread_bits(std::span<const double> weights, int64_t extra, int
   if (extra == n * (max_bits - min_bits)) return std::vector<int>(weights.size(), max_bits);
   // S is convex, so each further bit of a sample gains less than the one before. Therefore the
   // `extra` best steps never contain a step without the earlier steps of its sample.
-  std::vector<Step> steps = steps_of(weights, variances(min_bits, max_bits, variance), min_bits);
+  std::vector<BitStep> steps = steps_of(weights, variances(min_bits, max_bits, variance), min_bits);
   std::nth_element(steps.begin(), steps.begin() + extra, steps.end(), before);
   for (int64_t i = 0; i < extra; ++i)
     ++bits[static_cast<size_t>(steps[static_cast<size_t>(i)].sample)];
@@ -193,7 +193,7 @@ std::vector<int> spread_bits(std::span<const double> weights, int64_t extra, int
 std::vector<double> spread_costs(std::span<const double> weights, std::span<const int64_t> extras,
                                  int min_bits, int max_bits, const StepVariance& variance) {
   const std::vector<double> s = variances(min_bits, max_bits, variance);
-  std::vector<Step> steps = steps_of(weights, s, min_bits);
+  std::vector<BitStep> steps = steps_of(weights, s, min_bits);
   std::sort(steps.begin(), steps.end(), before);
   double cost = 0;
   for (const double weight : weights) cost += weight * s.front();

@@ -11,8 +11,6 @@
 namespace frugal::compress {
 namespace {
 
-constexpr int kMaxBits = 16;
-
 FixedPolicyOptions at_average(const AdaptiveOptions& options) {
   FRUGAL_CHECK(options.average >= 1 && options.average <= kMaxBits,
                "[compression] expected 1 to 16 bits on average, got {}", options.average);

@@ -15,7 +15,7 @@ namespace {
 constexpr double kMaxCost = 1e290;
 constexpr int64_t kMaxBytes = int64_t{1} << 44;
 constexpr size_t kMaxItems = size_t{1} << 18;  // so that no sum of bytes overflows
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kInfiniteCost = std::numeric_limits<double>::infinity();
 
 // A relative error above the rounding error of sums of some thousand costs.
 constexpr double kRounding = 0x1p-42;
@@ -30,7 +30,7 @@ struct Point {
 using Frontier = std::vector<Point>;
 
 // A step up along the lower convex hull of an item's frontier.
-struct Step {
+struct HullStep {
   double gain;
   size_t item;
   int from, to;
@@ -97,7 +97,7 @@ Allocation to_allocation(const std::vector<Frontier>& items, const Selection& se
     result.bytes += point.bytes;
   }
   result.feasible = result.bytes <= budget;
-  result.lower_bound = result.feasible ? std::min(lower_bound, result.cost) : kInfinity;
+  result.lower_bound = result.feasible ? std::min(lower_bound, result.cost) : kInfiniteCost;
   return result;
 }
 
@@ -118,12 +118,12 @@ int64_t grain_of_bytes(const std::vector<Frontier>& items) {
 }
 
 // The steps of all items, the greatest gain first. The steps of one item stay in their order.
-std::vector<Step> hull_steps(const std::vector<Frontier>& items) {
-  std::vector<Step> steps;
+std::vector<HullStep> hull_steps(const std::vector<Frontier>& items) {
+  std::vector<HullStep> steps;
   std::vector<std::pair<size_t, double>> hull;  // points and the gain of the step that led there
   for (size_t i = 0; i < items.size(); ++i) {
     const Frontier& item = items[i];
-    hull.assign(1, {0, kInfinity});
+    hull.assign(1, {0, kInfiniteCost});
     for (size_t k = 1; k < item.size(); ++k) {
       // The comparison uses the rounded gains that are stored, so that these fall along the hull.
       while (hull.size() > 1 && gain(item[hull.back().first], item[k]) >= hull.back().second)
@@ -135,14 +135,14 @@ std::vector<Step> hull_steps(const std::vector<Frontier>& items) {
                        static_cast<int>(hull[k].first)});
   }
   std::stable_sort(steps.begin(), steps.end(),
-                   [](const Step& a, const Step& b) { return a.gain > b.gain; });
+                   [](const HullStep& a, const HullStep& b) { return a.gain > b.gain; });
   return steps;
 }
 
 // Takes the steps in order, and skips a step that does not fit.
-void fill(const std::vector<Frontier>& items, std::span<const Step> steps, int64_t budget,
+void fill(const std::vector<Frontier>& items, std::span<const HullStep> steps, int64_t budget,
           Selection& selection) {
-  for (const Step& step : steps) {
+  for (const HullStep& step : steps) {
     int& at = selection.point[step.item];
     if (step.to <= at) continue;
     const Frontier& item = items[step.item];
@@ -162,18 +162,18 @@ constexpr size_t kLong = 2048;
 class Relaxation {
  public:
   struct Value {
-    double bound = kInfinity;  // nothing costs less
-    double cost = kInfinity;   // of the whole steps alone
-    size_t steps = 0;          // so many
+    double bound = kInfiniteCost;  // nothing costs less
+    double cost = kInfiniteCost;   // of the whole steps alone
+    size_t steps = 0;              // so many
   };
 
   // Takes the steps of the items that are `open`. `least` is the cost of these items with all steps
   // taken.
-  void set(const std::vector<Frontier>& items, std::span<const Step> steps,
+  void set(const std::vector<Frontier>& items, std::span<const HullStep> steps,
            const std::vector<bool>& open, double least) {
     bytes_.assign(1, 0);
     drops_.clear();
-    for (const Step& step : steps) {
+    for (const HullStep& step : steps) {
       if (!open[step.item]) continue;
       const Point& from = items[step.item][static_cast<size_t>(step.from)];
       const Point& to = items[step.item][static_cast<size_t>(step.to)];
@@ -209,7 +209,7 @@ class Relaxation {
 // A search that decides the items one by one.
 class Search {
  public:
-  Search(const std::vector<Frontier>& items, std::vector<Step> steps, int64_t budget,
+  Search(const std::vector<Frontier>& items, std::vector<HullStep> steps, int64_t budget,
          double tolerance)
       : items_(items), steps_(std::move(steps)), budget_(budget), share_(0.4 * tolerance) {}
 
@@ -262,7 +262,7 @@ class Search {
     const double price = steps_[root.steps].gain;
     std::vector<int64_t> size(items_.size(), 0);  // of the item's step before the price or after it
     for (size_t k = 0; k < steps_.size(); ++k) {
-      const Step& step = steps_[k];
+      const HullStep& step = steps_[k];
       const Frontier& item = items_[step.item];
       const int64_t more =
           item[static_cast<size_t>(step.to)].bytes - item[static_cast<size_t>(step.from)].bytes;
@@ -290,7 +290,7 @@ class Search {
     // budget well, so their relaxation is nearly exact. Similar items are neighbours.
     std::stable_sort(order_.begin(), order_.end(),
                      [&](size_t a, size_t b) { return size[a] > size[b]; });
-    std::erase_if(steps_, [&](const Step& step) { return !open_[step.item]; });
+    std::erase_if(steps_, [&](const HullStep& step) { return !open_[step.item]; });
     after_.resize(order_.size() + 1);
     for (size_t k = order_.size(); k-- > 0;) {
       const Frontier& item = items_[order_[k]];
@@ -302,7 +302,7 @@ class Search {
   double loss(size_t i, double price) const {
     const Frontier& item = items_[i];
     const auto at = static_cast<size_t>(base_.point[i]);
-    double least = kInfinity;
+    double least = kInfiniteCost;
     for (size_t k = 0; k < item.size(); ++k) {
       if (k == at) continue;
       const double paid = price * static_cast<double>(item[k].bytes - item[at].bytes);
@@ -399,7 +399,7 @@ class Search {
   }
 
   const std::vector<Frontier>& items_;
-  std::vector<Step> steps_;
+  std::vector<HullStep> steps_;
   int64_t budget_;
   double share_;               // of the tolerance, for pruning and for thinning each
   Selection base_;             // the whole steps of the relaxation
@@ -411,8 +411,8 @@ class Search {
   std::vector<std::vector<Link>> links_;  // of each stage's states
   size_t stage_ = 0;
   double best_ = 0, threshold_ = 0;
-  double pruned_ = kInfinity;  // the least bound of what was left out
-  double slop_ = 0;            // what thinning may have cost
+  double pruned_ = kInfiniteCost;  // the least bound of what was left out
+  double slop_ = 0;                // what thinning may have cost
   Found found_;
 };
 
@@ -423,12 +423,12 @@ Allocation allocate(std::span<const std::vector<Option>> items, int64_t budget, 
                "[allocate] expected a tolerance in [0, 1], got {}", tolerance);
   const std::vector<Frontier> points = frontiers_of(items);
   const Selection least = smallest(points);
-  if (least.bytes > budget) return to_allocation(points, least, budget, kInfinity);
+  if (least.bytes > budget) return to_allocation(points, least, budget, kInfiniteCost);
   // No choice can use a part of a grain. Without that part of the budget the relaxation is often
   // exact.
   if (const int64_t grain = grain_of_bytes(points); grain > 0)
     budget -= (budget - least.bytes) % grain;
-  std::vector<Step> steps = hull_steps(points);
+  std::vector<HullStep> steps = hull_steps(points);
   Selection best = least;
   fill(points, steps, budget, best);
   Selection found = best;

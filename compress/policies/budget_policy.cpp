@@ -9,8 +9,7 @@ namespace frugal::compress {
 namespace {
 
 using Item = AdaptivePolicy::Item;
-constexpr int kRaw = AdaptivePolicy::kRaw;
-constexpr int kMaxBits = 16;
+constexpr int kRawWidth = AdaptivePolicy::kRaw;
 constexpr int kAverage = 4;  // bits of tensors that no plan knows yet
 // A tensor that is moved to a file costs no memory. It gets this width, above which more bits
 // hardly lower the variance.
@@ -108,7 +107,7 @@ void BudgetPolicy::took(uint64_t seq, int bits, int64_t bytes) {
 
 int64_t BudgetPolicy::bytes(const Item& item, int bits) const {
   const int64_t plain = adaptive_.bytes(item, bits);
-  if (!can_code() || !plans_codes_ || bits == kRaw) return plain;
+  if (!can_code() || !plans_codes_ || bits == kRawWidth) return plain;
   const auto seen = sizes_.most(item.seq, bits);
   if (!seen) return plain;
   int64_t saved = adaptive_.bytes(item, seen->bits) - seen->bytes;
@@ -121,7 +120,7 @@ void BudgetPolicy::limit(const std::vector<Item>& items, BudgetPlan& plan) const
   if (!can_code()) return;
   for (const Item& item : items) {
     const int bits = plan.bits.at(item.seq);
-    if (bits == kRaw)
+    if (bits == kRawWidth)
       plan.coded.erase(item.seq);
     else
       plan.coded[item.seq] = plans_codes_ ? bytes(item, bits) : 0;
@@ -149,7 +148,7 @@ double BudgetPolicy::fineness() const {
     return known.empty() ? wanted_ : std::min(wanted_, fineness_of(known, plan_->bits));
   if (!known.empty()) return fineness_of(known, bits_);
   double variance = 0;  // before the first step tensors count alike
-  for (const auto& [seq, bits] : bits_) variance += bits == kRaw ? 0 : step_variance(bits);
+  for (const auto& [seq, bits] : bits_) variance += bits == kRawWidth ? 0 : step_variance(bits);
   return fineness_of(variance, static_cast<double>(bits_.size()));
 }
 
@@ -177,7 +176,7 @@ std::map<uint64_t, int> BudgetPolicy::coarser(const std::vector<Item>& items,
     if (found == bits.end()) continue;
     // A tensor that is moved takes no memory. A raw tensor stays raw, because unpacking it would
     // take memory that the plan does not have.
-    if (item.seq < plan_->moved || found->second == kRaw) continue;
+    if (item.seq < plan_->moved || found->second == kRawWidth) continue;
     free.push_back(item);
     auto& each = options.emplace_back();
     auto& width = widths.emplace_back();
@@ -243,8 +242,8 @@ bool BudgetPolicy::allocate(const std::vector<Item>& items, int64_t bytes, Budge
       width.push_back(bits);
     }
     if (moves) continue;
-    each.push_back({0, this->bytes(item, kRaw)});
-    width.push_back(kRaw);
+    each.push_back({0, this->bytes(item, kRawWidth)});
+    width.push_back(kRawWidth);
   }
   const Allocation best = compress::allocate(options, bytes);
   if (!best.feasible) return false;
@@ -305,14 +304,14 @@ BudgetState BudgetState::read(const Learned& learned) {
                "[budget] expected 0, or 1 to 16 bits, as the fineness of what was learned, got {}",
                state.fineness);
   const std::vector<uint64_t> tensors = reader.tensors("tensors");
-  const auto planned = reader.wholes("plan_bits", 1, kRaw, tensors.size());
-  const auto used = reader.wholes("bits", 1, kRaw, tensors.size());
+  const auto planned = reader.wholes("plan_bits", 1, kRawWidth, tensors.size());
+  const auto used = reader.wholes("bits", 1, kRawWidth, tensors.size());
   for (size_t i = 0; i < tensors.size(); ++i) {
-    FRUGAL_CHECK((planned[i] <= kMaxBits || planned[i] == kRaw) &&
-                     (used[i] <= kMaxBits || used[i] == kRaw) && used[i] <= planned[i],
+    FRUGAL_CHECK((planned[i] <= kMaxBits || planned[i] == kRawWidth) &&
+                     (used[i] <= kMaxBits || used[i] == kRawWidth) && used[i] <= planned[i],
                  "[budget] expected 1 to 16 bits, or {} for raw, of which no more are used than "
                  "planned, for tensor {}, got {} of {}",
-                 kRaw, tensors[i], used[i], planned[i]);
+                 kRawWidth, tensors[i], used[i], planned[i]);
     plan.bits[tensors[i]] = static_cast<int>(planned[i]);
     state.bits[tensors[i]] = static_cast<int>(used[i]);
   }

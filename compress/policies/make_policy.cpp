@@ -23,7 +23,7 @@ std::unique_ptr<SavePolicy> made(const BudgetPolicyOptions& options) {
   return std::make_unique<BudgetPolicy>(options);
 }
 
-const FixedPolicyOptions& keep_of(const PolicyOptions& options) {
+const FixedPolicyOptions& keep_in(const PolicyOptions& options) {
   return std::visit(
       [](const auto& policy) -> const FixedPolicyOptions& {
         if constexpr (std::is_same_v<std::decay_t<decltype(policy)>, FixedPolicyOptions>)
@@ -44,7 +44,7 @@ std::unique_ptr<SavePolicy> make_policy(const PolicyOptions& options) {
     policy = std::make_unique<ProfiledPolicy>(std::move(policy), *options.profile);
   if (!options.offload) return policy;
   return std::make_unique<OffloadPolicy>(std::move(policy), *options.offload,
-                                         keep_of(options).min_elements);
+                                         keep_in(options).min_elements);
 }
 
 FixedPolicyOptions defaults_on(Device device) {

@@ -31,8 +31,9 @@ namespace frugal::compress {
 enum class GroupAxis : uint8_t { column, row, nchw };
 
 inline constexpr int64_t kRowAxisLanes = 16;
+inline constexpr int kMaxBits = 16;  // of a code
 
-// The widths of the planes of a code, widest first. REQUIRES: 1 <= bits <= 16.
+// The widths of the planes of a code, widest first. REQUIRES: 1 <= bits <= kMaxBits.
 struct Planes {
   std::array<int, 4> width{};
   int count = 0;

@@ -18,4 +18,7 @@ class Grouped : public Movable {
   virtual const Tensor& payload() const = 0;
 };
 
+// Errors: not a mask of the tensor on its device (ops/dense/bitmask.h); a slope that is not finite.
+void check_sign(const char* op, const Sign& sign, const Tensor& tensor);
+
 }  // namespace frugal::compress

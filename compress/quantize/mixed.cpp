@@ -1,7 +1,6 @@
 #include "compress/quantize/mixed.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <numeric>
 
@@ -18,7 +17,6 @@ namespace {
 constexpr int64_t kSegment = int64_t{64} << 10;  // elements: what is gathered stays in the cache
 constexpr int64_t kAlign = 16;
 constexpr int64_t kSignRows = 64;  // fewer would lie on the row axis, which carries no sign
-constexpr int kMaxBits = 16;
 
 // Calls f for each segment. Segments run in parallel if there are enough of them to keep all
 // threads busy. Otherwise, and on other devices, f itself runs in parallel.
@@ -40,17 +38,6 @@ int64_t neighbours(const std::vector<int32_t>& order, int64_t first) {
   const auto end =
       std::adjacent_find(from, order.end(), [](int32_t a, int32_t b) { return b != a + 1; });
   return end == order.end() ? end - from : end - from + 1;
-}
-
-void check_sign(const Sign& sign, const Tensor& tensor) {
-  const int64_t bytes = ops::bitmask_layout(tensor.shape()).bytes();
-  const Tensor& mask = sign.mask;
-  FRUGAL_CHECK(mask.defined() && mask.dtype() == DType::u8 && mask.is_contiguous() &&
-                   mask.numel() == bytes && mask.device() == tensor.device(),
-               "[mixed] expected a contiguous mask of {} u8 on {} for {}, got {}", bytes,
-               tensor.device().str(), tensor.shape(),
-               mask.defined() ? describe(mask) : "an undefined one");
-  FRUGAL_CHECK(std::isfinite(sign.slope), "[mixed] expected a finite slope, got {}", sign.slope);
 }
 
 class Mixed final : public Grouped {
@@ -332,7 +319,7 @@ std::unique_ptr<Packed> MixedQuantizer::pack(const Tensor& tensor, const SaveInf
   FRUGAL_CHECK(tensor.defined() && is_floating(tensor.dtype()) && tensor.is_contiguous(),
                "[mixed] expected a contiguous floating tensor, got {}",
                tensor.defined() ? describe(tensor) : "an undefined one");
-  if (info.sign != nullptr) check_sign(*info.sign, tensor);
+  if (info.sign != nullptr) check_sign("mixed", *info.sign, tensor);
   MixedLayout layout = layout_of(tensor.shape(), widths, info.sign != nullptr);
   if (std::all_of(widths.begin(), widths.end(), [&](int bits) { return bits == widths.front(); }))
     return uniform(widths.front()).pack(tensor, info);

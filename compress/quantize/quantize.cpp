@@ -11,24 +11,19 @@
 
 namespace frugal::compress {
 
-namespace {
-
-void check_sign(const Sign& sign, const Tensor& tensor) {
+void check_sign(const char* op, const Sign& sign, const Tensor& tensor) {
   const int64_t bytes = ops::bitmask_layout(tensor.shape()).bytes();
   const Tensor& mask = sign.mask;
   FRUGAL_CHECK(mask.defined() && mask.dtype() == DType::u8 && mask.is_contiguous() &&
                    mask.numel() == bytes && mask.device() == tensor.device(),
-               "[quantize] expected a contiguous mask of {} u8 on {} for {}, got {}", bytes,
+               "[{}] expected a contiguous mask of {} u8 on {} for {}, got {}", op, bytes,
                tensor.device().str(), tensor.shape(),
                mask.defined() ? describe(mask) : "an undefined one");
-  FRUGAL_CHECK(std::isfinite(sign.slope), "[quantize] expected a finite slope, got {}", sign.slope);
+  FRUGAL_CHECK(std::isfinite(sign.slope), "[{}] expected a finite slope, got {}", op, sign.slope);
 }
-
-}  // namespace
-
 Quantizer::Quantizer(const QuantizeOptions& options) : options_(options) {
-  FRUGAL_CHECK(options.bits >= 1 && options.bits <= 16, "[quantize] expected 1 to 16 bits, got {}",
-               options.bits);
+  FRUGAL_CHECK(options.bits >= 1 && options.bits <= kMaxBits,
+               "[quantize] expected 1 to 16 bits, got {}", options.bits);
   FRUGAL_CHECK(options.group >= 8 && options.group <= 65536 && options.group % 8 == 0,
                "[quantize] expected a group size that is a multiple of 8 in 8..65536, got {}",
                options.group);
@@ -56,7 +51,7 @@ std::unique_ptr<Packed> Quantizer::pack(const Tensor& tensor, const SaveInfo& in
   FRUGAL_CHECK(tensor.defined() && is_floating(tensor.dtype()) && tensor.is_contiguous(),
                "[quantize] expected a contiguous floating tensor, got {}",
                tensor.defined() ? describe(tensor) : "an undefined one");
-  if (info.sign != nullptr) check_sign(*info.sign, tensor);
+  if (info.sign != nullptr) check_sign("quantize", *info.sign, tensor);
   return pack(tensor, info, layout_of(tensor.shape(), info.sign != nullptr), nullptr);
 }
 
@@ -131,7 +126,7 @@ class Quantizer::Slices final : public SlicePacker {
     FRUGAL_CHECK(next_ % unit() == 0 && end <= shape_[0] && (end % unit() == 0 || end == shape_[0]),
                  "[quantize] expected slices of multiples of {} rows up to {}, got {} to {}",
                  unit(), shape_[0], next_, end);
-    if (job_.layout.split) check_sign({mask, slope_}, rows);
+    if (job_.layout.split) check_sign("quantize", {mask, slope_}, rows);
     const int64_t group = job_.layout.group_rows;
     job_.first = next_ * item_rows_ / group;
     job_.count = ceil_div(end * item_rows_, group) - job_.first;

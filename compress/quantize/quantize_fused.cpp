@@ -15,7 +15,7 @@ bool fits(const Tensor& other, int64_t numel, DType dtype) {
          (other.numel() == numel && other.dtype() == dtype && other.is_contiguous());
 }
 
-const uint8_t* bytes_of(const Tensor& mask) {
+const uint8_t* mask_bytes(const Tensor& mask) {
   return mask.defined() ? mask.data<uint8_t>() : nullptr;
 }
 
@@ -94,7 +94,7 @@ bool Quantized::run(const PackedPass::Combine& combine, PackedPass& pass) const 
     return false;
   if (!pass.out.defined()) pass.out = Tensor::empty(range.shape, dtype_, device);
   const CombineJob job{unpack_job(range.begin, range.end, pass.out.raw()), combine.y.raw(),
-                       combine.k.data<float>(), bytes_of(bits), pass.mask.in_codes};
+                       combine.k.data<float>(), mask_bytes(bits), pass.mask.in_codes};
   dispatch(device, [&](auto backend) { combine_codes_kernel(backend, job); });
   return true;
 }

@@ -73,11 +73,11 @@ bool Quantized::run(const PackedPass::Variance&, PackedPass& pass) const {
 bool Quantized::map_in_slices(const PackedPass::Map& map, Tensor& out) const {
   if (!knows_variance() || layout_.numel == 0) return false;
   if (dtype_ == DType::bf16 && payload_.device() == kCpu) return false;
-  constexpr int64_t kBytes = 1 << 16, kLanes = 8;
+  constexpr int64_t kBytes = 1 << 16, kMostLanes = 8;
   const int64_t block = 8 * layout_.cols, all = layout_.numel;
   const int64_t block_bytes = block * static_cast<int64_t>(size_of(dtype_));
   int64_t step = std::min(std::max<int64_t>(kBytes / block_bytes, 1) * block, all);
-  int64_t slices = (all + step - 1) / step, lanes = std::min(slices, kLanes);
+  int64_t slices = (all + step - 1) / step, lanes = std::min(slices, kMostLanes);
   // The number of bytes does not depend on the number of threads, because plans count it for other
   // machines. More threads have smaller slices. No element depends on where its slice begins.
   const int64_t room = lanes * step;

@@ -11,12 +11,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool is_folder(const fs::path& path) {
-  std::error_code ignored;
-  return fs::is_directory(path, ignored);
-}
-
-std::vector<std::string> names_of(BoxPart part) {
+std::vector<std::string> box_part_names(BoxPart part) {
   switch (part) {
     case BoxPart::train:
       return {"train"};
@@ -35,7 +30,7 @@ struct CocoFiles {
 // Empty names: there is no such part.
 CocoFiles coco_files(const std::string& folder, BoxPart part) {
   const fs::path root(folder);
-  for (const std::string& name : names_of(part)) {
+  for (const std::string& name : box_part_names(part)) {
     const fs::path beside = root / name / "_annotations.coco.json";
     if (is_file(beside.string())) return {beside.string(), (root / name).string()};
     std::vector<fs::path> found;

@@ -62,9 +62,9 @@ class Entry {
   std::string where_;
 };
 
-class Reader {
+class CocoReader {
  public:
-  Reader(const std::string& file, BadEntries& bad) : file_(file), bad_(bad) {
+  CocoReader(const std::string& file, BadEntries& bad) : file_(file), bad_(bad) {
     const std::vector<uint8_t> bytes = read_file("coco", file);
     try {
       json_ = parse_json<Json>({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
@@ -100,7 +100,7 @@ class Reader {
 }  // namespace
 
 BoxSet read_coco(const std::string& file, const std::string& pictures, BadEntries& bad) {
-  const Reader reader(file, bad);
+  const CocoReader reader(file, bad);
   BoxSet set;
   std::set<int64_t> categories;
   reader.each("categories", [&](const Entry& entry, const std::string& where) {

@@ -31,9 +31,9 @@ struct Annotation {
 };
 
 // Errors name the element and the file.
-class Reader {
+class VocReader {
  public:
-  explicit Reader(const std::string& path) : path_(path) {
+  explicit VocReader(const std::string& path) : path_(path) {
     const std::vector<uint8_t> bytes = read_file("voc", path);
     const pugi::xml_parse_result result = document_.load_buffer(bytes.data(), bytes.size());
     FRUGAL_CHECK(result, "[voc] {}: expected XML, got an error at byte {}: {}", in_quotes(path),
@@ -68,7 +68,7 @@ class Reader {
 };
 
 Annotation read_annotation(const std::string& path, BadEntries& bad) {
-  const Reader reader(path);
+  const VocReader reader(path);
   const pugi::xml_node root = reader.root();
   const pugi::xml_node size = reader.child(root, "size", "<annotation>");
   Annotation annotation;

@@ -10,7 +10,7 @@
 namespace frugal::data {
 namespace {
 
-void add(sha256_ctx& sum, const void* bytes, size_t count) {
+void add_bytes(sha256_ctx& sum, const void* bytes, size_t count) {
   sha256_update(&sum, count, static_cast<const uint8_t*>(bytes));
 }
 
@@ -25,7 +25,7 @@ std::string digits(sha256_ctx& sum) {
 std::string sha256_hex(std::string_view text) {
   sha256_ctx sum;
   sha256_init(&sum);
-  add(sum, text.data(), text.size());
+  add_bytes(sum, text.data(), text.size());
   return digits(sum);
 }
 
@@ -35,7 +35,7 @@ std::string sha256_of_file(const std::string& path) {
   sha256_init(&sum);
   std::vector<char> piece(size_t{1} << 18);
   while (const size_t got = std::fread(piece.data(), 1, piece.size(), file.get()))
-    add(sum, piece.data(), got);
+    add_bytes(sum, piece.data(), got);
   FRUGAL_CHECK(!std::ferror(file.get()), "[sha256] cannot read {}", path);
   return digits(sum);
 }

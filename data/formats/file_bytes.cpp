@@ -15,6 +15,11 @@ bool is_file(const std::string& path) {
   return fs::is_regular_file(path, ignored);
 }
 
+bool is_folder(const std::string& path) {
+  std::error_code ignored;
+  return fs::is_directory(path, ignored);
+}
+
 int64_t file_size(const char* op, const std::string& path) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);

@@ -17,6 +17,7 @@ using FileHandle = std::unique_ptr<std::FILE, CloseFile>;
 FileHandle open_file(const char* op, const std::string& path);
 int64_t file_size(const char* op, const std::string& path);
 bool is_file(const std::string& path);
+bool is_folder(const std::string& path);
 
 // The whole file. Errors: those above; a failing read.
 std::vector<uint8_t> read_file(const char* op, const std::string& path);

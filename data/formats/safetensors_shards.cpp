@@ -17,7 +17,7 @@ constexpr const char* kFile = ".safetensors";
 constexpr const char* kIndex = ".safetensors.index.json";
 constexpr int64_t kMaxIndex = 100'000'000;  // bytes
 
-std::string listed(const std::vector<std::string>& names) {
+std::string listed_names(const std::vector<std::string>& names) {
   constexpr size_t kShownNames = 3;
   std::string text;
   for (size_t i = 0; i < std::min(names.size(), kShownNames); ++i)
@@ -45,7 +45,7 @@ std::string file_in(const std::string& folder) {
   if (found.empty() && !others.empty()) return folder + "/" + others.front();
   FRUGAL_CHECK(found.size() == 1,
                "[safetensors] expected one *{} or *{} in the folder {}, got {}{}", kIndex, kFile,
-               folder, found.size(), found.empty() ? "" : ": " + listed(found));
+               folder, found.size(), found.empty() ? "" : ": " + listed_names(found));
   return folder + "/" + found.front();
 }
 
@@ -107,7 +107,8 @@ void SafetensorsShards::read_index(const std::string& path) {
       missing.empty(),
       "[safetensors] {} names {} files; {} of them {} not there: {}. Copy all files of the "
       "weights into one folder",
-      path, order.size(), missing.size(), missing.size() == 1 ? "is" : "are", listed(missing));
+      path, order.size(), missing.size(), missing.size() == 1 ? "is" : "are",
+      listed_names(missing));
   for (const std::string& file : order) {
     files_.push_back(SafetensorsFile::open((folder / file).string()));
     for (const std::string& name : tensors[file]) {

@@ -25,7 +25,7 @@ std::string reason(archive* reader) {
   return printable(why, 300);
 }
 
-[[noreturn]] void fail(const char* op, const std::string& path, archive* reader) {
+[[noreturn]] void fail_archive(const char* op, const std::string& path, archive* reader) {
   throw Error(fmt::format("[{}] expected a zip archive in {}, got a broken one: {}", op, path,
                           reason(reader)));
 }
@@ -37,7 +37,7 @@ ArchiveReader start(const char* op, const std::string& path) {
   // that were cut.
   archive_read_support_format_zip_seekable(reader.get());
   if (archive_read_open_filename(reader.get(), path.c_str(), 1 << 16) != ARCHIVE_OK)
-    fail(op, path, reader.get());
+    fail_archive(op, path, reader.get());
   return reader;
 }
 
@@ -49,11 +49,11 @@ archive_entry* next(const char* op, const std::string& path, archive* reader) {
   // libarchive warns if the current locale cannot write a name, which does no harm. All its other
   // warnings mean that the entry contradicts the archive's directory.
   const bool named_otherwise = status == ARCHIVE_WARN && archive_entry_pathname(entry) == nullptr;
-  if (status != ARCHIVE_OK && !named_otherwise) fail(op, path, reader);
+  if (status != ARCHIVE_OK && !named_otherwise) fail_archive(op, path, reader);
   return entry;
 }
 
-std::string name_of(archive_entry* entry) {
+std::string entry_name(archive_entry* entry) {
   const char* name = archive_entry_pathname(entry);
   if (name == nullptr) name = archive_entry_pathname_utf8(entry);
   return name == nullptr ? "" : name;
@@ -73,7 +73,7 @@ ZipFile ZipFile::open(const char* op, const std::string& path) {
   while (archive_entry* entry = next(op, path, reader.get())) {
     if (archive_entry_filetype(entry) != AE_IFREG) continue;
     const ZipEntry& file = zip.entries_.emplace_back(ZipEntry{
-        name_of(entry), archive_entry_size_is_set(entry) ? archive_entry_size(entry) : -1});
+        entry_name(entry), archive_entry_size_is_set(entry) ? archive_entry_size(entry) : -1});
     FRUGAL_CHECK(!archive_entry_is_encrypted(entry),
                  "[{}] expected entries without a password in {}, got the encrypted {}", op, path,
                  in_quotes(file.name));
@@ -99,7 +99,7 @@ ZipReader::ZipReader(const ZipFile& zip, const ZipEntry& entry)
     found = next(zip.op(), zip.path(), reader_.get());
     FRUGAL_CHECK(found != nullptr, "[{}] expected {} in {}, got none: did the file change?",
                  zip.op(), in_quotes(entry.name), zip.path());
-  } while (name_of(found) != entry.name);
+  } while (entry_name(found) != entry.name);
 }
 
 size_t ZipReader::take(void* out, size_t count) {

@@ -84,7 +84,7 @@ class Events : public json::json_sax_t {
 };
 
 // Gives a file's bytes to the parser and refuses NUL bytes, at which the parser would stop.
-class Bytes {
+class FileBytes {
  public:
   using iterator_category = std::input_iterator_tag;
   using value_type = char;
@@ -92,13 +92,13 @@ class Bytes {
   using pointer = const char*;
   using reference = char;
 
-  Bytes() = default;  // the end iterator
-  Bytes(const char* op, const std::string& path, std::FILE* file)
+  FileBytes() = default;  // the end iterator
+  FileBytes(const char* op, const std::string& path, std::FILE* file)
       : op_(op), path_(&path), file_(file) {
     ++*this;
   }
   char operator*() const { return byte_; }
-  Bytes& operator++() {
+  FileBytes& operator++() {
     const int c = getc_unlocked(file_);
     if (c == EOF) file_ = nullptr;
     byte_ = static_cast<char>(c);
@@ -107,7 +107,7 @@ class Bytes {
                  count_ - 1);
     return *this;
   }
-  bool operator==(const Bytes& other) const { return file_ == other.file_; }
+  bool operator==(const FileBytes& other) const { return file_ == other.file_; }
 
  private:
   const char* op_ = nullptr;
@@ -122,7 +122,7 @@ class Bytes {
 void read_json_numbers(const char* op, const std::string& path, const JsonEntry& entry) {
   const FileHandle file = open_file(op, path);
   Events events(op, path, entry);
-  const bool whole = json::sax_parse(Bytes(op, path, file.get()), Bytes(), &events);
+  const bool whole = json::sax_parse(FileBytes(op, path, file.get()), FileBytes(), &events);
   FRUGAL_CHECK(whole && !std::ferror(file.get()), "[{}] cannot read {}", op, path);
 }
 

@@ -53,7 +53,7 @@ std::vector<int64_t> read_targets(const std::string& path, int64_t& classes) {
   return labels;
 }
 
-CsrMatrix read_features(const std::string& path, int64_t nodes) {
+CsrMatrix read_feature_lists(const std::string& path, int64_t nodes) {
   std::vector<std::vector<int32_t>> rows(static_cast<size_t>(nodes));
   std::vector<bool> seen(static_cast<size_t>(nodes));
   int64_t columns = 0;
@@ -111,7 +111,7 @@ GraphData open_musae(const std::string& folder, const std::string& name,
     const CategoryScope category(Category::input);
     graph.y = Tensor::from(labels, {graph.nodes});
   }
-  set_features(graph, read_features(stem + "_features.json", graph.nodes), options);
+  set_features(graph, read_feature_lists(stem + "_features.json", graph.nodes), options);
   graph.edge_index = read_csv_edges(stem + "_edges.csv", graph.nodes);
   return graph;
 }

@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string find(const std::string& folder, const std::string& name) {
+std::string find_csv(const std::string& folder, const std::string& name) {
   const std::string plain = folder + "/" + name + ".csv";
   if (is_file(plain)) return plain;
   FRUGAL_CHECK(is_file(plain + ".gz"), "[ogb] expected {0}.csv or {0}.csv.gz in {1}, got neither",
@@ -122,8 +122,8 @@ std::string find_split(const std::string& folder) {
 
 GraphData open_ogb(const std::string& folder, bool undirected, const GraphOptions& options) {
   GraphData graph;
-  const std::string raw = folder + "/raw", features_path = find(raw, "node-feat");
-  const std::string edges_path = find(raw, "edge"), labels_path = find(raw, "node-label");
+  const std::string raw = folder + "/raw", features_path = find_csv(raw, "node-feat");
+  const std::string edges_path = find_csv(raw, "edge"), labels_path = find_csv(raw, "node-label");
   const std::string split = find_split(folder);
   const Tensor features = read_features(features_path);
   graph.nodes = features.size(0);
@@ -132,7 +132,7 @@ GraphData open_ogb(const std::string& folder, bool undirected, const GraphOption
   graph.edge_index = read_edges(edges_path, graph.nodes, undirected);
   std::vector<bool> taken(static_cast<size_t>(graph.nodes));
   const auto mask = [&](const char* name) {
-    const std::string path = find(split, name);
+    const std::string path = find_csv(split, name);
     const std::vector<int64_t> members = read_nodes(path, graph.nodes);
     const Tensor tensor = make_mask(path, graph.nodes, members);
     for (const int64_t node : members) {

@@ -46,7 +46,7 @@ std::vector<int64_t> read_test_index(const std::string& path) {
 }
 
 // The classes of one-hot rows [N, classes]; kIgnored for rows of zeros.
-std::vector<int64_t> read_labels(const std::string& path, int64_t rows, int64_t& classes) {
+std::vector<int64_t> read_one_hot(const std::string& path, int64_t rows, int64_t& classes) {
   const Tensor table = to_i64(path, read_pickle_array(path));
   FRUGAL_CHECK(table.dim() == 2 && (rows < 0 || table.size(0) == rows) && table.size(1) >= 1 &&
                    (classes == 0 || table.size(1) == classes),
@@ -87,7 +87,7 @@ CsrMatrix join(const CsrMatrix& all, const CsrMatrix& test, const std::vector<in
   return out;
 }
 
-Tensor read_edges(const std::string& path, int64_t nodes) {
+Tensor read_graph(const std::string& path, int64_t nodes) {
   const PickleLists lists = read_pickle_lists(path);
   std::vector<int64_t> from, to;
   for (size_t i = 0; i < lists.keys.size(); ++i)
@@ -127,9 +127,9 @@ GraphData open_planetoid(const std::string& folder, const std::string& name,
   graph.test_mask = make_mask(stem + "test.index", nodes, index);
 
   const CsrMatrix train = read_pickle_csr(stem + "x");
-  const std::vector<int64_t> train_y = read_labels(stem + "y", train.rows, graph.classes);
-  const std::vector<int64_t> all_y = read_labels(stem + "ally", all.rows, graph.classes);
-  const std::vector<int64_t> test_y = read_labels(stem + "ty", test.rows, graph.classes);
+  const std::vector<int64_t> train_y = read_one_hot(stem + "y", train.rows, graph.classes);
+  const std::vector<int64_t> all_y = read_one_hot(stem + "ally", all.rows, graph.classes);
+  const std::vector<int64_t> test_y = read_one_hot(stem + "ty", test.rows, graph.classes);
   FRUGAL_CHECK(
       train.cols == all.cols && train.rows + kValidation <= all.rows &&
           std::equal(train_y.begin(), train_y.end(), all_y.begin()),
@@ -154,7 +154,7 @@ GraphData open_planetoid(const std::string& folder, const std::string& name,
       for (const Tensor& mask : {graph.train_mask, graph.val_mask, graph.test_mask})
         mask.mut<uint8_t>()[i] = 0;
   set_features(graph, join(all, test, index, nodes), options);
-  graph.edge_index = read_edges(stem + "graph", nodes);
+  graph.edge_index = read_graph(stem + "graph", nodes);
   return graph;
 }
 

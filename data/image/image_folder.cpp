@@ -54,7 +54,7 @@ void add_pictures(const fs::path& folder, int64_t label, std::vector<PictureFile
   }
 }
 
-int64_t label_in(const Labels& labels, std::string_view name, const std::string& where) {
+int64_t label_named(const Labels& labels, std::string_view name, const std::string& where) {
   const auto found = labels.find(name);
   FRUGAL_CHECK(found != labels.end(),
                "[pictures] {}: expected one of the {} classes of the training set, got {}", where,
@@ -118,7 +118,7 @@ PictureList list_class_folders(const std::string& folder, const std::vector<std:
   for (const std::string& name : names) {
     const fs::path path = fs::path(folder) / name;
     const size_t before = list.files.size();
-    add_pictures(path, label_in(labels, name, in_quotes(folder)), list.files);
+    add_pictures(path, label_named(labels, name, in_quotes(folder)), list.files);
     FRUGAL_CHECK(!classes.empty() || list.files.size() > before,
                  "[pictures] expected pictures (.jpg, .jpeg, .png, .webp, .bmp) in {}, got none",
                  in_quotes(path.string()));
@@ -160,7 +160,7 @@ PictureList read_picture_list(const std::string& path, const std::vector<std::st
   for (size_t i = 0; i < rows.size(); ++i) {
     const std::string where = fmt::format("{}, line {}", in_quotes(path), lines[i]);
     list.files.push_back({(folder / rows[i].first).string(),
-                          label_in(labels, plain(rows[i].second, labels), where)});
+                          label_named(labels, plain(rows[i].second, labels), where)});
   }
   return list;
 }
@@ -177,7 +177,7 @@ PictureList list_imagenet_validation(const std::string& folder, const std::strin
       if (name == "ImageId") continue;
       const std::string_view first = prediction.substr(0, prediction.find(' '));
       known[std::string(name)] =
-          label_in(labels, first, fmt::format("{}, line {}", in_quotes(solution), csv.line()));
+          label_named(labels, first, fmt::format("{}, line {}", in_quotes(solution), csv.line()));
     }
   }
   PictureList list;
@@ -255,7 +255,7 @@ PictureList read_several_labels(const std::string& path, const std::vector<std::
     const std::string where = fmt::format("{}, line {}", in_quotes(path), lines[i]);
     std::vector<int64_t> own;
     for (const std::string& name : names[i])
-      own.push_back(label_in(labels, plain(name, labels), where));
+      own.push_back(label_named(labels, plain(name, labels), where));
     std::sort(own.begin(), own.end());
     own.erase(std::unique(own.begin(), own.end()), own.end());
     const auto [row, added] = rows.emplace(own, static_cast<int64_t>(rows.size()));

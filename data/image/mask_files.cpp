@@ -25,11 +25,6 @@ struct Folders {
   fs::path pictures, masks;
 };
 
-bool is_folder(const fs::path& path) {
-  std::error_code ignored;
-  return fs::is_directory(path, ignored);
-}
-
 std::optional<Folders> folders_in(const fs::path& root) {
   static constexpr std::array<std::pair<const char*, const char*>, 8> kKnown = {
       {{"images", "masks"},
@@ -55,7 +50,7 @@ Folders found_in(const fs::path& root) {
   return *found;
 }
 
-std::vector<std::string> names_of(MaskPart part) {
+std::vector<std::string> mask_part_names(MaskPart part) {
   switch (part) {
     case MaskPart::train:
       return {"train", "training"};
@@ -167,7 +162,7 @@ std::vector<int64_t> window_starts(int64_t extent, int64_t side) {
 
 std::vector<MaskFile> list_masks(const std::string& folder, MaskPart part) {
   const fs::path root(folder);
-  for (const std::string& name : names_of(part)) {
+  for (const std::string& name : mask_part_names(part)) {
     if (const auto own = folders_in(root / name)) return pairs(*own);
     const auto folders = folders_in(root);
     if (!folders) continue;

@@ -159,7 +159,7 @@ void check_size(int64_t height, int64_t width, const std::string& name) {
                           printable(why)));
 }
 
-uint8_t luminance(const uint8_t* rgb) {
+uint8_t luminance_of_rgb(const uint8_t* rgb) {
   return static_cast<uint8_t>((299 * rgb[0] + 587 * rgb[1] + 114 * rgb[2] + 500) / 1000);
 }
 
@@ -170,7 +170,7 @@ Picture with_channels(Picture picture, int64_t channels) {
   std::vector<uint8_t> pixels(count * static_cast<size_t>(channels));
   for (size_t i = 0; i < count; ++i) {
     if (channels == 1)
-      pixels[i] = luminance(picture.pixels.data() + 3 * i);
+      pixels[i] = luminance_of_rgb(picture.pixels.data() + 3 * i);
     else
       std::fill_n(pixels.data() + 3 * i, 3, picture.pixels[i]);
   }

@@ -56,7 +56,7 @@ void for_rows(const std::string& path, std::vector<std::string>& header, const F
 
 bool are_whole(const CsvTable::Column& column) { return column.is_number && column.all_whole; }
 
-std::string text_of(double whole) { return fmt::format("{:.0f}", whole); }
+std::string whole_number(double whole) { return fmt::format("{:.0f}", whole); }
 
 }  // namespace
 
@@ -193,7 +193,7 @@ std::optional<std::string> class_in(const CsvTable::Column& target, int64_t row)
                ? std::nullopt
                : std::optional(target.names[static_cast<size_t>(target.codes[at])]);
   const auto value = static_cast<double>(target.numbers[at]);
-  return std::isnan(value) ? std::nullopt : std::optional(text_of(value));
+  return std::isnan(value) ? std::nullopt : std::optional(whole_number(value));
 }
 
 CsvEncoding::Number number_of(const CsvTable::Column& column, const std::vector<int64_t>& rows,

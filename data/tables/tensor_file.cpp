@@ -49,9 +49,9 @@ Tensor TensorFile::read(const std::string& name) const {
 namespace {
 
 // Targets [N, C] as f32, which holds whole numbers up to 2^24.
-class Reader {
+class TensorFileReader {
  public:
-  Reader(const TensorFile& file, const std::string& name)
+  TensorFileReader(const TensorFile& file, const std::string& name)
       : where_(fmt::format("{} of {}", in_quotes(name), in_quotes(file.path()))) {
     const Tensor raw = file.read(name);
     FRUGAL_CHECK((raw.dim() == 1 || raw.dim() == 2) && raw.numel() > 0,
@@ -152,7 +152,7 @@ TargetTask task_of(const SampleTargets& targets) {
 
 SampleTargets read_targets(const TensorFile& file, const std::string& name, TargetTask task,
                            const SampleTargets* like) {
-  const Reader reader(file, name);
+  const TensorFileReader reader(file, name);
   if (like != nullptr) task = task_of(*like);
   if (task == TargetTask::automatic) task = reader.automatic();
   if (task == TargetTask::classes) return reader.classes(like);

@@ -12,21 +12,21 @@
 namespace frugal::data {
 namespace {
 
-enum class Kind { space, letter, number, other };
+enum class CharacterKind { space, letter, number, other };
 
 struct Character {
-  Kind kind;
+  CharacterKind kind;
   size_t end;  // offset behind it
 };
 
 Character character_at(std::string_view text, size_t at) {
   const auto byte = static_cast<uint8_t>(text[at]);
-  if (byte >= 'a' && byte <= 'z') return {Kind::letter, at + 1};
+  if (byte >= 'a' && byte <= 'z') return {CharacterKind::letter, at + 1};
   const CodePoint point = next_code_point(text, at);
-  if (!point.valid) return {Kind::other, at};
-  if (is_letter(point.code)) return {Kind::letter, at};
-  if (is_number(point.code)) return {Kind::number, at};
-  return {is_white_space(point.code) ? Kind::space : Kind::other, at};
+  if (!point.valid) return {CharacterKind::other, at};
+  if (is_letter(point.code)) return {CharacterKind::letter, at};
+  if (is_number(point.code)) return {CharacterKind::number, at};
+  return {is_white_space(point.code) ? CharacterKind::space : CharacterKind::other, at};
 }
 
 // The length of a contraction at the beginning of `text`; 0: none.
@@ -41,14 +41,14 @@ size_t word_end(std::string_view text, size_t begin) {
   Character current = character_at(text, begin);
   if (text[begin] == ' ' && current.end < text.size()) {
     const Character next = character_at(text, current.end);
-    if (next.kind != Kind::space) current = next;
+    if (next.kind != CharacterKind::space) current = next;
   }
   // The end of the run. The last white space before a word belongs to the word.
-  const Kind kind = current.kind;
+  const CharacterKind kind = current.kind;
   size_t end = current.end, last = begin;
   while (end < text.size()) {
     const Character next = character_at(text, end);
-    if (next.kind != kind) return kind == Kind::space && last > begin ? last : end;
+    if (next.kind != kind) return kind == CharacterKind::space && last > begin ? last : end;
     last = end;
     end = next.end;
   }

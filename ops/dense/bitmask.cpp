@@ -5,12 +5,11 @@
 #include "core/parallel.h"
 #include "ops/checks.h"
 #include "ops/dense/copy.h"
+#include "ops/shared_kernels.h"
 #include "ops/simd/simd_loops.h"
 
 namespace frugal::ops {
 namespace {
-
-constexpr int64_t kGrain = 1 << 15;  // elements
 
 // Plain loops over columns [begin, end) of the blocks: y = value(x), and the bits of the mask from
 // keep(x).
@@ -32,7 +31,7 @@ void map_columns(const Tensor& x, const Tensor& y, const Tensor& mask, int64_t b
   }
 }
 
-simd::Output output_of(const Tensor& y) {
+simd::Output masked_output(const Tensor& y) {
   const BitmaskLayout layout = bitmask_layout(y.shape());
   return simd::output_of(y.mut<float>(), y.numel(), layout.cols);
 }
@@ -40,10 +39,10 @@ simd::Output output_of(const Tensor& y) {
 // Calls whole(element, byte, Blocks) for parts of the tensor that fill 8 rows of a mask. Calls
 // rest(begin, end) for the last columns of the second layout, whose last row is shorter.
 template <class Whole, class Rest>
-void for_blocks(const Tensor& x, Whole whole, Rest rest) {
+void for_mask_blocks(const Tensor& x, Whole whole, Rest rest) {
   const BitmaskLayout layout = bitmask_layout(x.shape());
   if (layout.by_rows) {
-    parallel_for(0, layout.rows / 8, kGrain / (8 * layout.cols) + 1,
+    parallel_for(0, layout.rows / 8, kCopyGrain / (8 * layout.cols) + 1,
                  [&](int64_t begin, int64_t end) {
                    whole(begin * 8 * layout.cols, begin * layout.cols,
                          simd::Blocks{end - begin, layout.cols, layout.cols});
@@ -51,7 +50,7 @@ void for_blocks(const Tensor& x, Whole whole, Rest rest) {
     return;
   }
   const int64_t full = x.numel() - 7 * layout.cols;  // columns that the last row has
-  parallel_for(0, std::max<int64_t>(full, 0), kGrain / 8, [&](int64_t begin, int64_t end) {
+  parallel_for(0, std::max<int64_t>(full, 0), kCopyGrain / 8, [&](int64_t begin, int64_t end) {
     whole(begin, begin, simd::Blocks{1, layout.cols, end - begin});
   });
   rest(std::max<int64_t>(full, 0), layout.cols);
@@ -63,8 +62,8 @@ template <class Whole, class Keep, class Value>
 void mask_and_map(const Tensor& x, const Tensor& y, const Tensor& mask, Whole whole, Keep keep,
                   Value value) {
   if (x.dtype() == DType::f32) {
-    const simd::Output out = output_of(y);
-    for_blocks(
+    const simd::Output out = masked_output(y);
+    for_mask_blocks(
         x,
         [&](int64_t element, int64_t byte, simd::Blocks blocks) {
           whole(x.data<float>() + element, out.from(element),
@@ -143,8 +142,8 @@ void select_by_mask_kernel(Cpu, const Tensor& x, const Tensor& mask, double slop
     for (int64_t i = 0; i < x.numel(); ++i) plain(double{}, i);
     return;
   }
-  const simd::Output out = output_of(y);
-  for_blocks(
+  const simd::Output out = masked_output(y);
+  for_mask_blocks(
       x,
       [&](int64_t element, int64_t byte, simd::Blocks blocks) {
         simd::select_blocks(x.data<float>() + element, bytes + byte, static_cast<float>(slope),

@@ -6,11 +6,10 @@
 #include "core/parallel.h"
 #include "ops/checks.h"
 #include "ops/dense/reduce.h"
+#include "ops/shared_kernels.h"
 
 namespace frugal::ops {
 namespace {
-
-constexpr int64_t kGrain = 1 << 15;  // elements
 
 template <class T>
 auto number(T value) {
@@ -45,7 +44,7 @@ void compare_kernel(Cpu, Compare op, const Tensor& a, const Tensor& b, const Ten
     using T = decltype(zero);
     const T *pa = a.data<T>(), *pb = b.data<T>();
     bool* out = y.mut<bool>();
-    parallel_for(0, n, kGrain, [&](int64_t begin, int64_t end) {
+    parallel_for(0, n, kCopyGrain, [&](int64_t begin, int64_t end) {
       while (begin < end) {
         const int64_t first = flat ? 0 : begin / cols * cols, stop = std::min(end, first + cols);
         const T* row_a = pa + (flat ? 0 : position(a, first));

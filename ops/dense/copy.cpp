@@ -8,11 +8,10 @@
 #include "core/dtype_switch.h"
 #include "core/parallel.h"
 #include "ops/checks.h"
+#include "ops/shared_kernels.h"
 
 namespace frugal::ops {
 namespace {
-
-constexpr int64_t kGrain = 1 << 15;  // elements
 
 template <class To, class From>
 To convert(From value) {
@@ -33,7 +32,7 @@ template <class To, class From>
 void convert_flat(const Tensor& out, const Tensor& x) {
   To* to = out.mut<To>();
   const From* from = x.data<From>();
-  parallel_for(0, x.numel(), kGrain, [&](int64_t begin, int64_t end) {
+  parallel_for(0, x.numel(), kCopyGrain, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) to[i] = convert<To>(from[i]);
   });
 }
@@ -110,7 +109,7 @@ void copy_strided(const Tensor& out, const Tensor& x) {
   T* to = out.mut<T>();
   const T* from = x.data<T>();
   parallel_for(0, planes * strips,
-               std::max<int64_t>(1, kGrain / (std::min(kTile, outer.extent) * inner.extent)),
+               rows_at_once(kCopyGrain, std::min(kTile, outer.extent) * inner.extent),
                [&](int64_t begin, int64_t end) {
                  for (int64_t strip = begin; strip < end; ++strip) {
                    const int64_t first = strip % strips * kTile;
@@ -136,7 +135,7 @@ void copy_strided(const Tensor& out, const Tensor& x) {
 void copy_flat(const Tensor& out, const Tensor& x) {
   char* to = static_cast<char*>(out.raw());
   const char* from = static_cast<const char*>(x.raw());
-  parallel_for(0, x.nbytes(), kGrain * 4, [&](int64_t begin, int64_t end) {
+  parallel_for(0, x.nbytes(), kCopyGrain * 4, [&](int64_t begin, int64_t end) {
     std::memcpy(to + begin, from + begin, static_cast<size_t>(end - begin));
   });
 }

@@ -8,11 +8,6 @@
 #include "ops/dense/elementwise_loops.h"
 
 namespace frugal::ops {
-namespace {
-
-constexpr int64_t kBlock = 1 << 12;  // elements; whole blocks of the stream
-
-}  // namespace
 
 void dropout_kernel(Cpu, const Tensor& x, double p, RngKey key, const Tensor& y) {
   const simd::Drop drop = simd::drop_of(p, key);  // the decisions are the same for every dtype
@@ -25,6 +20,7 @@ void dropout_kernel(Cpu, const Tensor& x, double p, RngKey key, const Tensor& y)
     }
     return;
   }
+  constexpr int64_t kBlock = 1 << 12;  // elements; whole blocks of the stream
   const int64_t n = x.numel();
   parallel_for(0, (n + kBlock - 1) / kBlock, 8, [&](int64_t first, int64_t last) {
     const int64_t begin = first * kBlock, end = std::min(n, last * kBlock);
@@ -34,7 +30,7 @@ void dropout_kernel(Cpu, const Tensor& x, double p, RngKey key, const Tensor& y)
 
 namespace {
 
-void check(const Tensor& x, double p) {
+void check_dropout(const Tensor& x, double p) {
   check_real("dropout", "x", x);
   FRUGAL_CHECK(p >= 0 && p <= 1, "[dropout] expected a probability in [0, 1], got {}", p);
 }
@@ -42,7 +38,7 @@ void check(const Tensor& x, double p) {
 }  // namespace
 
 Tensor dropout(const Tensor& x, double p, RngKey key) {
-  check(x, p);
+  check_dropout(x, p);
   const Tensor in = contiguous(x);
   Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
   dispatch(x.device(), [&](auto backend) { dropout_kernel(backend, in, p, key, y); });
@@ -50,7 +46,7 @@ Tensor dropout(const Tensor& x, double p, RngKey key) {
 }
 
 void dropout_inplace(const Tensor& x, double p, RngKey key) {
-  check(x, p);
+  check_dropout(x, p);
   FRUGAL_ASSERT(x.is_contiguous());
   dispatch(x.device(), [&](auto backend) { dropout_kernel(backend, x, p, key, x); });
   x.bump_version();

@@ -7,19 +7,19 @@
 #include "ops/dense/copy.h"
 #include "ops/dense/elementwise_loops.h"
 #include "ops/dense/reduce.h"
+#include "ops/shared_kernels.h"
 
 namespace frugal::ops {
 namespace {
 
-constexpr int64_t kBlock = 1 << 12;  // elements; see for_blocks()
-constexpr int64_t kGrain = 1 << 15;  // elements for each thread at least
 constexpr const char* kBinaryNames[] = {"add", "sub", "mul", "div"};
 
 // Calls f(begin, end) over [0, n) in blocks that do not depend on the number of threads. Other
 // instructions may compute the last elements of a block, and these may round differently.
 template <class F>
-void for_blocks(int64_t n, F f) {
-  parallel_for(0, (n + kBlock - 1) / kBlock, kGrain / kBlock, [&](int64_t first, int64_t last) {
+void for_element_blocks(int64_t n, F f) {
+  constexpr int64_t kBlock = 1 << 12;  // elements
+  parallel_for(0, (n + kBlock - 1) / kBlock, kCopyGrain / kBlock, [&](int64_t first, int64_t last) {
     for (int64_t block = first; block < last; ++block)
       f(block * kBlock, std::min(n, (block + 1) * kBlock));
   });
@@ -68,13 +68,13 @@ void binary_f32(Binary op, const Tensor& a, const Tensor& b, const Tensor& y) {
   const float *pa = a.data<float>(), *pb = b.data<float>();
   float* py = y.mut<float>();
   if (rows == 1) {
-    for_blocks(cols, [&](int64_t begin, int64_t end) {
+    for_element_blocks(cols, [&](int64_t begin, int64_t end) {
       simd::binary(op, pa + begin * all.a[col], pb + begin * all.b[col], py + begin,
                    {1, end - begin, 0, all.a[col], 0, all.b[col]});
     });
     return;
   }
-  parallel_for(0, rows, kGrain / cols + 1, [&](int64_t begin, int64_t end) {
+  parallel_for(0, rows, kCopyGrain / cols + 1, [&](int64_t begin, int64_t end) {
     while (begin < end) {
       int64_t rest = begin, at_a = 0, at_b = 0;
       for (int axis = row; axis >= 0; --axis) {
@@ -119,7 +119,7 @@ void affine_kernel(Cpu, const Tensor& x, double factor, double term, const Tenso
       y.mut<double>()[i] = x.data<double>()[i] * factor + term;
     return;
   }
-  for_blocks(x.numel(), [&](int64_t begin, int64_t end) {
+  for_element_blocks(x.numel(), [&](int64_t begin, int64_t end) {
     simd::affine(x.data<float>() + begin, static_cast<float>(factor), static_cast<float>(term),
                  y.mut<float>() + begin, end - begin);
   });
@@ -132,7 +132,7 @@ void unary_kernel(Cpu, Unary op, const Tensor& x, const Tensor& y) {
     });
     return;
   }
-  for_blocks(x.numel(), [&](int64_t begin, int64_t end) {
+  for_element_blocks(x.numel(), [&](int64_t begin, int64_t end) {
     simd::unary(op, x.data<float>() + begin, y.mut<float>() + begin, end - begin);
   });
 }
@@ -146,7 +146,7 @@ void unary_backward_kernel(Cpu, Unary op, const Tensor& dy, const Tensor& saved,
     });
     return;
   }
-  for_blocks(dy.numel(), [&](int64_t begin, int64_t end) {
+  for_element_blocks(dy.numel(), [&](int64_t begin, int64_t end) {
     simd::unary_backward(op, dy.data<float>() + begin, saved.data<float>() + begin,
                          dx.mut<float>() + begin, end - begin);
   });
@@ -162,7 +162,7 @@ void unary_estimate_kernel(Cpu, Unary op, const Tensor& x, const Tensor& varianc
     });
     return;
   }
-  for_blocks(x.numel(), [&](int64_t begin, int64_t end) {
+  for_element_blocks(x.numel(), [&](int64_t begin, int64_t end) {
     simd::unary_estimate(op, x.data<float>() + begin, variance.data<float>() + begin,
                          y.mut<float>() + begin, end - begin);
   });
@@ -179,7 +179,7 @@ void unary_backward_estimate_kernel(Cpu, Unary op, const Tensor& dy, const Tenso
     });
     return;
   }
-  for_blocks(x.numel(), [&](int64_t begin, int64_t end) {
+  for_element_blocks(x.numel(), [&](int64_t begin, int64_t end) {
     simd::unary_backward_estimate(op, dy.data<float>() + begin, x.data<float>() + begin,
                                   variance.data<float>() + begin, dx.mut<float>() + begin,
                                   end - begin);

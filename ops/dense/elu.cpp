@@ -13,13 +13,12 @@
 namespace frugal::ops {
 namespace {
 
-constexpr int64_t kGrain = 1 << 13;  // elements
-constexpr int64_t kColumns = 512;    // bytes of a mask that one task takes together
-
 // Calls f(first element, first byte, bit, count) over runs of elements whose bits lie in
 // consecutive bytes. One thread handles all eight bits of a byte.
 template <class F>
 void for_runs(const Shape& shape, F f) {
+  constexpr int64_t kGrain = 1 << 13;  // elements
+  constexpr int64_t kColumns = 512;    // bytes of a mask that one task takes together
   const BitmaskLayout layout = bitmask_layout(shape);
   const int64_t n = shape.numel(), cols = layout.cols;
   if (n == 0) return;

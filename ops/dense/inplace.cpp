@@ -4,11 +4,10 @@
 #include "core/parallel.h"
 #include "ops/checks.h"
 #include "ops/dense/copy.h"
+#include "ops/shared_kernels.h"
 
 namespace frugal::ops {
 namespace {
-
-constexpr int64_t kGrain = 1 << 15;  // elements
 
 // Calls f(values, begin, end) over ranges of a contiguous real tensor.
 template <class F>
@@ -16,7 +15,8 @@ void for_ranges(const Tensor& x, F f) {
   with_real(x.dtype(), [&](auto zero) {
     using T = decltype(zero);
     T* values = x.mut<T>();
-    parallel_for(0, x.numel(), kGrain, [&](int64_t begin, int64_t end) { f(values, begin, end); });
+    parallel_for(0, x.numel(), kCopyGrain,
+                 [&](int64_t begin, int64_t end) { f(values, begin, end); });
   });
 }
 
@@ -35,7 +35,7 @@ void accumulate_row_kernel(Cpu, const Tensor& into, const Tensor& row) {
   with_real(into.dtype(), [&](auto zero) {
     using T = decltype(zero);
     const T* __restrict terms = row.data<T>();
-    parallel_for(0, into.numel() / c, kGrain / c + 1, [&](int64_t begin, int64_t end) {
+    parallel_for(0, into.numel() / c, kCopyGrain / c + 1, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         T* __restrict sum = into.mut<T>() + i * c;
         for (int64_t k = 0; k < c; ++k) sum[k] += terms[k];

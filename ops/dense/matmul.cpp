@@ -9,6 +9,7 @@
 #include "ops/dense/reduce.h"
 #include "ops/kernel_memory.h"
 #include "ops/onednn.h"
+#include "ops/shared_kernels.h"
 
 namespace frugal::ops {
 namespace {
@@ -95,24 +96,15 @@ onednn::Desc desc_of(const Tensor& x) {
   return onednn::desc(list(x.shape()), list(strides));
 }
 
-int64_t row_count(const Tensor& x) {
-  int64_t rows = 1;
-  for (int axis = 0; axis + 1 < x.dim(); ++axis) rows *= x.shape()[axis];
-  return rows;
-}
-
 // x [..., C] as [rows, C].
-Tensor as_rows(const Tensor& x) { return contiguous(x).view({row_count(x), x.size(-1)}); }
-
-// The dtype of parameters that are used with activations of `dtype`.
-DType parameter_dtype(DType dtype) { return dtype == DType::bf16 ? DType::f32 : dtype; }
+Tensor as_rows(const Tensor& x) { return contiguous(x).view({rows_of(x), x.size(-1)}); }
 
 // Checks dy [..., O] against x [..., I].
-void check_rows(const Tensor& dy, const Tensor& x) {
+void check_linear_rows(const Tensor& dy, const Tensor& x) {
   check_real("linear backward", "dy", dy);
   check_defined("linear backward", "x", x);
   check_same("linear backward", dy, {&x});
-  FRUGAL_CHECK(dy.dim() == x.dim() && dy.dim() >= 1 && row_count(dy) == row_count(x),
+  FRUGAL_CHECK(dy.dim() == x.dim() && dy.dim() >= 1 && rows_of(dy) == rows_of(x),
                "[linear backward] expected dy [..., O] and x [..., I] with the same rows, got {} "
                "and {}",
                dy.shape(), x.shape());
@@ -154,8 +146,8 @@ void multiply(const Tensor& c, const Tensor& a, const Tensor& b, const Tensor& b
 }
 
 // Counts on `meta` what the product takes on the CPU.
-void count_kernel(const Tensor& c, const Tensor& a, const Tensor& b, bool with_bias = false,
-                  Onto onto = Onto::nothing) {
+void count_product(const Tensor& c, const Tensor& a, const Tensor& b, bool with_bias = false,
+                   Onto onto = Onto::nothing) {
   if (!counts_kernel_memory(c.device()) || c.dtype() != DType::f32 || c.numel() == 0 ||
       a.size(-1) == 0)
     return;
@@ -176,7 +168,7 @@ Tensor product(const Tensor& a, const Tensor& b, DType dtype) {
   const Tensor left = prepared(a), right = prepared(b);
   Tensor c = Tensor::empty({a.size(0), b.size(1)}, dtype, a.device());
   dispatch(a.device(), [&](auto backend) { matmul_kernel(backend, c, left, right, {}); });
-  count_kernel(c, left, right);
+  count_product(c, left, right);
   return c;
 }
 
@@ -215,7 +207,7 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
   shape.push_back(b.size(-1));
   Tensor c = Tensor::empty(shape, a.dtype(), a.device());
   dispatch(a.device(), [&](auto backend) { matmul_kernel(backend, c, left, right, {}); });
-  count_kernel(c, left, right);
+  count_product(c, left, right);
   return c;
 }
 
@@ -228,14 +220,14 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
                weight.shape(), x.shape());
   if (bias.defined()) check_shape("linear", "bias", bias, {weight.size(0)});
   const Tensor rows = as_rows(x);
-  const Tensor w = contiguous(weight), b = bias.defined() ? contiguous(bias) : bias;
+  const Tensor w = contiguous(weight), b = contiguous_or_none(bias);
   Shape shape = x.shape();
   shape[shape.dim() - 1] = weight.size(0);
   Tensor y = Tensor::empty(shape, x.dtype(), x.device());
   const Tensor out = y.view({rows.size(0), weight.size(0)});
   dispatch(x.device(),
            [&](auto backend) { matmul_kernel(backend, out, rows, w.transpose(0, 1), b); });
-  count_kernel(out, rows, w.transpose(0, 1), bias.defined());
+  count_product(out, rows, w.transpose(0, 1), bias.defined());
   return y;
 }
 
@@ -252,17 +244,17 @@ Tensor linear_backward_input(const Tensor& dy, const Tensor& weight) {
 }
 
 Tensor linear_backward_weight(const Tensor& dy, const Tensor& x) {
-  check_rows(dy, x);
-  return product(as_rows(dy).transpose(0, 1), as_rows(x), parameter_dtype(dy.dtype()));
+  check_linear_rows(dy, x);
+  return product(as_rows(dy).transpose(0, 1), as_rows(x), dtype_beside(dy.dtype()));
 }
 
 void add_linear_backward_weight(const Tensor& into, const Tensor& dy, const Tensor& x) {
-  check_rows(dy, x);
+  check_linear_rows(dy, x);
   check_shape("linear backward", "the sum", into, {dy.size(-1), x.size(-1)});
   check_beside("linear backward", dy, {&into});
   const Tensor left = as_rows(dy).transpose(0, 1), right = as_rows(x);
   dispatch(dy.device(), [&](auto backend) { matmul_add_kernel(backend, into, left, right); });
-  count_kernel(into, left, right, false, Onto::itself);
+  count_product(into, left, right, false, Onto::itself);
   into.bump_version();
 }
 

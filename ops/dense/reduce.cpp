@@ -9,11 +9,10 @@
 #include "core/parallel.h"
 #include "ops/checks.h"
 #include "ops/dense/copy.h"
+#include "ops/shared_kernels.h"
 
 namespace frugal::ops {
 namespace {
-
-constexpr int64_t kGrain = 1 << 15;  // elements
 
 uint32_t axes_mask(const char* op, const Shape& shape, const std::vector<int>& axes) {
   if (axes.empty()) return (1u << shape.dim()) - 1u;
@@ -79,15 +78,14 @@ void sum_f64(const Tensor& x, const Tensor& out, double factor) {
   const int64_t reduce = x.size(1), inner = x.size(2);
   const double* from = x.data<double>();
   double* to = out.mut<double>();
-  parallel_for(0, out.numel(), std::max<int64_t>(1, kGrain / std::max<int64_t>(reduce, 1)),
-               [&](int64_t begin, int64_t end) {
-                 for (int64_t k = begin; k < end; ++k) {
-                   const double* column = from + k / inner * reduce * inner + k % inner;
-                   double total = 0;
-                   for (int64_t r = 0; r < reduce; ++r) total += column[r * inner];
-                   to[k] = total * factor;
-                 }
-               });
+  parallel_for(0, out.numel(), rows_at_once(kCopyGrain, reduce), [&](int64_t begin, int64_t end) {
+    for (int64_t k = begin; k < end; ++k) {
+      const double* column = from + k / inner * reduce * inner + k % inner;
+      double total = 0;
+      for (int64_t r = 0; r < reduce; ++r) total += column[r * inner];
+      to[k] = total * factor;
+    }
+  });
 }
 
 constexpr int64_t kLanes = 16;   // independent f32 sums, which SIMD registers hold
@@ -111,17 +109,16 @@ double sum_run(const float* x, int64_t n) {
 void sum_rows_f32(const float* x, float* out, int64_t outer, int64_t reduce, double factor) {
   const int64_t runs = (reduce + kRun - 1) / kRun;
   if (runs <= 1) {
-    parallel_for(0, outer, std::max<int64_t>(1, kGrain / std::max<int64_t>(reduce, 1)),
-                 [&](int64_t begin, int64_t end) {
-                   for (int64_t o = begin; o < end; ++o)
-                     out[o] = static_cast<float>(sum_run(x + o * reduce, reduce) * factor);
-                 });
+    parallel_for(0, outer, rows_at_once(kCopyGrain, reduce), [&](int64_t begin, int64_t end) {
+      for (int64_t o = begin; o < end; ++o)
+        out[o] = static_cast<float>(sum_run(x + o * reduce, reduce) * factor);
+    });
     return;
   }
   const CategoryScope scope(Category::workspace);
   const Tensor partial = Tensor::empty({outer, runs}, DType::f64);
   double* partials = partial.mut<double>();
-  parallel_for(0, outer * runs, kGrain / kRun, [&](int64_t begin, int64_t end) {
+  parallel_for(0, outer * runs, kCopyGrain / kRun, [&](int64_t begin, int64_t end) {
     for (int64_t k = begin; k < end; ++k) {
       const int64_t start = k % runs * kRun;
       partials[k] = sum_run(x + k / runs * reduce + start, std::min(kRun, reduce - start));
@@ -143,8 +140,7 @@ void sum_columns_f32(const float* x, float* out, int64_t outer, int64_t reduce, 
   const CategoryScope scope(Category::workspace);
   const Tensor partial = Tensor::empty({outer, blocks, inner}, DType::f32);
   float* partials = partial.mut<float>();
-  parallel_for(0, outer * blocks,
-               std::max<int64_t>(1, kGrain / (std::min(reduce, kDepth) * inner + 1)),
+  parallel_for(0, outer * blocks, rows_at_once(kCopyGrain, std::min(reduce, kDepth) * inner + 1),
                [&](int64_t begin, int64_t end) {
                  for (int64_t k = begin; k < end; ++k) {
                    const int64_t first = k % blocks * kDepth;
@@ -161,16 +157,15 @@ void sum_columns_f32(const float* x, float* out, int64_t outer, int64_t reduce, 
                    }
                  }
                });
-  parallel_for(0, outer * inner, std::max<int64_t>(1, kGrain / blocks),
-               [&](int64_t begin, int64_t end) {
-                 for (int64_t k = begin; k < end; ++k) {
-                   const float* column = partials + k / inner * blocks * inner + k % inner;
-                   double total = 0;
-                   for (int64_t block = 0; block < blocks; ++block)
-                     total += static_cast<double>(column[block * inner]);
-                   out[k] = static_cast<float>(total * factor);
-                 }
-               });
+  parallel_for(0, outer * inner, rows_at_once(kCopyGrain, blocks), [&](int64_t begin, int64_t end) {
+    for (int64_t k = begin; k < end; ++k) {
+      const float* column = partials + k / inner * blocks * inner + k % inner;
+      double total = 0;
+      for (int64_t block = 0; block < blocks; ++block)
+        total += static_cast<double>(column[block * inner]);
+      out[k] = static_cast<float>(total * factor);
+    }
+  });
 }
 
 template <class T, class Index>
@@ -179,7 +174,7 @@ void max_columns(const Tensor& x, const Tensor& values, const Tensor& indices) {
   const T* from = x.data<T>();
   T* value = values.mut<T>();
   Index* index = indices.mut<Index>();
-  parallel_for(0, values.numel(), std::max<int64_t>(1, kGrain / reduce),
+  parallel_for(0, values.numel(), rows_at_once(kCopyGrain, reduce),
                [&](int64_t begin, int64_t end) {
                  for (int64_t k = begin; k < end; ++k) {
                    const T* column = from + k / inner * reduce * inner + k % inner;
@@ -199,14 +194,14 @@ void max_columns(const Tensor& x, const Tensor& values, const Tensor& indices) {
 }
 
 template <class F>
-void with_index(DType dtype, F&& f) {
+void with_index_dtype(DType dtype, F&& f) {
   if (dtype == DType::u8) return f(uint8_t{});
   if (dtype == DType::i32) return f(int32_t{});
   FRUGAL_ASSERT(dtype == DType::i64);
   return f(int64_t{});
 }
 
-DType index_dtype(int64_t extent) {
+DType axis_index_dtype(int64_t extent) {
   if (extent <= 256) return DType::u8;
   return extent <= std::numeric_limits<int32_t>::max() ? DType::i32 : DType::i64;
 }
@@ -261,7 +256,7 @@ void sum_kernel(Cpu, const Tensor& x, const Tensor& out, double factor) {
 
 void max_kernel(Cpu, const Tensor& x, const Tensor& values, const Tensor& indices) {
   with_real(x.dtype(), [&](auto zero) {
-    with_index(indices.dtype(), [&](auto index) {
+    with_index_dtype(indices.dtype(), [&](auto index) {
       max_columns<decltype(zero), decltype(index)>(x, values, indices);
     });
   });
@@ -270,7 +265,7 @@ void max_kernel(Cpu, const Tensor& x, const Tensor& values, const Tensor& indice
 void max_backward_kernel(Cpu, const Tensor& dy, const Tensor& indices, const Tensor& dx) {
   const int64_t reduce = dx.size(1), inner = dx.size(2);
   with_real(dx.dtype(), [&](auto zero) {
-    with_index(indices.dtype(), [&](auto index) {
+    with_index_dtype(indices.dtype(), [&](auto index) {
       using T = decltype(zero);
       const T* from = dy.data<T>();
       const auto* at = indices.data<decltype(index)>();
@@ -317,7 +312,7 @@ Tensor mean(const Tensor& x, const std::vector<int>& axes, bool keep_dim) {
 
 MaxResult max(const Tensor& x, int axis, bool keep_dim) {
   check_real("max", "x", x);
-  return max_with("max", x, axis, keep_dim, index_dtype(x.size(axis)));
+  return max_with("max", x, axis, keep_dim, axis_index_dtype(x.size(axis)));
 }
 
 Tensor argmax(const Tensor& x, int axis, bool keep_dim) {

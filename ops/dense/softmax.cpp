@@ -8,6 +8,7 @@
 #include "ops/checks.h"
 #include "ops/dense/copy.h"
 #include "ops/dense/softmax_loops.h"
+#include "ops/shared_kernels.h"
 
 namespace frugal::ops {
 namespace {
@@ -15,14 +16,12 @@ namespace {
 using simd::softmax_backward_rows;
 using simd::softmax_rows;
 
-constexpr int64_t kGrain = 1 << 12;  // elements for each thread at least; each costs an exponential
-
 // Calls f(begin, end) over ranges of the rows of `t`, along its last axis, in parallel.
 template <class F>
 void for_rows(const Tensor& t, F&& f) {
   if (t.numel() == 0) return;
   const int64_t width = t.shape().back();
-  parallel_for(0, t.numel() / width, std::max<int64_t>(1, kGrain / width), f);
+  parallel_for(0, t.numel() / width, rows_at_once(kExponentialGrain, width), f);
 }
 
 // f64 is the reference. For f32 see simd::softmax_rows.
@@ -49,11 +48,11 @@ void softmax_backward_rows(const double* dy, const double* y, double* dx, int64_
 // x with `axis` moved to the end and contiguous, so that one kernel serves all axes.
 Tensor last(const Tensor& x, int axis) { return contiguous(x.transpose(axis, -1)); }
 
-Tensor forward(const char* op, const Tensor& x, int axis, bool log) {
+Tensor softmax_along(const char* op, const Tensor& x, int axis, bool log) {
   check_real(op, "x", x);
   axis = normalize_axis(op, axis, x.dim());
   if (axis != x.dim() - 1) {
-    const Tensor y = forward(op, last(x, axis), -1, log);
+    const Tensor y = softmax_along(op, last(x, axis), -1, log);
     return contiguous(y.transpose(axis, -1));
   }
   const Tensor from = contiguous(x);
@@ -62,13 +61,14 @@ Tensor forward(const char* op, const Tensor& x, int axis, bool log) {
   return y;
 }
 
-Tensor backward(const char* op, const Tensor& dy, const Tensor& y, int axis, bool log) {
+Tensor softmax_backward_along(const char* op, const Tensor& dy, const Tensor& y, int axis,
+                              bool log) {
   check_real(op, "y", y);
   check_shape(op, "dy", dy, y.shape());
   check_same(op, y, {&dy});
   axis = normalize_axis(op, axis, y.dim());
   if (axis != y.dim() - 1) {
-    const Tensor dx = backward(op, last(dy, axis), last(y, axis), -1, log);
+    const Tensor dx = softmax_backward_along(op, last(dy, axis), last(y, axis), -1, log);
     return contiguous(dx.transpose(axis, -1));
   }
   const Tensor gradient = contiguous(dy), output = contiguous(y);
@@ -101,14 +101,16 @@ void softmax_backward_kernel(Cpu, const Tensor& dy, const Tensor& y, const Tenso
   });
 }
 
-Tensor softmax(const Tensor& x, int axis) { return forward("softmax", x, axis, false); }
-Tensor log_softmax(const Tensor& x, int axis) { return forward("log_softmax", x, axis, true); }
+Tensor softmax(const Tensor& x, int axis) { return softmax_along("softmax", x, axis, false); }
+Tensor log_softmax(const Tensor& x, int axis) {
+  return softmax_along("log_softmax", x, axis, true);
+}
 
 Tensor softmax_backward(const Tensor& dy, const Tensor& y, int axis) {
-  return backward("softmax_backward", dy, y, axis, false);
+  return softmax_backward_along("softmax_backward", dy, y, axis, false);
 }
 Tensor log_softmax_backward(const Tensor& dy, const Tensor& y, int axis) {
-  return backward("log_softmax_backward", dy, y, axis, true);
+  return softmax_backward_along("log_softmax_backward", dy, y, axis, true);
 }
 
 }  // namespace frugal::ops

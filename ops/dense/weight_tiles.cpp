@@ -1,4 +1,5 @@
 #include "ops/dense/weight_tiles.h"
+#include "ops/shared_kernels.h"
 
 #include <algorithm>
 
@@ -7,10 +8,9 @@
 namespace frugal::ops {
 
 void pack_adjoint_weight(const WeightTiles& t, const float* weight, float* tiled) {
-  constexpr int64_t kGrain = 1 << 14;  // elements
   const int64_t window = t.r * t.s, tiles_k = (t.k + t.tile_k - 1) / t.tile_k;
   if (t.numel != t.k * t.c * window) std::fill_n(tiled, t.numel, 0.0f);
-  parallel_for(0, tiles_k * window, std::max<int64_t>(1, kGrain / (t.tile_k * t.c)),
+  parallel_for(0, tiles_k * window, rows_at_once(kArithmeticGrain, t.tile_k * t.c),
                [&](int64_t begin, int64_t end) {
                  for (int64_t task = begin; task < end; ++task) {
                    const int64_t k = task / window * t.tile_k, cell = task % window;

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "core/host_device.h"
+#include "ops/detection/detection_options.h"
 
 namespace frugal::ops::boxes {
 
@@ -62,6 +63,9 @@ FRUGAL_HD T giou(const T* a, const T* b) {
 struct Weights {
   double x = 1, y = 1, width = 1, height = 1;
 };
+inline Weights weights_of(const BoxCoding& coding) {
+  return {coding.x, coding.y, coding.width, coding.height};
+}
 
 // Widths and heights grow by exp(4.135...) = 1000 / 16 at most.
 inline constexpr double kMostLogScale = 4.135166556742356;

@@ -10,11 +10,7 @@
 namespace frugal::ops {
 namespace {
 
-constexpr int64_t kGrain = 1 << 12;  // boxes for each thread at least
-
-boxes::Weights weights_of(const BoxCoding& coding) {
-  return {coding.x, coding.y, coding.width, coding.height};
-}
+constexpr int64_t kBoxGrain = 1 << 12;  // boxes for each thread at least
 
 Tensor overlaps(const char* op, const Tensor& a, const Tensor& b, bool generalized) {
   check_boxes(op, "a", a);
@@ -35,7 +31,7 @@ void box_overlaps_kernel(Cpu, const Tensor& a, const Tensor& b, bool generalized
     using T = decltype(zero);
     const T *rows = a.data<T>(), *others = b.data<T>();
     T* out = y.mut<T>();
-    parallel_for(0, a.size(0), kGrain / (columns + 1) + 1, [&](int64_t begin, int64_t end) {
+    parallel_for(0, a.size(0), kBoxGrain / (columns + 1) + 1, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i)
         for (int64_t j = 0; j < columns; ++j)
           out[i * columns + j] = generalized ? boxes::giou(rows + 4 * i, others + 4 * j)
@@ -50,9 +46,9 @@ void encode_boxes_kernel(Cpu, const Tensor& boxes, const Tensor& references,
     using T = decltype(zero);
     const T *from = boxes.data<T>(), *seen_from = references.data<T>();
     T* out = y.mut<T>();
-    parallel_for(0, y.size(0), kGrain, [&](int64_t begin, int64_t end) {
+    parallel_for(0, y.size(0), kBoxGrain, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i)
-        boxes::encode(from + 4 * i, seen_from + 4 * i, weights_of(coding), out + 4 * i);
+        boxes::encode(from + 4 * i, seen_from + 4 * i, boxes::weights_of(coding), out + 4 * i);
     });
   });
 }
@@ -64,9 +60,10 @@ void decode_boxes_kernel(Cpu, const Tensor& codes, const Tensor& references,
     using T = decltype(zero);
     const T *from = codes.data<T>(), *seen_from = references.data<T>();
     T* out = y.mut<T>();
-    parallel_for(0, y.size(0) * each, kGrain, [&](int64_t begin, int64_t end) {
+    parallel_for(0, y.size(0) * each, kBoxGrain, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i)
-        boxes::decode(from + 4 * i, seen_from + i / each * 4, weights_of(coding), out + 4 * i);
+        boxes::decode(from + 4 * i, seen_from + i / each * 4, boxes::weights_of(coding),
+                      out + 4 * i);
     });
   });
 }

@@ -6,10 +6,6 @@
 namespace frugal::ops {
 namespace {
 
-boxes::Weights weights_of(const BoxCoding& coding) {
-  return {coding.x, coding.y, coding.width, coding.height};
-}
-
 struct Overlap {
   int64_t columns;
   bool generalized;
@@ -50,14 +46,14 @@ void box_overlaps_kernel(Cuda, const Tensor& a, const Tensor& b, bool generalize
 
 void encode_boxes_kernel(Cuda, const Tensor& boxes, const Tensor& references,
                          const BoxCoding& coding, const Tensor& y) {
-  cuda::for_each(y.size(0), Encode{weights_of(coding), boxes.data<float>(),
+  cuda::for_each(y.size(0), Encode{boxes::weights_of(coding), boxes.data<float>(),
                                    references.data<float>(), y.mut<float>()});
 }
 
 void decode_boxes_kernel(Cuda, const Tensor& codes, const Tensor& references,
                          const BoxCoding& coding, const Tensor& y) {
   const int64_t each = y.size(1) / 4;
-  cuda::for_each(y.size(0) * each, Decode{weights_of(coding), each, codes.data<float>(),
+  cuda::for_each(y.size(0) * each, Decode{boxes::weights_of(coding), each, codes.data<float>(),
                                           references.data<float>(), y.mut<float>()});
 }
 

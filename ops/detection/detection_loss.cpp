@@ -9,16 +9,16 @@
 #include "ops/dense/copy.h"
 #include "ops/detection/box_checks.h"
 #include "ops/detection/loss_kernels.h"
+#include "ops/shared_kernels.h"
 
 namespace frugal::ops {
 namespace {
 
-constexpr int64_t kRows = 1 << 8;  // rows whose losses are added in one sum
-
 // row(i, weight, gradient of the row) gives the loss of a row; rows of weight 0 are not computed.
 template <class T, class F>
-void add_rows(const Tensor& weights, const WeightedLoss& result, F row) {
+void add_weighted_rows(const Tensor& weights, const WeightedLoss& result, F row) {
   const int64_t rows = result.gradient.size(0), width = result.gradient.size(1);
+  constexpr int64_t kRows = 1 << 8;  // rows whose losses are added in one sum
   const int64_t chunks = ceil_div(rows, kRows);
   const T* weight = weights.defined() ? weights.data<T>() : nullptr;
   std::vector<double> partial(static_cast<size_t>(chunks));
@@ -48,12 +48,10 @@ WeightedLoss result_of(const char* op, const char* name, const Tensor& x, const 
   check_real(op, name, x);
   if (weights.defined()) check_shape(op, "weights", weights, {x.size(0)});
   check_beside(op, x, {&weights});
-  const DType dtype = x.dtype() == DType::bf16 ? DType::f32 : x.dtype();
+  const DType dtype = dtype_beside(x);
   return {Tensor::empty({}, dtype, x.device()),
           overwrite ? x : Tensor::empty(x.shape(), x.dtype(), x.device())};
 }
-
-Tensor contiguous_or_none(const Tensor& x) { return x.defined() ? contiguous(x) : x; }
 
 }  // namespace
 
@@ -69,7 +67,7 @@ void sigmoid_focal_kernel(Cpu, const Tensor& logits, const Tensor& classes, cons
     using T = decltype(zero);
     const T* x = logits.data<T>();
     const auto alpha = static_cast<T>(options.alpha), gamma = static_cast<T>(options.gamma);
-    add_rows<T>(weights, result, [&](int64_t i, T weight, T* gradient) {
+    add_weighted_rows<T>(weights, result, [&](int64_t i, T weight, T* gradient) {
       double total = 0;
       for (int64_t k = 0; k < width; ++k) {
         total += static_cast<double>(
@@ -87,7 +85,7 @@ void smooth_l1_kernel(Cpu, const Tensor& x, const Tensor& target, const Tensor& 
   with_real(x.dtype(), [&](auto zero) {
     using T = decltype(zero);
     const T *from = x.data<T>(), *to = target.data<T>();
-    add_rows<T>(weights, result, [&](int64_t i, T weight, T* gradient) {
+    add_weighted_rows<T>(weights, result, [&](int64_t i, T weight, T* gradient) {
       double total = 0;
       for (int64_t k = 0; k < width; ++k) {
         total += static_cast<double>(boxes::smooth_l1(from[i * width + k] - to[i * width + k],
@@ -104,7 +102,7 @@ void giou_kernel(Cpu, const Tensor& x, const Tensor& target, const Tensor& weigh
   with_real(x.dtype(), [&](auto zero) {
     using T = decltype(zero);
     const T *from = x.data<T>(), *to = target.data<T>();
-    add_rows<T>(weights, result, [&](int64_t i, T weight, T* gradient) {
+    add_weighted_rows<T>(weights, result, [&](int64_t i, T weight, T* gradient) {
       const T loss = boxes::giou_loss(from + 4 * i, to + 4 * i, gradient);
       for (int k = 0; k < 4; ++k) gradient[k] *= weight;
       return static_cast<double>(loss);
@@ -125,7 +123,7 @@ void coded_giou_kernel(Cpu, const Tensor& codes, const CodedBoxes& boxes, const 
     using T = decltype(zero);
     const T *code = codes.data<T>(), *reference = boxes.references.data<T>();
     const T* object = boxes.boxes.data<T>();
-    add_rows<T>(boxes.weights, result, [&](int64_t i, T weight, T* gradient) {
+    add_weighted_rows<T>(boxes.weights, result, [&](int64_t i, T weight, T* gradient) {
       if (match[i] < 0) {
         std::fill_n(gradient, 4, T{0});
         return 0.0;

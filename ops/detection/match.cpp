@@ -13,11 +13,7 @@
 namespace frugal::ops {
 namespace {
 
-constexpr int64_t kGrain = 1 << 10;  // anchors for each thread at least
-
-boxes::Weights weights_of(const BoxCoding& coding) {
-  return {coding.x, coding.y, coding.width, coding.height};
-}
+constexpr int64_t kAnchorGrain = 1 << 10;  // anchors for each thread at least
 
 }  // namespace
 
@@ -35,7 +31,7 @@ void match_boxes_kernel(Cpu, const Tensor& boxes, const Tensor& counts, const Te
     const T *box = boxes.data<T>(), *anchor = anchors.data<T>();
     T* top = best.mut<T>();
     if (options.low_quality)
-      parallel_for(0, objects, kGrain / (each + 1) + 1, [&](int64_t begin, int64_t end) {
+      parallel_for(0, objects, kAnchorGrain / (each + 1) + 1, [&](int64_t begin, int64_t end) {
         for (int64_t t = begin; t < end; ++t) {
           T most = 0;
           for (int64_t a = 0; a < each; ++a)
@@ -44,7 +40,7 @@ void match_boxes_kernel(Cpu, const Tensor& boxes, const Tensor& counts, const Te
         }
       });
     const auto low = static_cast<T>(options.low), high = static_cast<T>(options.high);
-    parallel_for(0, pictures * each, kGrain, [&](int64_t begin, int64_t end) {
+    parallel_for(0, pictures * each, kAnchorGrain, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         const auto n = static_cast<size_t>(i / each);
         int64_t match = kBackground;
@@ -73,12 +69,13 @@ void encode_matches_kernel(Cpu, const Tensor& matches, const Tensor& boxes, cons
     using T = decltype(zero);
     const T *box = boxes.data<T>(), *anchor = anchors.data<T>();
     T* out = y.mut<T>();
-    parallel_for(0, matches.numel(), kGrain, [&](int64_t begin, int64_t end) {
+    parallel_for(0, matches.numel(), kAnchorGrain, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         if (match[i] < 0)
           std::fill_n(out + 4 * i, 4, T{0});
         else
-          boxes::encode(box + 4 * match[i], anchor + i % each * 4, weights_of(coding), out + 4 * i);
+          boxes::encode(box + 4 * match[i], anchor + i % each * 4, boxes::weights_of(coding),
+                        out + 4 * i);
       }
     });
   });

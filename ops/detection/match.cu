@@ -8,10 +8,6 @@ namespace {
 
 constexpr int kThreads = 256;
 
-boxes::Weights weights_of(const BoxCoding& coding) {
-  return {coding.x, coding.y, coding.width, coding.height};
-}
-
 // best[t]: the highest overlap of box t with an anchor. A block has a box.
 __global__ void best_overlaps(int64_t objects, int64_t anchors, const float* box,
                               const float* anchor, float* best) {
@@ -99,7 +95,7 @@ void match_boxes_kernel(Cuda, const Tensor& boxes, const Tensor& counts, const T
 void encode_matches_kernel(Cuda, const Tensor& matches, const Tensor& boxes, const Tensor& anchors,
                            const BoxCoding& coding, const Tensor& y) {
   cuda::for_each(matches.numel(),
-                 EncodeMatch{matches.size(1), weights_of(coding), matches.data<int64_t>(),
+                 EncodeMatch{matches.size(1), boxes::weights_of(coding), matches.data<int64_t>(),
                              boxes.data<float>(), anchors.data<float>(), y.mut<float>()});
 }
 

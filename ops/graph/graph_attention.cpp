@@ -7,27 +7,23 @@
 #include "ops/dense/copy.h"
 #include "ops/graph/graph_attention_loops.h"
 #include "ops/graph/graph_tasks.h"
+#include "ops/shared_kernels.h"
 
 namespace frugal::ops {
 namespace {
 
-constexpr const char* kOp = "graph_attention";
+constexpr const char* kGraphAttention = "graph_attention";
 
-Tensor workspace(const Shape& shape, DType dtype) {
-  CategoryScope scope(Category::workspace);
-  return Tensor::empty(shape, dtype);
-}
-
-void check_inputs(const Graph& graph, const Tensor& h, const Tensor& a_src, const Tensor& a_dst,
-                  const GraphAttentionSettings& settings) {
-  check_real(kOp, "h", h);
+void check_graph_attention(const Graph& graph, const Tensor& h, const Tensor& a_src,
+                           const Tensor& a_dst, const GraphAttentionSettings& settings) {
+  check_real(kGraphAttention, "h", h);
   FRUGAL_CHECK(h.dim() == 3 && h.size(0) == graph.nodes,
                "[graph_attention] expected h [{}, heads, F], got {}", graph.nodes, describe(h));
   FRUGAL_CHECK(h.size(1) >= 1 && h.size(1) <= simd::kMaxHeads,
                "[graph_attention] expected 1 to {} heads, got {}", simd::kMaxHeads, h.size(1));
-  check_shape(kOp, "a_src", a_src, {graph.nodes, h.size(1)});
-  check_shape(kOp, "a_dst", a_dst, {graph.nodes, h.size(1)});
-  check_same(kOp, h, {&a_src, &a_dst});
+  check_shape(kGraphAttention, "a_src", a_src, {graph.nodes, h.size(1)});
+  check_shape(kGraphAttention, "a_dst", a_dst, {graph.nodes, h.size(1)});
+  check_same(kGraphAttention, h, {&a_src, &a_dst});
   FRUGAL_CHECK(settings.dropout >= 0 && settings.dropout <= 1,
                "[graph_attention] expected a dropout probability in [0, 1], got {}",
                settings.dropout);
@@ -117,8 +113,8 @@ Tensor log_sums(const Csr& walked, const simd::GraphAttention<T>& a, int64_t nod
 }
 
 template <class T>
-void forward(const Graph& graph, const Tensor& h, const Tensor& a_src, const Tensor& a_dst,
-             const GraphAttentionSettings& settings, const Tensor& y) {
+void attend_edges(const Graph& graph, const Tensor& h, const Tensor& a_src, const Tensor& a_dst,
+                  const GraphAttentionSettings& settings, const Tensor& y) {
   const Csr& in = graph.edges.by_row;
   auto a = view_of<T>(in, graph, h, a_src, a_dst, settings);
   const Tensor lse = log_sums(in, a, graph.nodes, h.dtype());
@@ -138,9 +134,10 @@ void forward(const Graph& graph, const Tensor& h, const Tensor& a_src, const Ten
 }
 
 template <class T>
-void backward(const Graph& graph, const Tensor& dy, const Tensor& h, const Tensor& a_src,
-              const Tensor& a_dst, const GraphAttentionSettings& settings,
-              const GraphAttentionGradients& out) {
+void attend_edges_backward(const Graph& graph, const Tensor& dy, const Tensor& h,
+                           const Tensor& a_src, const Tensor& a_dst,
+                           const GraphAttentionSettings& settings,
+                           const GraphAttentionGradients& out) {
   const Csr &in = graph.edges.by_row, &from = graph.edges.by_col;
   auto a = view_of<T>(in, graph, h, a_src, a_dst, settings);
   const Tensor lse = log_sums(in, a, graph.nodes, h.dtype());
@@ -188,7 +185,7 @@ void backward(const Graph& graph, const Tensor& dy, const Tensor& h, const Tenso
       });
 }
 
-constexpr int64_t kRows = 1024;  // rows in a chunk of a weight's gradient
+constexpr int64_t kHeadScoreRows = 1024;  // rows in a chunk of a weight's gradient
 
 void check_scores(const Tensor& h, const Tensor& weight) {
   check_real("head_scores", "h", h);
@@ -203,12 +200,12 @@ void graph_attention_kernel(Cpu, const Graph& graph, const Tensor& h, const Tens
                             const Tensor& a_dst, const GraphAttentionSettings& settings,
                             const Tensor& y) {
   with_real(h.dtype(),
-            [&](auto zero) { forward<decltype(zero)>(graph, h, a_src, a_dst, settings, y); });
+            [&](auto zero) { attend_edges<decltype(zero)>(graph, h, a_src, a_dst, settings, y); });
 }
 
 Tensor graph_attention(const Graph& graph, const Tensor& h, const Tensor& a_src,
                        const Tensor& a_dst, const GraphAttentionSettings& settings) {
-  check_inputs(graph, h, a_src, a_dst, settings);
+  check_graph_attention(graph, h, a_src, a_dst, settings);
   const Tensor in = contiguous(h), src = contiguous(a_src), dst = contiguous(a_dst);
   Tensor y = Tensor::empty(h.shape(), h.dtype(), h.device());
   dispatch(h.device(), [&](auto backend) {
@@ -222,7 +219,7 @@ void graph_attention_backward_kernel(Cpu, const Graph& graph, const Tensor& dy, 
                                      const GraphAttentionSettings& settings,
                                      const GraphAttentionGradients& out) {
   with_real(h.dtype(), [&](auto zero) {
-    backward<decltype(zero)>(graph, dy, h, a_src, a_dst, settings, out);
+    attend_edges_backward<decltype(zero)>(graph, dy, h, a_src, a_dst, settings, out);
   });
 }
 
@@ -230,7 +227,7 @@ GraphAttentionGradients graph_attention_backward(const Graph& graph, const Tenso
                                                  const Tensor& h, const Tensor& a_src,
                                                  const Tensor& a_dst,
                                                  const GraphAttentionSettings& settings) {
-  check_inputs(graph, h, a_src, a_dst, settings);
+  check_graph_attention(graph, h, a_src, a_dst, settings);
   check_shape("graph_attention backward", "dy", dy, h.shape());
   check_same("graph_attention backward", h, {&dy});
   const Tensor gradient = contiguous(dy), in = contiguous(h);
@@ -248,7 +245,7 @@ void head_scores_kernel(Cpu, const Tensor& h, const Tensor& weight, const Tensor
   const int64_t heads = h.size(1), width = h.size(2);
   with_real(h.dtype(), [&](auto zero) {
     using T = decltype(zero);
-    parallel_for(0, h.size(0), kRows, [&](int64_t begin, int64_t end) {
+    parallel_for(0, h.size(0), kHeadScoreRows, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin * heads; i < end * heads; ++i) {
         const T* x = h.data<T>() + i * width;
         const T* w = weight.data<T>() + i % heads * width;
@@ -274,7 +271,7 @@ void head_scores_backward_input_kernel(Cpu, const Tensor& ds, const Tensor& weig
   const int64_t heads = dh.size(1), width = dh.size(2);
   with_real(ds.dtype(), [&](auto zero) {
     using T = decltype(zero);
-    parallel_for(0, dh.size(0), kRows, [&](int64_t begin, int64_t end) {
+    parallel_for(0, dh.size(0), kHeadScoreRows, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin * heads; i < end * heads; ++i) {
         const T* w = weight.data<T>() + i % heads * width;
         const T factor = ds.data<T>()[i];
@@ -297,7 +294,7 @@ Tensor head_scores_backward_input(const Tensor& ds, const Tensor& weight) {
 void head_scores_backward_weight_kernel(Cpu, const Tensor& ds, const Tensor& h,
                                         const Tensor& dweight) {
   const int64_t nodes = h.size(0), heads = h.size(1), width = h.size(2), all = heads * width;
-  const int64_t chunks = (nodes + kRows - 1) / kRows;
+  const int64_t chunks = (nodes + kHeadScoreRows - 1) / kHeadScoreRows;
   with_real(h.dtype(), [&](auto zero) {
     using T = decltype(zero);
     const Tensor parts = workspace({chunks, all}, h.dtype());
@@ -305,7 +302,7 @@ void head_scores_backward_weight_kernel(Cpu, const Tensor& ds, const Tensor& h,
       for (int64_t c = first; c < last; ++c) {
         T* out = parts.mut<T>() + c * all;
         std::fill_n(out, all, T{0});
-        for (int64_t v = c * kRows; v < std::min(nodes, (c + 1) * kRows); ++v)
+        for (int64_t v = c * kHeadScoreRows; v < std::min(nodes, (c + 1) * kHeadScoreRows); ++v)
           for (int64_t k = 0; k < heads; ++k) {
             const T factor = ds.data<T>()[v * heads + k];
             const T* x = h.data<T>() + v * all + k * width;
@@ -322,7 +319,7 @@ void head_scores_backward_weight_kernel(Cpu, const Tensor& ds, const Tensor& h,
 Tensor head_scores_backward_weight(const Tensor& ds, const Tensor& h) {
   check_shape("head_scores backward", "ds", ds, {h.size(0), h.size(1)});
   const Tensor gradient = contiguous(ds), in = contiguous(h);
-  const DType sums = h.dtype() == DType::bf16 ? DType::f32 : h.dtype();
+  const DType sums = dtype_beside(h);
   Tensor dweight = Tensor::empty({1, h.size(1), h.size(2)}, sums, h.device());
   dispatch(h.device(), [&](auto backend) {
     head_scores_backward_weight_kernel(backend, gradient, in, dweight);

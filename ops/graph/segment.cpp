@@ -9,19 +9,18 @@
 #include "ops/dense/copy.h"
 #include "ops/dense/elementwise.h"
 #include "ops/graph/spmm.h"
+#include "ops/shared_kernels.h"
 
 namespace frugal::ops {
 namespace {
 
-constexpr int64_t kGrain = 1 << 14;  // elements
-
-void check_rows(const char* op, const Tensor& x) {
+void check_segment_rows(const char* op, const Tensor& x) {
   check_real(op, "x", x);
   check_dim(op, "x", x, 2);
 }
 
 void check_index(const char* op, const Tensor& x, const Tensor& index) {
-  check_rows(op, x);
+  check_segment_rows(op, x);
   check_dim(op, "index", index, 1);
   const bool reachable = index.device() == x.device() || x.device().type == DeviceType::meta;
   FRUGAL_CHECK(index.dtype() == DType::i64 && reachable,
@@ -31,7 +30,7 @@ void check_index(const char* op, const Tensor& x, const Tensor& index) {
 
 // The elements of each segment, as a matrix of ones.
 Csr grouped(const char* op, const Tensor& x, const Tensor& index, int64_t rows) {
-  check_rows(op, x);
+  check_segment_rows(op, x);
   FRUGAL_CHECK(rows >= 0, "[{}] expected rows >= 0, got {}", op, rows);
   check_shape(op, "index", index, {x.size(0)});
   check_index(op, x, index);
@@ -45,7 +44,7 @@ void each_row(const Tensor& shaped, const Tensor& index, F f) {
   const int64_t width = shaped.size(1);
   if (width == 0) return;
   const auto* row = index.data<int64_t>();
-  parallel_for(0, shaped.size(0), kGrain / width + 1, [&](int64_t begin, int64_t end) {
+  parallel_for(0, shaped.size(0), kArithmeticGrain / width + 1, [&](int64_t begin, int64_t end) {
     for (int64_t e = begin; e < end; ++e) f(e * width, row[e] * width, width);
   });
 }
@@ -59,7 +58,7 @@ void gather_rows_kernel(Cpu, const Tensor& x, const Tensor& index, const Tensor&
   const auto* from = static_cast<const char*>(x.raw());
   auto* to = static_cast<char*>(y.raw());
   const auto* row = index.data<int64_t>();
-  parallel_for(0, y.size(0), kGrain / width + 1, [&](int64_t begin, int64_t end) {
+  parallel_for(0, y.size(0), kArithmeticGrain / width + 1, [&](int64_t begin, int64_t end) {
     for (int64_t e = begin; e < end; ++e)
       std::memcpy(to + static_cast<size_t>(e) * bytes, from + static_cast<size_t>(row[e]) * bytes,
                   bytes);
@@ -116,7 +115,7 @@ void segment_elements_kernel(Cpu, const Csr& groups, const Tensor& entry, const 
   const auto* ptr = groups.row_ptr.data<int64_t>();
   const auto* from = groups.col.data<int32_t>();
   const bool bytes = entry.dtype() == DType::u8;
-  parallel_for(0, groups.rows, kGrain / (width + 1) + 1, [&](int64_t begin, int64_t end) {
+  parallel_for(0, groups.rows, kArithmeticGrain / (width + 1) + 1, [&](int64_t begin, int64_t end) {
     for (int64_t r = begin; r < end; ++r)
       for (int64_t i = r * width; i < (r + 1) * width; ++i) {
         const int64_t at = bytes ? static_cast<int64_t>(entry.data<uint8_t>()[i])
@@ -143,15 +142,16 @@ void segment_max_backward_kernel(Cpu, const Tensor& dy, const Tensor& element, c
   with_real(dy.dtype(), [&](auto zero) {
     using T = decltype(zero);
     // Each element belongs to one row, so no two threads write to one place.
-    parallel_for(0, dy.size(0), kGrain / (width + 1) + 1, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin * width; i < end * width; ++i)
-        if (from[i] >= 0) dx.mut<T>()[from[i] * width + i % width] = dy.data<T>()[i];
-    });
+    parallel_for(0, dy.size(0), kArithmeticGrain / (width + 1) + 1,
+                 [&](int64_t begin, int64_t end) {
+                   for (int64_t i = begin * width; i < end * width; ++i)
+                     if (from[i] >= 0) dx.mut<T>()[from[i] * width + i % width] = dy.data<T>()[i];
+                 });
   });
 }
 
 Tensor segment_max_backward(const Tensor& dy, const Tensor& element, int64_t elements) {
-  check_rows("segment_max backward", dy);
+  check_segment_rows("segment_max backward", dy);
   check_shape("segment_max backward", "the index", element, dy.shape());
   const Tensor in = contiguous(dy);
   Tensor dx = Tensor::empty({elements, dy.size(1)}, dy.dtype(), dy.device());

@@ -1,23 +1,17 @@
 #include "ops/graph/spmm.h"
 
-#include <cmath>
-
 #include "core/dtype_switch.h"
 #include "core/finite.h"
 #include "ops/checks.h"
 #include "ops/dense/copy.h"
 #include "ops/graph/graph_tasks.h"
 #include "ops/graph/spmm_loops.h"
+#include "ops/shared_kernels.h"
 
 namespace frugal::ops {
 namespace {
 
 constexpr const char* kSpmm = "spmm";
-
-template <class T>
-const T* data_or_null(const Tensor& x) {
-  return x.defined() ? x.data<T>() : nullptr;
-}
 
 void check_matrix(const char* op, const Csr& a, const Tensor& x) {
   check_real(op, "x", x);
@@ -27,11 +21,6 @@ void check_matrix(const char* op, const Csr& a, const Tensor& x) {
   FRUGAL_CHECK(x.device().type == DeviceType::meta || a.col.device() == x.device(),
                "[{}] expected the matrix on {}, got one on {}", op, x.device().str(),
                a.col.device().str());
-}
-
-Tensor workspace(const Shape& shape, DType dtype) {
-  CategoryScope scope(Category::workspace);
-  return Tensor::empty(shape, dtype);
 }
 
 void spmm_reference(const Csr& a, const Tensor& x, const SpmmOptions& o, const Tensor& y) {
@@ -170,11 +159,11 @@ void max_rows_backward(const SparseMatrix& a, const Tensor& dy, const Tensor& in
       });
 }
 
-DType index_dtype(const Csr& a) { return a.split.longest <= 256 ? DType::u8 : DType::i32; }
+DType entry_index_dtype(const Csr& a) { return a.split.longest <= 256 ? DType::u8 : DType::i32; }
 
 // Calls f(T{}, I{}) with the types of the values and of the index.
 template <class F>
-void with_index(DType dtype, DType index, F f) {
+void with_value_and_index(DType dtype, DType index, F f) {
   with_real(dtype, [&](auto t) { index == DType::u8 ? f(t, uint8_t{}) : f(t, int32_t{}); });
 }
 
@@ -229,8 +218,8 @@ Tensor spmm(const Csr& a, const Tensor& x, const SpmmOptions& options) {
 
 void spmm_max_kernel(Cpu, const Csr& a, const Tensor& x, const Tensor& y, const Tensor& index) {
   if (y.numel() == 0) return;
-  with_index(x.dtype(), index.dtype(),
-             [&](auto t, auto i) { max_rows<decltype(t), decltype(i)>(a, x, y, index); });
+  with_value_and_index(x.dtype(), index.dtype(),
+                       [&](auto t, auto i) { max_rows<decltype(t), decltype(i)>(a, x, y, index); });
 }
 
 RowMax spmm_max(const Csr& a, const Tensor& x) {
@@ -238,7 +227,7 @@ RowMax spmm_max(const Csr& a, const Tensor& x) {
   const Tensor in = contiguous(x);
   const Shape shape{a.rows, x.size(1)};
   RowMax out{Tensor::empty(shape, x.dtype(), x.device()),
-             Tensor::empty(shape, index_dtype(a), x.device())};
+             Tensor::empty(shape, entry_index_dtype(a), x.device())};
   dispatch(x.device(), [&](auto backend) { spmm_max_kernel(backend, a, in, out.y, out.index); });
   return out;
 }
@@ -246,7 +235,7 @@ RowMax spmm_max(const Csr& a, const Tensor& x) {
 void spmm_max_backward_kernel(Cpu, const SparseMatrix& a, const Tensor& dy, const Tensor& index,
                               const Tensor& dx) {
   if (dx.numel() == 0) return;
-  with_index(dy.dtype(), index.dtype(), [&](auto t, auto i) {
+  with_value_and_index(dy.dtype(), index.dtype(), [&](auto t, auto i) {
     max_rows_backward<decltype(t), decltype(i)>(a, dy, index, dx);
   });
 }

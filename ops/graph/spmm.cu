@@ -6,16 +6,12 @@
 #include "core/cuda/cuda_random.h"
 #include "core/finite.h"
 #include "ops/cuda/cuda_rows.h"
+#include "ops/shared_kernels.h"
 
 namespace frugal::ops {
 namespace {
 
 using namespace cuda;
-
-template <class T>
-const T* data_or_null(const Tensor& x) {
-  return x.defined() ? x.data<T>() : nullptr;
-}
 
 template <class T>
 bool packs(int64_t width, std::initializer_list<const Tensor*> all) {

@@ -13,7 +13,7 @@
 namespace frugal::ops {
 namespace {
 
-constexpr const char* kOp = "adaptive_max_pool2d";
+constexpr const char* kAdaptiveMaxPool2d = "adaptive_max_pool2d";
 constexpr int64_t kCellsOfByte = 256;
 
 // The most positions that a window along an axis holds.
@@ -26,12 +26,6 @@ int64_t longest(int64_t extent, int64_t outputs) {
   return most;
 }
 
-template <class F>
-void with_index(const Tensor& index, F f) {
-  if (index.dtype() == DType::u8) return f(uint8_t{});
-  f(int32_t{});
-}
-
 }  // namespace
 
 void adaptive_max_pool2d_kernel(Cpu, const Tensor& x, const Tensor& y, const Tensor& index) {
@@ -39,7 +33,7 @@ void adaptive_max_pool2d_kernel(Cpu, const Tensor& x, const Tensor& y, const Ten
   const int64_t c = xs[3];
   with_real(x.dtype(), [&](auto zero) {
     using T = decltype(zero);
-    with_index(index, [&](auto number) {
+    with_window_index(index, [&](auto number) {
       using Index = decltype(number);
       parallel_for(0, ys[0] * ys[1], 1, [&](int64_t begin, int64_t end) {
         for (int64_t row = begin; row < end; ++row) {
@@ -75,7 +69,7 @@ void adaptive_max_pool2d_backward_kernel(Cpu, const Tensor& dy, const Tensor& in
   const int64_t c = xs[3], image = xs[1] * xs[2] * c;
   with_real(dy.dtype(), [&](auto zero) {
     using T = decltype(zero);
-    with_index(index, [&](auto number) {
+    with_window_index(index, [&](auto number) {
       using Index = decltype(number);
       // One task for each image, because windows of one image may overlap.
       parallel_for(0, xs[0], 1, [&](int64_t begin, int64_t end) {
@@ -100,11 +94,11 @@ void adaptive_max_pool2d_backward_kernel(Cpu, const Tensor& dy, const Tensor& in
 }
 
 MaxPooled adaptive_max_pool2d(const Tensor& x, int64_t out_h, int64_t out_w) {
-  check_dim(kOp, "x", x, 4);
-  check_real(kOp, "x", x);
+  check_dim(kAdaptiveMaxPool2d, "x", x, 4);
+  check_real(kAdaptiveMaxPool2d, "x", x);
   FRUGAL_CHECK(out_h >= 1 && out_w >= 1 && x.size(1) >= 1 && x.size(2) >= 1,
-               "[{}] expected an image and an output of at least 1x1, got {} and {}x{}", kOp,
-               describe(x), out_h, out_w);
+               "[{}] expected an image and an output of at least 1x1, got {} and {}x{}",
+               kAdaptiveMaxPool2d, describe(x), out_h, out_w);
   const Shape shape{x.size(0), out_h, out_w, x.size(3)};
   const int64_t cells = longest(x.size(1), out_h) * longest(x.size(2), out_w);
   const Tensor in = contiguous(x);
@@ -116,8 +110,8 @@ MaxPooled adaptive_max_pool2d(const Tensor& x, int64_t out_h, int64_t out_w) {
 }
 
 Tensor adaptive_max_pool2d_backward(const Tensor& dy, const Tensor& index, const Shape& x_shape) {
-  check_real(kOp, "dy", dy);
-  check_shape(kOp, "dy", dy, index.shape());
+  check_real(kAdaptiveMaxPool2d, "dy", dy);
+  check_shape(kAdaptiveMaxPool2d, "dy", dy, index.shape());
   const Tensor gradient = contiguous(dy), cells = contiguous(index);
   Tensor dx = Tensor::empty(x_shape, dy.dtype(), dy.device());
   dispatch(dy.device(), [&](auto backend) {

@@ -64,18 +64,12 @@ struct Gradient {
   }
 };
 
-template <class F>
-void with_index(const Tensor& index, F f) {
-  if (index.dtype() == DType::u8) return f(uint8_t{});
-  f(int32_t{});
-}
-
 }  // namespace
 
 void adaptive_max_pool2d_kernel(Cuda, const Tensor& x, const Tensor& y, const Tensor& index) {
   cuda::with_activation(x.dtype(), [&](auto zero) {
     using T = decltype(zero);
-    with_index(index, [&](auto number) {
+    with_window_index(index, [&](auto number) {
       using Index = decltype(number);
       cuda::for_each(y.numel(), Maximum<T, Index>{extents_of(x.shape(), y.shape()), x.data<T>(),
                                                   y.mut<T>(), index.mut<Index>()});
@@ -87,7 +81,7 @@ void adaptive_max_pool2d_backward_kernel(Cuda, const Tensor& dy, const Tensor& i
                                          const Tensor& dx) {
   cuda::with_activation(dy.dtype(), [&](auto zero) {
     using T = decltype(zero);
-    with_index(index, [&](auto number) {
+    with_window_index(index, [&](auto number) {
       using Index = decltype(number);
       cuda::for_each(dx.numel(),
                      Gradient<T, Index>{extents_of(dx.shape(), dy.shape()), dy.data<T>(),

@@ -8,17 +8,15 @@
 #include "ops/dense/copy.h"
 #include "ops/image/batch_norm_kernels.h"
 #include "ops/image/batch_statistics.h"
+#include "ops/shared_kernels.h"
 
 namespace frugal::ops {
 namespace {
 
-constexpr const char* kOp = "batch_norm";
-
-// The dtype of statistics and parameters that belong to activations of x's dtype.
-DType beside(const Tensor& x) { return x.dtype() == DType::bf16 ? DType::f32 : x.dtype(); }
+constexpr const char* kBatchNorm = "batch_norm";
 
 int64_t check_x(const Tensor& x) {
-  check_real(kOp, "x", x);
+  check_real(kBatchNorm, "x", x);
   FRUGAL_CHECK(x.dim() >= 2 && x.size(-1) >= 1, "[batch_norm] expected x [..., C], got {}",
                describe(x));
   return x.size(-1);
@@ -28,14 +26,9 @@ void check_channels(const Tensor& x,
                     std::initializer_list<std::pair<const char*, const Tensor*>> all) {
   for (const auto& [name, tensor] : all) {
     if (!tensor->defined()) continue;
-    check_shape(kOp, name, *tensor, {x.size(-1)});
-    check_beside(kOp, x, {tensor});
+    check_shape(kBatchNorm, name, *tensor, {x.size(-1)});
+    check_beside(kBatchNorm, x, {tensor});
   }
-}
-
-Tensor workspace(const Shape& shape, DType dtype, Device device) {
-  CategoryScope scope(Category::workspace);
-  return Tensor::empty(shape, dtype, device);
 }
 
 BatchNormMoments empty_moments(int64_t c, DType dtype, Device device) {
@@ -43,8 +36,7 @@ BatchNormMoments empty_moments(int64_t c, DType dtype, Device device) {
 }
 
 BatchNormParameters contiguous_parameters(const BatchNormParameters& p) {
-  return {p.weight.defined() ? contiguous(p.weight) : p.weight,
-          p.bias.defined() ? contiguous(p.bias) : p.bias};
+  return {contiguous_or_none(p.weight), contiguous_or_none(p.bias)};
 }
 
 // Running statistics must be contiguous, because they are written in place.
@@ -64,7 +56,7 @@ Tensor folded(const Tensor& x, const BatchNormMoments& moments,
                      {"bias", &parameters.bias},
                      {"mean", &moments.mean},
                      {"invstd", &moments.invstd}});
-  Tensor affine = workspace({3, x.size(-1)}, beside(x), x.device());
+  Tensor affine = workspace({3, x.size(-1)}, dtype_beside(x), x.device());
   dispatch(x.device(), [&](auto backend) {
     fold_kernel(backend, contiguous_moments(moments), contiguous_parameters(parameters), affine);
   });
@@ -73,13 +65,13 @@ Tensor folded(const Tensor& x, const BatchNormMoments& moments,
 
 void check_residual(const Tensor& x, const Tensor& residual) {
   if (!residual.defined()) return;
-  check_shape(kOp, "the residual", residual, x.shape());
-  check_same(kOp, x, {&residual});
+  check_shape(kBatchNorm, "the residual", residual, x.shape());
+  check_same(kBatchNorm, x, {&residual});
 }
 
 void check_mask(const Tensor& x, const Tensor& mask) {
   const BitmaskLayout layout = bitmask_layout(x.shape());
-  check_shape(kOp, "the mask", mask, {layout.rows / 8, layout.cols});
+  check_shape(kBatchNorm, "the mask", mask, {layout.rows / 8, layout.cols});
   FRUGAL_CHECK(mask.dtype() == DType::u8 && mask.device() == x.device(),
                "[batch_norm] expected the mask of dtype u8 on {}, got {}", x.device().str(),
                describe(mask));
@@ -103,7 +95,7 @@ BatchNormMoments moments_by(const Tensor& x, const Tensor& running_mean, const T
   check_running({{"running_mean", &running_mean}, {"running_var", &running_var}});
   const Tensor mean = workspace({c}, DType::f64, x.device());
   const Tensor variance = workspace({c}, DType::f64, x.device());
-  BatchNormMoments moments = empty_moments(c, beside(x), x.device());
+  BatchNormMoments moments = empty_moments(c, dtype_beside(x), x.device());
   find(mean, variance);
   const int64_t all = shared ? share_moments(mean, variance, rows) : rows;
   FRUGAL_CHECK(all >= 2, "[batch_norm] expected at least 2 rows to train on, got {} together", all);
@@ -150,9 +142,9 @@ BatchNormMoments batch_norm_moments(const Tensor& like, const BatchNormSlice& x,
 
 BatchNormMoments batch_norm_running(const Tensor& running_mean, const Tensor& running_var,
                                     double eps) {
-  check_real(kOp, "running_mean", running_mean);
-  check_dim(kOp, "running_mean", running_mean, 1);
-  check_defined(kOp, "running_var", running_var);
+  check_real(kBatchNorm, "running_mean", running_mean);
+  check_dim(kBatchNorm, "running_mean", running_mean, 1);
+  check_defined(kBatchNorm, "running_var", running_var);
   check_channels(running_mean, {{"running_mean", &running_mean}, {"running_var", &running_var}});
   BatchNormMoments moments =
       empty_moments(running_mean.numel(), running_mean.dtype(), running_mean.device());
@@ -176,7 +168,7 @@ BatchNormOutput batch_norm_apply(const Tensor& x, const Tensor& affine, const Te
   FRUGAL_CHECK(!over_residual || (residual.defined() && residual.is_contiguous()),
                "[batch_norm] expected a contiguous residual to write over");
   const Tensor in = contiguous(x);
-  const Tensor added = residual.defined() ? contiguous(residual) : residual;
+  const Tensor added = contiguous_or_none(residual);
   BatchNormOutput out{over_residual ? residual : Tensor::empty(x.shape(), x.dtype(), x.device()),
                       {}};
   const bool fused = by_rows(x);
@@ -213,7 +205,7 @@ Tensor batch_norm_by_mask(const Tensor& x, const BatchNormMoments& moments,
     return select_by_mask(batch_norm_apply(x, moments, parameters, residual, false, false).y, mask,
                           0);
   const Tensor in = contiguous(x), affine = folded(x, moments, parameters);
-  const Tensor added = residual.defined() ? contiguous(residual) : residual;
+  const Tensor added = contiguous_or_none(residual);
   Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
   dispatch(x.device(),
            [&](auto backend) { normalize_by_mask_kernel(backend, in, added, affine, mask, y); });
@@ -245,8 +237,8 @@ class Fetch {
       check_mask(part, out.mask);
     }
     out.x = contiguous(x_(begin, end));
-    check_shape(kOp, "x", out.x, part.shape());
-    check_same(kOp, dy_, {&out.x});
+    check_shape(kBatchNorm, "x", out.x, part.shape());
+    check_same(kBatchNorm, dy_, {&out.x});
     return out;
   }
 
@@ -257,14 +249,14 @@ class Fetch {
 
 BatchNormSums empty_sums(const Tensor& dy, const Tensor& g) {
   const int64_t c = dy.size(-1);
-  const DType dtype = beside(dy);
+  const DType dtype = dtype_beside(dy);
   return {g, Tensor::empty({c}, dtype, dy.device()), Tensor::empty({c}, dtype, dy.device()),
           workspace({4, c}, dtype, dy.device())};
 }
 
 // Undefined for f64.
 Tensor empty_partial(const Tensor& dy) {
-  if (beside(dy) == DType::f64) return {};
+  if (dtype_beside(dy) == DType::f64) return {};
   const int64_t c = dy.size(-1), chunk = chunk_rows(dy.device(), c);
   return workspace({(dy.numel() / c + chunk - 1) / chunk, 2, c}, DType::f32, dy.device());
 }
@@ -321,8 +313,8 @@ BatchNormSlice slices_of(const Tensor& tensor) {
   return [&tensor](int64_t begin, int64_t end) { return tensor.slice(0, begin, end); };
 }
 
-void check_backward(const Tensor& dy, const BatchNormMoments& moments,
-                    const BatchNormParameters& parameters, int64_t step) {
+void check_batch_norm_backward(const Tensor& dy, const BatchNormMoments& moments,
+                               const BatchNormParameters& parameters, int64_t step) {
   check_x(dy);
   check_channels(
       dy, {{"weight", &parameters.weight}, {"mean", &moments.mean}, {"invstd", &moments.invstd}});
@@ -337,7 +329,7 @@ BatchNormSums batch_norm_backward_sums(const Tensor& dy, const BatchNormSlice& x
                                        const BatchNormParameters& parameters,
                                        const BatchNormSlice& mask, int64_t step, bool training,
                                        bool overwrite) {
-  check_backward(dy, moments, parameters, step);
+  check_batch_norm_backward(dy, moments, parameters, step);
   const Tensor gradient = contiguous(dy);
   const bool mine = overwrite || gradient.storage() != dy.storage();
   const Tensor g = mine ? gradient : Tensor::empty(dy.shape(), dy.dtype(), dy.device());
@@ -352,7 +344,7 @@ BatchNormSums batch_norm_backward_sums(const Tensor& like, const BatchNormSlice&
                                        const BatchNormSlice& x, const BatchNormMoments& moments,
                                        const BatchNormParameters& parameters,
                                        const BatchNormSlice& mask, int64_t step, bool training) {
-  check_backward(like, moments, parameters, step);
+  check_batch_norm_backward(like, moments, parameters, step);
   Fetched last;
   return sums_of(like, dy, {}, Fetch(like, x, mask), moments, parameters, step, training, last);
 }
@@ -360,7 +352,7 @@ BatchNormSums batch_norm_backward_sums(const Tensor& like, const BatchNormSlice&
 BatchNormSums batch_norm_backward_sums(const Tensor& dy, const BatchNormSumsPass& pass,
                                        const BatchNormMoments& moments,
                                        const BatchNormParameters& parameters, bool training) {
-  check_backward(dy, moments, parameters, dy.size(0));
+  check_batch_norm_backward(dy, moments, parameters, dy.size(0));
   const BatchNormMoments m = contiguous_moments(moments);
   const Tensor partial = empty_partial(dy);
   if (!pass(m.mean, partial, chunk_rows(dy.device(), dy.size(-1)))) return {};
@@ -375,11 +367,11 @@ void batch_norm_backward_input_into(const Tensor& dx, const Tensor& g, const Ten
                                     const Tensor& affine, const Tensor& mask) {
   check_x(g);
   if (mask.defined()) check_mask(g, mask);
-  check_shape(kOp, "x", x, g.shape());
-  check_shape(kOp, "dx", dx, g.shape());
-  check_shape(kOp, "affine", affine, {4, g.size(-1)});
-  check_same(kOp, g, {&x, &dx});
-  check_beside(kOp, g, {&affine});
+  check_shape(kBatchNorm, "x", x, g.shape());
+  check_shape(kBatchNorm, "dx", dx, g.shape());
+  check_shape(kBatchNorm, "affine", affine, {4, g.size(-1)});
+  check_same(kBatchNorm, g, {&x, &dx});
+  check_beside(kBatchNorm, g, {&affine});
   FRUGAL_CHECK(dx.is_contiguous(), "[batch_norm] expected a contiguous dx, got strides {}",
                dx.strides());
   const Tensor gradient = contiguous(g), in = contiguous(x);
@@ -392,7 +384,7 @@ BatchNormGradients batch_norm_backward(const Tensor& dy, const BatchNormSlice& x
                                        const BatchNormParameters& parameters,
                                        const BatchNormSlice& mask, int64_t step, bool training,
                                        bool want_residual, bool overwrite) {
-  check_backward(dy, moments, parameters, step);
+  check_batch_norm_backward(dy, moments, parameters, step);
   const int64_t n = dy.size(0);
   const bool whole = step >= n;
   const Tensor gradient = contiguous(dy);
@@ -429,8 +421,8 @@ BatchNormGradients batch_norm_backward(const Tensor& dy, const Tensor& x,
                                        const BatchNormParameters& parameters, const Tensor& mask,
                                        bool training, bool want_residual, bool overwrite) {
   check_x(x);
-  check_shape(kOp, "dy", dy, x.shape());
-  check_same(kOp, x, {&dy});
+  check_shape(kBatchNorm, "dy", dy, x.shape());
+  check_same(kBatchNorm, x, {&dy});
   if (mask.defined()) check_mask(x, mask);
   const bool apart = mask.defined() && !by_rows(x);
   const Tensor gradient = apart ? select_by_mask(contiguous(dy), mask, 0) : dy;

@@ -5,21 +5,18 @@
 
 #include "core/dtype_switch.h"
 #include "core/parallel.h"
+#include "ops/shared_kernels.h"
 #include "ops/simd/simd_loops.h"
 
 namespace frugal::ops {
 namespace {
 
-constexpr int64_t kChunkElements = 1 << 15;
 constexpr int64_t kColumnGrain = 512;  // channels that one thread combines at least
-
-int64_t channels(const Tensor& x) { return x.shape().back(); }
-int64_t rows_of(const Tensor& x) { return x.numel() / channels(x); }
 
 // Calls f(first row, rows, chunk) for every chunk.
 template <class F>
 void for_chunks(const Tensor& x, F f) {
-  const int64_t rows = rows_of(x), step = chunk_rows(kCpu, channels(x));
+  const int64_t rows = rows_of(x), step = chunk_rows(kCpu, width_of(x));
   parallel_for(0, (rows + step - 1) / step, 1, [&](int64_t begin, int64_t end) {
     for (int64_t chunk = begin; chunk < end; ++chunk)
       f(chunk * step, std::min(step, rows - chunk * step), chunk);
@@ -28,10 +25,10 @@ void for_chunks(const Tensor& x, F f) {
 
 template <class T>
 T* at(const Tensor& x, int64_t row) {
-  return x.defined() ? x.mut<T>() + row * channels(x) : nullptr;
+  return x.defined() ? x.mut<T>() + row * width_of(x) : nullptr;
 }
-simd::Output output_of(const Tensor& y) {
-  return y.defined() ? simd::output_of(y.mut<float>(), y.numel(), channels(y)) : simd::Output{};
+simd::Output channels_output(const Tensor& y) {
+  return y.defined() ? simd::output_of(y.mut<float>(), y.numel(), width_of(y)) : simd::Output{};
 }
 uint8_t* mask_at(const Tensor& mask, int64_t row) {
   return mask.defined() ? mask.mut<uint8_t>() + row / 8 * mask.shape()[1] : nullptr;
@@ -43,7 +40,7 @@ bool kept(const Tensor& mask, int64_t row, int64_t k) {
 // ---- f64, plain loops
 
 void moments_reference(const Tensor& x, double* mean, double* variance) {
-  const int64_t rows = rows_of(x), c = channels(x);
+  const int64_t rows = rows_of(x), c = width_of(x);
   for (int64_t k = 0; k < c; ++k) {
     double sum = 0, squares = 0;
     for (int64_t row = 0; row < rows; ++row) sum += at<double>(x, row)[k];
@@ -57,20 +54,20 @@ void moments_reference(const Tensor& x, double* mean, double* variance) {
 }
 
 // z at (row, k); affine [3, C]: mean, scale, bias.
-double normalized(const Tensor& x, const Tensor& residual, const double* affine, int64_t row,
-                  int64_t k) {
-  const int64_t c = channels(x);
+double normalized_at(const Tensor& x, const Tensor& residual, const double* affine, int64_t row,
+                     int64_t k) {
+  const int64_t c = width_of(x);
   const double z = (at<double>(x, row)[k] - affine[k]) * affine[c + k] + affine[2 * c + k];
   return residual.defined() ? z + at<double>(residual, row)[k] : z;
 }
 
 void normalize_reference(const Tensor& x, const Tensor& residual, const double* affine, bool relu,
                          const Tensor& y, const Tensor& mask) {
-  const int64_t c = channels(x);
+  const int64_t c = width_of(x);
   if (mask.defined()) std::fill_n(mask.mut<uint8_t>(), mask.numel(), uint8_t{0});
   for (int64_t row = 0; row < rows_of(x); ++row)
     for (int64_t k = 0; k < c; ++k) {
-      const double z = normalized(x, residual, affine, row, k);
+      const double z = normalized_at(x, residual, affine, row, k);
       const bool keep = !relu || !(z <= 0);
       at<double>(y, row)[k] = keep ? z : 0;
       if (mask.defined() && keep)
@@ -84,6 +81,7 @@ void normalize_reference(const Tensor& x, const Tensor& residual, const double* 
 // number of threads. On CUDA the sums of a chunk go through memory, so chunks of few rows would be
 // too costly.
 int64_t chunk_rows(Device device, int64_t c) {
+  constexpr int64_t kChunkElements = 1 << 15;
   const int64_t least = device.type == DeviceType::cuda ? 64 : 8;
   return std::clamp<int64_t>(kChunkElements / std::max<int64_t>(c, 1) / 8 * 8, least, 512);
 }
@@ -91,7 +89,7 @@ int64_t chunk_rows(Device device, int64_t c) {
 void moments_kernel(Cpu, const Tensor& x, const Tensor& mean, const Tensor& variance) {
   if (x.dtype() == DType::f64)
     return moments_reference(x, mean.mut<double>(), variance.mut<double>());
-  const int64_t c = channels(x), step = chunk_rows(kCpu, c);
+  const int64_t c = width_of(x), step = chunk_rows(kCpu, c);
   CategoryScope scope(Category::workspace);
   const Tensor partial = Tensor::empty({(rows_of(x) + step - 1) / step, 3, c}, DType::f32);
   moment_sums_kernel(Cpu{}, x, 0, partial);
@@ -99,7 +97,7 @@ void moments_kernel(Cpu, const Tensor& x, const Tensor& mean, const Tensor& vari
 }
 
 void moment_sums_kernel(Cpu, const Tensor& x, int64_t first, const Tensor& partial) {
-  const int64_t c = channels(x);
+  const int64_t c = width_of(x);
   float* chunks = partial.mut<float>() + first / chunk_rows(kCpu, c) * 3 * c;
   for_chunks(x, [&](int64_t row, int64_t rows, int64_t chunk) {
     float* sum = chunks + 3 * chunk * c;
@@ -140,9 +138,9 @@ void normalize_kernel(Cpu, const Tensor& x, const Tensor& residual, const Tensor
                       const Tensor& y, const Tensor& mask) {
   if (x.dtype() == DType::f64)
     return normalize_reference(x, residual, affine.data<double>(), relu, y, mask);
-  const int64_t c = channels(x);
+  const int64_t c = width_of(x);
   const float* a = affine.data<float>();
-  const simd::Output out = output_of(y);
+  const simd::Output out = channels_output(y);
   for_chunks(x, [&](int64_t row, int64_t rows, int64_t) {
     simd::normalize(at<float>(x, row), at<float>(residual, row), {a, a + c, a + 2 * c}, relu,
                     out.from(row * c), mask_at(mask, row), rows, c);
@@ -151,16 +149,16 @@ void normalize_kernel(Cpu, const Tensor& x, const Tensor& residual, const Tensor
 
 void normalize_by_mask_kernel(Cpu, const Tensor& x, const Tensor& residual, const Tensor& affine,
                               const Tensor& mask, const Tensor& y) {
-  const int64_t c = channels(x);
+  const int64_t c = width_of(x);
   if (x.dtype() == DType::f64) {
     for (int64_t row = 0; row < rows_of(x); ++row)
       for (int64_t k = 0; k < c; ++k)
         at<double>(y, row)[k] =
-            kept(mask, row, k) ? normalized(x, residual, affine.data<double>(), row, k) : 0;
+            kept(mask, row, k) ? normalized_at(x, residual, affine.data<double>(), row, k) : 0;
     return;
   }
   const float* a = affine.data<float>();
-  const simd::Output out = output_of(y);
+  const simd::Output out = channels_output(y);
   for_chunks(x, [&](int64_t row, int64_t rows, int64_t) {
     simd::normalize_by_mask(at<float>(x, row), at<float>(residual, row), {a, a + c, a + 2 * c},
                             mask_at(mask, row), out.from(row * c), rows, c);
@@ -170,7 +168,7 @@ void normalize_by_mask_kernel(Cpu, const Tensor& x, const Tensor& residual, cons
 void gradient_sums_kernel(Cpu, const Tensor& dy, const Tensor& mask, const Tensor& x,
                           const Tensor& affine, const Tensor& g, int64_t first,
                           const Tensor& partial, const Tensor& sums) {
-  const int64_t c = channels(x);
+  const int64_t c = width_of(x);
   if (x.dtype() == DType::f64) {
     double* total = sums.mut<double>();
     for (int64_t row = 0; row < rows_of(x); ++row)
@@ -183,7 +181,7 @@ void gradient_sums_kernel(Cpu, const Tensor& dy, const Tensor& mask, const Tenso
     return;
   }
   const float* mean = affine.data<float>();
-  const simd::Output out = output_of(g);
+  const simd::Output out = channels_output(g);
   float* chunks = partial.mut<float>() + first / chunk_rows(kCpu, c) * 2 * c;
   for_chunks(x, [&](int64_t row, int64_t rows, int64_t chunk) {
     float* sum = chunks + 2 * chunk * c;
@@ -205,7 +203,7 @@ void combine_sums_kernel(Cpu, const Tensor& partial, const Tensor& sums) {
 
 void input_gradient_kernel(Cpu, const Tensor& dy, const Tensor& mask, const Tensor& x,
                            const Tensor& affine, const Tensor& dx) {
-  const int64_t c = channels(x);
+  const int64_t c = width_of(x);
   if (x.dtype() == DType::f64) {
     const double* a = affine.data<double>();
     for (int64_t row = 0; row < rows_of(x); ++row)
@@ -217,7 +215,7 @@ void input_gradient_kernel(Cpu, const Tensor& dy, const Tensor& mask, const Tens
     return;
   }
   const float* a = affine.data<float>();
-  const simd::Output out = output_of(dx);
+  const simd::Output out = channels_output(dx);
   for_chunks(x, [&](int64_t row, int64_t rows, int64_t) {
     simd::input_gradient(at<float>(dy, row), mask_at(mask, row), at<float>(x, row),
                          {a, a + c, a + 2 * c, a + 3 * c}, out.from(row * c), rows, c);

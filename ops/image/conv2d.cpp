@@ -16,9 +16,7 @@ using onednn::Desc;
 using onednn::Direction;
 using onednn::Tag;
 
-constexpr const char* kBackward = "conv2d backward";
-
-bool in_range(int64_t value, int64_t least) { return value >= least && value <= INT32_MAX; }
+constexpr const char* kConv2dBackward = "conv2d backward";
 
 // Whether the name of an implementation is one of oneDNN's batch-reduced matrix kernels.
 bool is_matrix_kernel(const std::string& name) { return name.starts_with("brg"); }
@@ -96,7 +94,7 @@ struct Problem {
 
 // The convolution from dy to dx. Without strides and groups, the gradient of the input is a forward
 // convolution with channels swapped and the window rotated by 180 degrees.
-std::optional<Problem> adjoint(const Problem& p) {
+std::optional<Problem> adjoint_of(const Problem& p) {
   if (p.grouped || p.strides[0] != 1 || p.strides[1] != 1) return std::nullopt;
   Problem a = p;
   std::swap(a.x, a.y);
@@ -116,7 +114,7 @@ std::optional<Problem> adjoint(const Problem& p) {
 std::optional<onednn::Plan> adjoint_plan(
     const Problem& p, const std::string& backward_name,
     const dnnl::primitive_attr& attr = onednn::user_scratchpad()) {
-  const std::optional<Problem> a = adjoint(p);
+  const std::optional<Problem> a = adjoint_of(p);
   if (!a || a->y[1] < 32 || is_matrix_kernel(backward_name)) return std::nullopt;
   const auto pd = a->forward(false, attr);
   const auto tiles = onednn::tiles_of(pd.weights_desc());
@@ -188,8 +186,8 @@ const onednn::Plan& weight_sum_plan(const Problem& p) {
 // Counts on `meta` what a kernel of this problem takes on the CPU. `y`: the output, or its
 // gradient.
 template <class FindPlan>
-void count_kernel(const char* op, const Tensor& y, const Shape& x, const Shape& weight,
-                  const Conv2dOptions& o, FindPlan plan) {
+void count_convolution(const char* op, const Tensor& y, const Shape& x, const Shape& weight,
+                       const Conv2dOptions& o, FindPlan plan) {
   if (!counts_kernel_memory(y.device()) || y.dtype() != DType::f32 || y.numel() == 0 ||
       x.numel() == 0 || weight.numel() == 0)
     return;
@@ -226,7 +224,7 @@ void conv2d_backward_input_kernel(Cpu, const Tensor& dx, const Tensor& dy, const
   if (dy.dtype() == DType::f64) return reference::conv2d_backward_input<double>(dx, dy, weight, o);
   const Problem p(dx.shape(), weight.shape(), dy.shape(), o);
   if (p.takes_loops()) return reference::conv2d_backward_input<float>(dx, dy, weight, o);
-  onednn::guarded(kBackward, [&] {
+  onednn::guarded(kConv2dBackward, [&] {
     const onednn::Plan& plan = input_plan(p);
     const bool adjoint = plan.adjoint();
     onednn::execute(plan,
@@ -250,7 +248,7 @@ void conv2d_backward_weight_kernel(Cpu, const Tensor& dweight, const Tensor& dy,
   }
   const Problem p(x.shape(), dweight.shape(), dy.shape(), o);
   if (p.takes_loops()) return reference::conv2d_backward_weight<float>(dweight, dy, x, o);
-  onednn::guarded(kBackward, [&] {
+  onednn::guarded(kConv2dBackward, [&] {
     const onednn::Plan& plan = weight_plan(p);
     onednn::execute(
         plan, {{DNNL_ARG_SRC, x.raw(), p.x_desc()}, {DNNL_ARG_DIFF_DST, dy.raw(), p.y_desc()}},
@@ -263,13 +261,13 @@ namespace {
 void count_weight_kernel(const Tensor& dy, const Tensor& x, const Shape& weight,
                          const Conv2dOptions& o) {
   if (!skips_pixels(weight, o))
-    return count_kernel(kBackward, dy, x.shape(), weight, o, weight_plan);
+    return count_convolution(kConv2dBackward, dy, x.shape(), weight, o, weight_plan);
   if (!counts_kernel_memory(dy.device()) || dy.dtype() != DType::f32) return;
   Conv2dOptions dense = o;
   dense.stride = {1, 1};
   CategoryScope scope(Category::workspace);
   const Tensor met = contiguous(pixels_met(x, dy.shape(), o));
-  count_kernel(kBackward, dy, met.shape(), weight, dense, weight_plan);
+  count_convolution(kConv2dBackward, dy, met.shape(), weight, dense, weight_plan);
 }
 
 }  // namespace
@@ -315,7 +313,7 @@ Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias,
   const Tensor b = bias.defined() ? contiguous(bias) : bias;
   Tensor y = Tensor::empty(shape, x.dtype(), x.device());
   dispatch(x.device(), [&](auto backend) { conv2d_kernel(backend, y, in, w, b, options); });
-  count_kernel(
+  count_convolution(
       "conv2d", y, x.shape(), weight.shape(),
       options, [&](const Problem& p) -> auto& { return forward_plan(p, bias.defined()); });
   return y;
@@ -325,25 +323,26 @@ namespace {
 
 void check_backward_input(const Tensor& dy, const Tensor& weight, const Shape& x_shape,
                           const Conv2dOptions& options) {
-  check_real(kBackward, "dy", dy);
-  check_dim(kBackward, "weight", weight, 4);
-  check_beside(kBackward, dy, {&weight});
-  check_shape(kBackward, "dy", dy, conv2d_shape(kBackward, x_shape, weight.shape(), options));
+  check_real(kConv2dBackward, "dy", dy);
+  check_dim(kConv2dBackward, "weight", weight, 4);
+  check_beside(kConv2dBackward, dy, {&weight});
+  check_shape(kConv2dBackward, "dy", dy,
+              conv2d_shape(kConv2dBackward, x_shape, weight.shape(), options));
 }
 
 }  // namespace
 
 void conv2d_backward_input_into(const Tensor& dx, const Tensor& dy, const Tensor& weight,
                                 const Conv2dOptions& options) {
-  check_dim(kBackward, "dx", dx, 4);
+  check_dim(kConv2dBackward, "dx", dx, 4);
   check_backward_input(dy, weight, dx.shape(), options);
-  check_same(kBackward, dy, {&dx});
+  check_same(kConv2dBackward, dy, {&dx});
   FRUGAL_CHECK(dx.is_contiguous(), "[conv2d backward] expected a contiguous dx, got strides {}",
                dx.strides());
   const Tensor gradient = contiguous(dy), w = contiguous(weight);
   dispatch(dy.device(),
            [&](auto backend) { conv2d_backward_input_kernel(backend, dx, gradient, w, options); });
-  count_kernel(kBackward, dy, dx.shape(), weight.shape(), options, input_plan);
+  count_convolution(kConv2dBackward, dy, dx.shape(), weight.shape(), options, input_plan);
 }
 
 namespace {
@@ -354,7 +353,7 @@ bool adds_input(const Tensor& sum, const Tensor& dy, const Tensor& weight, const
     return false;
   const Problem p(sum.shape(), weight.shape(), dy.shape(), o);
   if (p.takes_loops()) return false;
-  return onednn::guarded(kBackward, [&] {
+  return onednn::guarded(kConv2dBackward, [&] {
     const onednn::Plan& plan = input_sum_plan(p);
     if (!plan.adjoint()) return false;
     onednn::execute(
@@ -368,9 +367,9 @@ bool adds_input(const Tensor& sum, const Tensor& dy, const Tensor& weight, const
 
 void add_conv2d_backward_input(const Tensor& sum, const Tensor& dy, const Tensor& weight,
                                const Conv2dOptions& options) {
-  check_dim(kBackward, "sum", sum, 4);
+  check_dim(kConv2dBackward, "sum", sum, 4);
   check_backward_input(dy, weight, sum.shape(), options);
-  check_same(kBackward, dy, {&sum});
+  check_same(kConv2dBackward, dy, {&sum});
   FRUGAL_CHECK(sum.is_contiguous(), "[conv2d backward] expected a contiguous sum, got strides {}",
                sum.strides());
   const Tensor gradient = contiguous(dy), w = contiguous(weight);
@@ -392,10 +391,11 @@ namespace {
 
 void check_backward_weight(const Tensor& dy, const Tensor& x, const Shape& weight_shape,
                            const Conv2dOptions& options) {
-  check_real(kBackward, "dy", dy);
-  check_dim(kBackward, "x", x, 4);
-  check_same(kBackward, dy, {&x});
-  check_shape(kBackward, "dy", dy, conv2d_shape(kBackward, x.shape(), weight_shape, options));
+  check_real(kConv2dBackward, "dy", dy);
+  check_dim(kConv2dBackward, "x", x, 4);
+  check_same(kConv2dBackward, dy, {&x});
+  check_shape(kConv2dBackward, "dy", dy,
+              conv2d_shape(kConv2dBackward, x.shape(), weight_shape, options));
 }
 
 // Adds the gradient of the weight where a kernel can do that, or counts what the kernel takes.
@@ -406,7 +406,7 @@ bool adds_weight(const Tensor& sum, const Tensor& dy, const Tensor& x, const Con
     return false;
   const Problem p(x.shape(), sum.shape(), dy.shape(), o);
   if (p.takes_loops()) return false;
-  return onednn::guarded(kBackward, [&] {
+  return onednn::guarded(kConv2dBackward, [&] {
     const onednn::Plan& plan = weight_sum_plan(p);
     if (plan.repacks.empty()) return false;
     if (counts)
@@ -423,9 +423,9 @@ bool adds_weight(const Tensor& sum, const Tensor& dy, const Tensor& x, const Con
 
 void add_conv2d_backward_weight(const Tensor& sum, const Tensor& dy, const Tensor& x,
                                 const Conv2dOptions& options) {
-  check_dim(kBackward, "sum", sum, 4);
+  check_dim(kConv2dBackward, "sum", sum, 4);
   check_backward_weight(dy, x, sum.shape(), options);
-  const DType dtype = dy.dtype() == DType::bf16 ? DType::f32 : dy.dtype();
+  const DType dtype = dtype_beside(dy);
   FRUGAL_CHECK(sum.is_contiguous() && sum.dtype() == dtype && sum.device() == dy.device(),
                "[conv2d backward] expected a contiguous sum of dtype {} on {}, got {} with strides "
                "{}",
@@ -441,7 +441,7 @@ Tensor conv2d_backward_weight(const Tensor& dy, const Tensor& x, const Shape& we
                               const Conv2dOptions& options) {
   check_backward_weight(dy, x, weight_shape, options);
   const Tensor gradient = contiguous(dy), in = contiguous(x);
-  const DType dtype = dy.dtype() == DType::bf16 ? DType::f32 : dy.dtype();
+  const DType dtype = dtype_beside(dy);
   Tensor dweight = Tensor::empty(weight_shape, dtype, dy.device());
   dispatch(dy.device(), [&](auto backend) {
     conv2d_backward_weight_kernel(backend, dweight, gradient, in, options);

@@ -12,7 +12,7 @@
 namespace frugal::ops {
 namespace {
 
-constexpr const char* kOp = "conv3d";
+constexpr const char* kConv3d = "conv3d";
 constexpr const char* kTransposed = "conv_transpose3d";
 
 Conv2dOptions of_layer(const Conv3dOptions& o) {
@@ -79,7 +79,7 @@ void add_layers(const Tensor& x, const Range& range, const Tensor& terms) {
   }
 }
 
-void check_inputs(const char* op, const Tensor& x, const Tensor& weight) {
+void check_volumes(const char* op, const Tensor& x, const Tensor& weight) {
   check_dim(op, "x", x, 5);
   check_dim(op, "weight", weight, 5);
   check_real(op, "x", x);
@@ -95,12 +95,12 @@ void for_each_layer(const Shape& x, const Shape& weight, const Shape& y, const C
     if (const Range range = range_of(t, x[1], y[1], o); range.count > 0) f(t, range);
 }
 
-Tensor zeros(const Shape& shape, const Tensor& like) {
+Tensor zero_workspace(const Shape& shape, const Tensor& like) {
   const CategoryScope scope(Category::workspace);
   return Tensor::zeros(shape, like.dtype(), like.device());
 }
 
-Conv3dOptions adjoint(const ConvTranspose3dOptions& o) {
+Conv3dOptions as_conv3d(const ConvTranspose3dOptions& o) {
   return {o.stride, o.padding, o.dilation, o.groups};
 }
 
@@ -114,9 +114,6 @@ Shape transposed_shape(const char* op, const Shape& x, const Shape& weight,
   Shape y{x[0], 0, 0, 0, weight[4] * o.groups};
   for (int axis = 1; axis <= 3; ++axis) {
     const auto i = static_cast<size_t>(axis - 1);
-    const auto in_range = [](int64_t value, int64_t least) {
-      return value >= least && value <= INT32_MAX;
-    };
     FRUGAL_CHECK(in_range(o.stride[i], 1) && in_range(o.dilation[i], 1) &&
                      in_range(o.padding[i], 0) && in_range(o.output_padding[i], 0) &&
                      o.output_padding[i] < o.stride[i],
@@ -136,11 +133,11 @@ Shape transposed_shape(const char* op, const Shape& x, const Shape& weight,
 
 Tensor conv3d(const Tensor& x, const Tensor& weight, const Tensor& bias,
               const Conv3dOptions& options) {
-  check_inputs(kOp, x, weight);
-  check_beside(kOp, x, {&bias});
-  const Shape y = conv3d_shape(kOp, x.shape(), weight.shape(), options);
-  if (bias.defined()) check_shape(kOp, "bias", bias, {y[4]});
-  const Tensor in = by_layers(x), out = zeros({y[1], y[0], y[2], y[3], y[4]}, x);
+  check_volumes(kConv3d, x, weight);
+  check_beside(kConv3d, x, {&bias});
+  const Shape y = conv3d_shape(kConv3d, x.shape(), weight.shape(), options);
+  if (bias.defined()) check_shape(kConv3d, "bias", bias, {y[4]});
+  const Tensor in = by_layers(x), out = zero_workspace({y[1], y[0], y[2], y[3], y[4]}, x);
   for_each_layer(x.shape(), weight.shape(), y, options, [&](int64_t t, const Range& range) {
     const CategoryScope scope(Category::workspace);
     const Tensor part =
@@ -155,11 +152,11 @@ Tensor conv3d(const Tensor& x, const Tensor& weight, const Tensor& bias,
 Tensor conv3d_backward_input(const Tensor& dy, const Tensor& weight, const Shape& x_shape,
                              const Conv3dOptions& options) {
   constexpr const char* kBackward = "conv3d backward";
-  check_inputs(kBackward, dy, weight);
+  check_volumes(kBackward, dy, weight);
   const Shape y = conv3d_shape(kBackward, x_shape, weight.shape(), options);
   check_shape(kBackward, "dy", dy, y);
   const Shape &s = x_shape, layer = without_depth(x_shape);
-  const Tensor gradient = by_layers(dy), dx = zeros({s[1], s[0], s[2], s[3], s[4]}, dy);
+  const Tensor gradient = by_layers(dy), dx = zero_workspace({s[1], s[0], s[2], s[3], s[4]}, dy);
   for_each_layer(s, weight.shape(), y, options, [&](int64_t t, const Range& range) {
     const CategoryScope scope(Category::workspace);
     const Tensor part = conv2d_backward_input(
@@ -178,7 +175,7 @@ Tensor conv3d_backward_weight(const Tensor& dy, const Tensor& x, const Shape& we
   const Shape y = conv3d_shape(kBackward, x.shape(), weight_shape, options);
   check_shape(kBackward, "dy", dy, y);
   const Tensor in = by_layers(x), gradient = by_layers(dy);
-  const DType dtype = dy.dtype() == DType::bf16 ? DType::f32 : dy.dtype();
+  const DType dtype = dtype_beside(dy);
   Tensor dweight = Tensor::zeros(weight_shape, dtype, dy.device());
   for_each_layer(x.shape(), weight_shape, y, options, [&](int64_t t, const Range& range) {
     const CategoryScope scope(Category::workspace);
@@ -192,12 +189,12 @@ Tensor conv3d_backward_weight(const Tensor& dy, const Tensor& x, const Shape& we
 
 Tensor conv_transpose3d(const Tensor& x, const Tensor& weight, const Tensor& bias,
                         const ConvTranspose3dOptions& options) {
-  check_inputs(kTransposed, x, weight);
+  check_volumes(kTransposed, x, weight);
   check_beside(kTransposed, x, {&bias});
   const Shape shape = transposed_shape(kTransposed, x.shape(), weight.shape(), options);
   if (bias.defined()) check_shape(kTransposed, "bias", bias, {shape[4]});
   // The convolution from K to C channels has exactly this weight, [C, T, R, S, K/groups].
-  const Tensor y = conv3d_backward_input(x, weight, shape, adjoint(options));
+  const Tensor y = conv3d_backward_input(x, weight, shape, as_conv3d(options));
   if (bias.defined()) accumulate_row(y, bias);
   return y;
 }
@@ -206,13 +203,13 @@ Tensor conv_transpose3d_backward_input(const Tensor& dy, const Tensor& weight, c
                                        const ConvTranspose3dOptions& options) {
   check_shape("conv_transpose3d backward", "dy", dy,
               transposed_shape("conv_transpose3d backward", x_shape, weight.shape(), options));
-  return conv3d(dy, weight, {}, adjoint(options));
+  return conv3d(dy, weight, {}, as_conv3d(options));
 }
 
 Tensor conv_transpose3d_backward_weight(const Tensor& dy, const Tensor& x,
                                         const Shape& weight_shape,
                                         const ConvTranspose3dOptions& options) {
-  return conv3d_backward_weight(x, dy, weight_shape, adjoint(options));
+  return conv3d_backward_weight(x, dy, weight_shape, as_conv3d(options));
 }
 
 }  // namespace frugal::ops

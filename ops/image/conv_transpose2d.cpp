@@ -10,15 +10,13 @@
 namespace frugal::ops {
 namespace {
 
-constexpr const char* kOp = "conv_transpose2d";
-constexpr const char* kBackward = "conv_transpose2d backward";
+constexpr const char* kConvTranspose2d = "conv_transpose2d";
+constexpr const char* kConvTranspose2dBackward = "conv_transpose2d backward";
 
 // The convolution whose adjoint this is. It maps the shape of our output to the shape of our input.
-Conv2dOptions adjoint(const ConvTranspose2dOptions& o) {
+Conv2dOptions as_conv2d(const ConvTranspose2dOptions& o) {
   return {o.stride, o.padding, o.dilation, o.groups};
 }
-
-bool in_range(int64_t value, int64_t least) { return value >= least && value <= INT32_MAX; }
 
 Shape output_shape(const char* op, const Shape& x, const Shape& weight,
                    const ConvTranspose2dOptions& o) {
@@ -48,17 +46,17 @@ Shape output_shape(const char* op, const Shape& x, const Shape& weight,
 
 Tensor conv_transpose2d(const Tensor& x, const Tensor& weight, const Tensor& bias,
                         const ConvTranspose2dOptions& options) {
-  check_dim(kOp, "x", x, 4);
-  check_dim(kOp, "weight", weight, 4);
-  check_real(kOp, "x", x);
-  check_beside(kOp, x, {&weight, &bias});
-  const Shape shape = output_shape(kOp, x.shape(), weight.shape(), options);
-  if (bias.defined()) check_shape(kOp, "bias", bias, {shape[3]});
+  check_dim(kConvTranspose2d, "x", x, 4);
+  check_dim(kConvTranspose2d, "weight", weight, 4);
+  check_real(kConvTranspose2d, "x", x);
+  check_beside(kConvTranspose2d, x, {&weight, &bias});
+  const Shape shape = output_shape(kConvTranspose2d, x.shape(), weight.shape(), options);
+  if (bias.defined()) check_shape(kConvTranspose2d, "bias", bias, {shape[3]});
   // The convolution from K to C channels has exactly this weight, [C, R, S, K/groups].
   const Tensor in = contiguous(x), w = contiguous(weight);
   Tensor y = Tensor::empty(shape, x.dtype(), x.device());
   dispatch(x.device(), [&](auto backend) {
-    conv2d_backward_input_kernel(backend, y, in, w, adjoint(options));
+    conv2d_backward_input_kernel(backend, y, in, w, as_conv2d(options));
   });
   if (bias.defined()) accumulate_row(y, bias);
   return y;
@@ -66,27 +64,29 @@ Tensor conv_transpose2d(const Tensor& x, const Tensor& weight, const Tensor& bia
 
 Tensor conv_transpose2d_backward_input(const Tensor& dy, const Tensor& weight, const Shape& x_shape,
                                        const ConvTranspose2dOptions& options) {
-  check_real(kBackward, "dy", dy);
-  check_beside(kBackward, dy, {&weight});
-  check_shape(kBackward, "dy", dy, output_shape(kBackward, x_shape, weight.shape(), options));
+  check_real(kConvTranspose2dBackward, "dy", dy);
+  check_beside(kConvTranspose2dBackward, dy, {&weight});
+  check_shape(kConvTranspose2dBackward, "dy", dy,
+              output_shape(kConvTranspose2dBackward, x_shape, weight.shape(), options));
   const Tensor gradient = contiguous(dy), w = contiguous(weight);
   Tensor dx = Tensor::empty(x_shape, dy.dtype(), dy.device());
   dispatch(dy.device(),
-           [&](auto backend) { conv2d_kernel(backend, dx, gradient, w, {}, adjoint(options)); });
+           [&](auto backend) { conv2d_kernel(backend, dx, gradient, w, {}, as_conv2d(options)); });
   return dx;
 }
 
 Tensor conv_transpose2d_backward_weight(const Tensor& dy, const Tensor& x,
                                         const Shape& weight_shape,
                                         const ConvTranspose2dOptions& options) {
-  check_real(kBackward, "dy", dy);
-  check_same(kBackward, dy, {&x});
-  check_shape(kBackward, "dy", dy, output_shape(kBackward, x.shape(), weight_shape, options));
+  check_real(kConvTranspose2dBackward, "dy", dy);
+  check_same(kConvTranspose2dBackward, dy, {&x});
+  check_shape(kConvTranspose2dBackward, "dy", dy,
+              output_shape(kConvTranspose2dBackward, x.shape(), weight_shape, options));
   const Tensor gradient = contiguous(dy), in = contiguous(x);
-  const DType dtype = dy.dtype() == DType::bf16 ? DType::f32 : dy.dtype();
+  const DType dtype = dtype_beside(dy);
   Tensor dweight = Tensor::empty(weight_shape, dtype, dy.device());
   dispatch(dy.device(), [&](auto backend) {
-    conv2d_backward_weight_kernel(backend, dweight, in, gradient, adjoint(options));
+    conv2d_backward_weight_kernel(backend, dweight, in, gradient, as_conv2d(options));
   });
   return dweight;
 }

@@ -8,14 +8,13 @@
 #include "core/parallel.h"
 #include "ops/checks.h"
 #include "ops/dense/copy.h"
+#include "ops/shared_kernels.h"
 
 // Sums are taken for each channel of a sample first, [C], and then over the channels of a group, so
 // that loops run along memory. They are f64 over chunks of rows, so images with many pixels lose no
 // digits.
 namespace frugal::ops {
 namespace {
-
-constexpr int64_t kChunkRows = 64;
 
 struct Extents {
   int64_t n, rows, channels, groups, width;  // width: channels in a group
@@ -31,6 +30,7 @@ template <class T, class F>
 void sum_rows(const Extents& e, std::vector<double>& to, F f) {
   to.assign(static_cast<size_t>(e.channels), 0.0);
   std::vector<T> part(static_cast<size_t>(e.channels));
+  constexpr int64_t kChunkRows = 64;
   for (int64_t begin = 0; begin < e.rows; begin += kChunkRows) {
     const int64_t end = std::min(e.rows, begin + kChunkRows);
     std::fill(part.begin(), part.end(), T{0});
@@ -72,13 +72,8 @@ void measure(const T* x, const Extents& e, double eps, T* mean, T* invstd) {
 }
 
 template <class T>
-const T* data_or_null(const Tensor& x) {
-  return x.defined() ? x.data<T>() : nullptr;
-}
-
-template <class T>
-void write(const T* x, const Extents& e, const T* mean, const T* invstd, const T* weight,
-           const T* bias, T* y) {
+void write_normalized(const T* x, const Extents& e, const T* mean, const T* invstd, const T* weight,
+                      const T* bias, T* y) {
   std::vector<T> centre, scale;
   spread(mean, e, centre);
   spread(invstd, e, scale);
@@ -132,9 +127,6 @@ void sample_backward(const T* dy, const T* x, const Extents& e, const T* mean, c
     }
 }
 
-// The dtype of statistics and parameters that belong to activations of x's dtype.
-DType beside(const Tensor& x) { return x.dtype() == DType::bf16 ? DType::f32 : x.dtype(); }
-
 void check_group_norm(const char* op, const Tensor& x, int64_t groups, const Tensor& weight,
                       const Tensor& bias) {
   check_real(op, "x", x);
@@ -157,8 +149,6 @@ void check_moments(const char* op, const Tensor& x, const RowMoments& moments) {
   check_beside(op, x, {&moments.mean, &moments.invstd});
 }
 
-Tensor dense(const Tensor& x) { return x.defined() ? contiguous(x) : x; }
-
 }  // namespace
 
 void group_norm_kernel(Cpu, const Tensor& x, const Tensor& weight, const Tensor& bias, double eps,
@@ -179,8 +169,8 @@ void group_norm_kernel(Cpu, const Tensor& x, const Tensor& weight, const Tensor&
         T* mean = out.moments.mean.mut<T>() + n * e.groups;
         T* invstd = out.moments.invstd.mut<T>() + n * e.groups;
         if (!given) measure(from, e, eps, mean, invstd);
-        write<T>(from, e, mean, invstd, data_or_null<T>(weight), data_or_null<T>(bias),
-                 out.y.mut<T>() + n * e.rows * e.channels);
+        write_normalized<T>(from, e, mean, invstd, data_or_null<T>(weight), data_or_null<T>(bias),
+                            out.y.mut<T>() + n * e.rows * e.channels);
       }
     });
   });
@@ -219,9 +209,9 @@ LayerNormOutput group_norm(const Tensor& x, int64_t groups, const Tensor& weight
   check_group_norm("group_norm", x, groups, weight, bias);
   FRUGAL_CHECK(eps > 0, "[group_norm] expected eps above 0, got {}", eps);
   LayerNormOutput out{Tensor::empty(x.shape(), x.dtype(), x.device()),
-                      {Tensor::empty({x.size(0), groups}, beside(x), x.device()),
-                       Tensor::empty({x.size(0), groups}, beside(x), x.device())}};
-  const Tensor in = contiguous(x), w = dense(weight), b = dense(bias);
+                      {Tensor::empty({x.size(0), groups}, dtype_beside(x), x.device()),
+                       Tensor::empty({x.size(0), groups}, dtype_beside(x), x.device())}};
+  const Tensor in = contiguous(x), w = contiguous_or_none(weight), b = contiguous_or_none(bias);
   dispatch(x.device(),
            [&](auto backend) { group_norm_kernel(backend, in, w, b, eps, false, out); });
   return out;
@@ -233,7 +223,7 @@ Tensor group_norm_apply(const Tensor& x, const RowMoments& moments, const Tensor
   check_group_norm("group_norm", x, moments.invstd.size(1), weight, bias);
   const LayerNormOutput out{Tensor::empty(x.shape(), x.dtype(), x.device()),
                             {contiguous(moments.mean), contiguous(moments.invstd)}};
-  const Tensor in = contiguous(x), w = dense(weight), b = dense(bias);
+  const Tensor in = contiguous(x), w = contiguous_or_none(weight), b = contiguous_or_none(bias);
   dispatch(x.device(), [&](auto backend) { group_norm_kernel(backend, in, w, b, 0, true, out); });
   return out.y;
 }
@@ -246,9 +236,9 @@ LayerNormGradients group_norm_backward(const Tensor& dy, const Tensor& x, const 
   check_same("group_norm_backward", x, {&dy});
   LayerNormGradients out;
   if (wants.dx) out.dx = Tensor::empty(x.shape(), x.dtype(), x.device());
-  if (wants.dweight) out.dweight = Tensor::empty({x.size(-1)}, beside(x), x.device());
-  if (wants.dbias) out.dbias = Tensor::empty({x.size(-1)}, beside(x), x.device());
-  const Tensor g = contiguous(dy), in = contiguous(x), w = dense(weight);
+  if (wants.dweight) out.dweight = Tensor::empty({x.size(-1)}, dtype_beside(x), x.device());
+  if (wants.dbias) out.dbias = Tensor::empty({x.size(-1)}, dtype_beside(x), x.device());
+  const Tensor g = contiguous(dy), in = contiguous(x), w = contiguous_or_none(weight);
   const RowMoments groups{contiguous(moments.mean), contiguous(moments.invstd)};
   dispatch(x.device(),
            [&](auto backend) { group_norm_backward_kernel(backend, g, in, groups, w, out); });

@@ -8,6 +8,7 @@
 #include "ops/checks.h"
 #include "ops/dense/copy.h"
 #include "ops/image/interpolate_windows.h"
+#include "ops/shared_kernels.h"
 
 namespace frugal::ops {
 namespace {
@@ -22,10 +23,6 @@ std::vector<Tap> taps_of(const TapAxis& axis) {
   return taps;
 }
 
-int64_t rows_at_once(int64_t row) {
-  return std::max<int64_t>(1, 16384 / std::max<int64_t>(1, row));
-}
-
 }  // namespace
 
 void interpolate_kernel(Cpu, const Tensor& x, const InterpolateOptions& options, const Tensor& y) {
@@ -35,26 +32,28 @@ void interpolate_kernel(Cpu, const Tensor& x, const InterpolateOptions& options,
   const std::vector<Tap> columns = taps_of(axis_of(width, out_w, options));
   with_real(x.dtype(), [&](auto zero) {
     using T = decltype(zero);
-    parallel_for(0, ys[0] * out_h, rows_at_once(out_w * c), [&](int64_t begin, int64_t end) {
-      for (int64_t row = begin; row < end; ++row) {
-        const Tap& v = rows[static_cast<size_t>(row % out_h)];
-        const T* image = x.data<T>() + row / out_h * xs[1] * width * c;
-        const T *top = image + v.low * width * c, *bottom = image + v.high * width * c;
-        T* __restrict out = y.mut<T>() + row * out_w * c;
-        for (const Tap& u : columns) {
-          const auto down = static_cast<T>(v.share), right = static_cast<T>(u.share);
-          const T a = (1 - down) * (1 - right), b = (1 - down) * right;
-          const T d = down * (1 - right), e = down * right;
-          const T *tl = top + u.low * c, *tr = top + u.high * c;
-          const T *bl = bottom + u.low * c, *br = bottom + u.high * c;
-          if (v.low == v.high && u.low == u.high)
-            std::copy_n(tl, c, out);
-          else
-            for (int64_t k = 0; k < c; ++k) out[k] = a * tl[k] + b * tr[k] + d * bl[k] + e * br[k];
-          out += c;
-        }
-      }
-    });
+    parallel_for(0, ys[0] * out_h, rows_at_once(kArithmeticGrain, out_w * c),
+                 [&](int64_t begin, int64_t end) {
+                   for (int64_t row = begin; row < end; ++row) {
+                     const Tap& v = rows[static_cast<size_t>(row % out_h)];
+                     const T* image = x.data<T>() + row / out_h * xs[1] * width * c;
+                     const T *top = image + v.low * width * c, *bottom = image + v.high * width * c;
+                     T* __restrict out = y.mut<T>() + row * out_w * c;
+                     for (const Tap& u : columns) {
+                       const auto down = static_cast<T>(v.share), right = static_cast<T>(u.share);
+                       const T a = (1 - down) * (1 - right), b = (1 - down) * right;
+                       const T d = down * (1 - right), e = down * right;
+                       const T *tl = top + u.low * c, *tr = top + u.high * c;
+                       const T *bl = bottom + u.low * c, *br = bottom + u.high * c;
+                       if (v.low == v.high && u.low == u.high)
+                         std::copy_n(tl, c, out);
+                       else
+                         for (int64_t k = 0; k < c; ++k)
+                           out[k] = a * tl[k] + b * tr[k] + d * bl[k] + e * br[k];
+                       out += c;
+                     }
+                   }
+                 });
   });
 }
 
@@ -67,25 +66,26 @@ void interpolate_backward_kernel(Cpu, const Tensor& dy, const InterpolateOptions
   const std::vector<Tap> columns = taps_of(axis_of(width, out_w, options));
   with_real(dy.dtype(), [&](auto zero) {
     using T = decltype(zero);
-    parallel_for(0, xs[0] * height, rows_at_once(out_w * c), [&](int64_t begin, int64_t end) {
-      for (int64_t row = begin; row < end; ++row) {
-        const int64_t h = row % height;
-        T* __restrict out = dx.mut<T>() + row * width * c;
-        std::fill_n(out, width * c, T{0});
-        for (int64_t oh = vertical.begin_of(h); oh < vertical.end_of(h); ++oh) {
-          const auto weight = static_cast<T>(vertical.weight(oh, h));
-          if (weight == 0) continue;
-          const T* in = dy.data<T>() + (row / height * ys[1] + oh) * out_w * c;
-          for (const Tap& u : columns) {
-            const T high = weight * static_cast<T>(u.share), low = weight - high;
-            for (int64_t k = 0; k < c; ++k) out[u.low * c + k] += low * in[k];
-            if (u.high != u.low)
-              for (int64_t k = 0; k < c; ++k) out[u.high * c + k] += high * in[k];
-            in += c;
-          }
-        }
-      }
-    });
+    parallel_for(0, xs[0] * height, rows_at_once(kArithmeticGrain, out_w * c),
+                 [&](int64_t begin, int64_t end) {
+                   for (int64_t row = begin; row < end; ++row) {
+                     const int64_t h = row % height;
+                     T* __restrict out = dx.mut<T>() + row * width * c;
+                     std::fill_n(out, width * c, T{0});
+                     for (int64_t oh = vertical.begin_of(h); oh < vertical.end_of(h); ++oh) {
+                       const auto weight = static_cast<T>(vertical.weight(oh, h));
+                       if (weight == 0) continue;
+                       const T* in = dy.data<T>() + (row / height * ys[1] + oh) * out_w * c;
+                       for (const Tap& u : columns) {
+                         const T high = weight * static_cast<T>(u.share), low = weight - high;
+                         for (int64_t k = 0; k < c; ++k) out[u.low * c + k] += low * in[k];
+                         if (u.high != u.low)
+                           for (int64_t k = 0; k < c; ++k) out[u.high * c + k] += high * in[k];
+                         in += c;
+                       }
+                     }
+                   }
+                 });
   });
 }
 

@@ -11,13 +11,12 @@
 #include "ops/dense/reduce.h"
 #include "ops/image/pool2d_loops.h"
 #include "ops/image/pool2d_windows.h"
+#include "ops/shared_kernels.h"
 
 namespace frugal::ops {
 namespace {
 
-bool in_range(int64_t value, int64_t least) { return value >= least && value <= INT32_MAX; }
-
-DType index_dtype(const Pool2dOptions& o) {
+DType window_index_dtype(const Pool2dOptions& o) {
   return o.kernel[0] * o.kernel[1] <= 256 ? DType::u8 : DType::i32;
 }
 
@@ -27,17 +26,6 @@ bool is_fast(const Tensor& x, const Tensor& index) {
 
 simd::PoolImage image_of(const Shape& x, const Shape& y, const Pool2dOptions& options) {
   return {x[1], x[2], y[1], y[2], x[3], options};
-}
-
-// Rows that one thread should take at least, if each row reads `elements`.
-int64_t grain(int64_t elements) {
-  return std::max<int64_t>(1, (1 << 14) / std::max<int64_t>(elements, 1));
-}
-
-template <class F>
-void with_index(const Tensor& index, F f) {
-  if (index.dtype() == DType::u8) return f(uint8_t{});
-  f(int32_t{});
 }
 
 // The plain loops, for f64 and for windows whose index needs more than a byte.
@@ -122,7 +110,8 @@ void max_pool2d_kernel(Cpu, const Tensor& x, const Pool2dOptions& options, const
   if (is_fast(x, index)) {
     const simd::PoolImage image = image_of(x.shape(), y.shape(), options);
     const int64_t row = image.out_w * image.c;
-    parallel_for(0, y.numel() / std::max<int64_t>(row, 1), grain(row * options.kernel[1]),
+    parallel_for(0, y.numel() / std::max<int64_t>(row, 1),
+                 rows_at_once(kArithmeticGrain, row * options.kernel[1]),
                  [&](int64_t begin, int64_t end) {
                    for (int64_t i = begin; i < end; ++i)
                      simd::max_pool_row(
@@ -132,8 +121,8 @@ void max_pool2d_kernel(Cpu, const Tensor& x, const Pool2dOptions& options, const
     return;
   }
   with_real(x.dtype(), [&](auto zero) {
-    with_index(index,
-               [&](auto cell) { max_pool<decltype(zero), decltype(cell)>(x, options, y, index); });
+    with_window_index(
+        index, [&](auto cell) { max_pool<decltype(zero), decltype(cell)>(x, options, y, index); });
   });
 }
 
@@ -142,7 +131,8 @@ void max_pool2d_backward_kernel(Cpu, const Tensor& dy, const Tensor& index,
   if (is_fast(dy, index)) {
     const simd::PoolImage image = image_of(dx.shape(), dy.shape(), options);
     const int64_t row = image.w * image.c, output = image.out_h * image.out_w * image.c;
-    parallel_for(0, dx.numel() / std::max<int64_t>(row, 1), grain(row * options.kernel[1]),
+    parallel_for(0, dx.numel() / std::max<int64_t>(row, 1),
+                 rows_at_once(kArithmeticGrain, row * options.kernel[1]),
                  [&](int64_t begin, int64_t end) {
                    for (int64_t i = begin; i < end; ++i) {
                      const int64_t n = i / image.h;
@@ -154,7 +144,7 @@ void max_pool2d_backward_kernel(Cpu, const Tensor& dy, const Tensor& index,
     return;
   }
   with_real(dy.dtype(), [&](auto zero) {
-    with_index(index, [&](auto cell) {
+    with_window_index(index, [&](auto cell) {
       max_pool_backward<decltype(zero), decltype(cell)>(dy, index, options, dx);
     });
   });
@@ -166,23 +156,23 @@ void mean_windows_kernel(Cpu, const Tensor& x, const Windows& windows, const Ten
     const Shape& xs = x.shape();
     const int64_t c = xs[3], pixels = windows.out_h * windows.out_w;
     const int64_t cells = xs[1] * xs[2] / std::max<int64_t>(pixels, 1);
-    parallel_for(
-        0, xs[0] * pixels, grain(c * std::max<int64_t>(cells, 1)), [&](int64_t begin, int64_t end) {
-          for (int64_t i = begin; i < end; ++i) {
-            const int64_t n = i / pixels;
-            const MeanWindow m =
-                mean_window(windows, xs[1], xs[2], i % pixels / windows.out_w, i % windows.out_w);
-            T* __restrict sum = y.mut<T>() + i * c;
-            std::fill_n(sum, c, T{0});
-            for (int64_t h = m.h.begin; h < m.h.end; ++h)
-              for (int64_t w = m.w.begin; w < m.w.end; ++w) {
-                const T* __restrict p = x.data<T>() + ((n * xs[1] + h) * xs[2] + w) * c;
-                for (int64_t k = 0; k < c; ++k) sum[k] += p[k];
-              }
-            const T factor = static_cast<T>(1 / m.area);
-            for (int64_t k = 0; k < c; ++k) sum[k] *= factor;
-          }
-        });
+    parallel_for(0, xs[0] * pixels, rows_at_once(kArithmeticGrain, c * std::max<int64_t>(cells, 1)),
+                 [&](int64_t begin, int64_t end) {
+                   for (int64_t i = begin; i < end; ++i) {
+                     const int64_t n = i / pixels;
+                     const MeanWindow m = mean_window(
+                         windows, xs[1], xs[2], i % pixels / windows.out_w, i % windows.out_w);
+                     T* __restrict sum = y.mut<T>() + i * c;
+                     std::fill_n(sum, c, T{0});
+                     for (int64_t h = m.h.begin; h < m.h.end; ++h)
+                       for (int64_t w = m.w.begin; w < m.w.end; ++w) {
+                         const T* __restrict p = x.data<T>() + ((n * xs[1] + h) * xs[2] + w) * c;
+                         for (int64_t k = 0; k < c; ++k) sum[k] += p[k];
+                       }
+                     const T factor = static_cast<T>(1 / m.area);
+                     for (int64_t k = 0; k < c; ++k) sum[k] *= factor;
+                   }
+                 });
   });
 }
 
@@ -191,24 +181,25 @@ void mean_windows_backward_kernel(Cpu, const Tensor& dy, const Windows& windows,
     using T = decltype(zero);
     const Shape& xs = dx.shape();
     const int64_t c = xs[3];
-    parallel_for(0, xs[0], grain(xs[1] * xs[2] * c), [&](int64_t begin, int64_t end) {
-      for (int64_t n = begin; n < end; ++n) {
-        T* image = dx.mut<T>() + n * xs[1] * xs[2] * c;
-        std::fill_n(image, xs[1] * xs[2] * c, T{0});
-        for (int64_t oh = 0; oh < windows.out_h; ++oh)
-          for (int64_t ow = 0; ow < windows.out_w; ++ow) {
-            const MeanWindow m = mean_window(windows, xs[1], xs[2], oh, ow);
-            const T factor = static_cast<T>(1 / m.area);
-            const T* __restrict g =
-                dy.data<T>() + ((n * windows.out_h + oh) * windows.out_w + ow) * c;
-            for (int64_t h = m.h.begin; h < m.h.end; ++h)
-              for (int64_t w = m.w.begin; w < m.w.end; ++w) {
-                T* __restrict p = image + (h * xs[2] + w) * c;
-                for (int64_t k = 0; k < c; ++k) p[k] += factor * g[k];
-              }
-          }
-      }
-    });
+    parallel_for(0, xs[0], rows_at_once(kArithmeticGrain, xs[1] * xs[2] * c),
+                 [&](int64_t begin, int64_t end) {
+                   for (int64_t n = begin; n < end; ++n) {
+                     T* image = dx.mut<T>() + n * xs[1] * xs[2] * c;
+                     std::fill_n(image, xs[1] * xs[2] * c, T{0});
+                     for (int64_t oh = 0; oh < windows.out_h; ++oh)
+                       for (int64_t ow = 0; ow < windows.out_w; ++ow) {
+                         const MeanWindow m = mean_window(windows, xs[1], xs[2], oh, ow);
+                         const T factor = static_cast<T>(1 / m.area);
+                         const T* __restrict g =
+                             dy.data<T>() + ((n * windows.out_h + oh) * windows.out_w + ow) * c;
+                         for (int64_t h = m.h.begin; h < m.h.end; ++h)
+                           for (int64_t w = m.w.begin; w < m.w.end; ++w) {
+                             T* __restrict p = image + (h * xs[2] + w) * c;
+                             for (int64_t k = 0; k < c; ++k) p[k] += factor * g[k];
+                           }
+                       }
+                   }
+                 });
   });
 }
 
@@ -237,7 +228,7 @@ MaxPooled max_pool2d(const Tensor& x, const Pool2dOptions& options) {
   const Shape shape = pool2d_shape("max_pool2d", x.shape(), options);
   const Tensor in = contiguous(x);
   MaxPooled out{Tensor::empty(shape, x.dtype(), x.device()),
-                Tensor::empty(shape, index_dtype(options), x.device())};
+                Tensor::empty(shape, window_index_dtype(options), x.device())};
   dispatch(x.device(),
            [&](auto backend) { max_pool2d_kernel(backend, in, options, out.y, out.index); });
   return out;

@@ -66,4 +66,11 @@ FRUGAL_HD MeanWindow mean_window(const Windows& v, int64_t height, int64_t width
   return {h.inside, w.inside, static_cast<double>(area)};
 }
 
+// Calls f with a value of the type that numbers the positions of a window: u8 or i32.
+template <class F>
+void with_window_index(const Tensor& index, F f) {
+  if (index.dtype() == DType::u8) return f(uint8_t{});
+  f(int32_t{});
+}
+
 }  // namespace frugal::ops

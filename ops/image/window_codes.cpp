@@ -8,7 +8,7 @@
 namespace frugal::ops {
 namespace {
 
-constexpr int64_t kGrain = int64_t{1} << 16;  // bytes
+constexpr int64_t kPackedGrain = int64_t{1} << 16;  // bytes
 
 // Calls f with 2 or 4 as a constant.
 template <class F>
@@ -30,7 +30,7 @@ void pack_window_index_kernel(Cpu, const Tensor& index, int bits, const Tensor& 
   auto* to = packed.mut<uint8_t>();
   with_bits(bits, [&](auto width) {
     constexpr int kBits = decltype(width)::value, kEach = 8 / kBits;
-    parallel_for(0, n / kEach, kGrain, [&](int64_t begin, int64_t end) {
+    parallel_for(0, n / kEach, kPackedGrain, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         int byte = 0;
         for (int k = 0; k < kEach; ++k) byte |= from[kEach * i + k] << kBits * k;
@@ -49,7 +49,7 @@ void unpack_window_index_kernel(Cpu, const Tensor& packed, int bits, const Tenso
   auto* to = index.mut<uint8_t>();
   with_bits(bits, [&](auto width) {
     constexpr int kBits = decltype(width)::value, kEach = 8 / kBits, kMask = (1 << kBits) - 1;
-    parallel_for(0, n / kEach, kGrain, [&](int64_t begin, int64_t end) {
+    parallel_for(0, n / kEach, kPackedGrain, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i)
         for (int k = 0; k < kEach; ++k)
           to[kEach * i + k] = static_cast<uint8_t>(from[i] >> kBits * k & kMask);

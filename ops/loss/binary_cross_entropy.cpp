@@ -8,17 +8,15 @@
 #include "core/parallel.h"
 #include "ops/checks.h"
 #include "ops/dense/copy.h"
+#include "ops/shared_kernels.h"
 #include "ops/simd/scalar_math.h"
 
 namespace frugal::ops {
 namespace {
 
-constexpr int64_t kChunk = 1 << 10;  // elements whose losses are added in one sum
-constexpr int64_t kGrain = 1 << 12;  // elements for each thread at least; each costs an exponential
-
 // Each target is checked in a way that also finds NaN.
 template <class T>
-void check_targets(const T* target, int64_t n) {
+void check_shares(const T* target, int64_t n) {
   for (int64_t i = 0; i < n; ++i)
     FRUGAL_CHECK(target[i] >= 0 && target[i] <= 1,
                  "[binary_cross_entropy] expected targets in [0, 1], got {} in element {}",
@@ -45,6 +43,7 @@ void binary_cross_entropy_kernel(Cpu, const Tensor& logits, const Tensor& target
                                  const BinaryCrossEntropyResult& result,
                                  const BinaryCrossEntropyOptions& options,
                                  const Tensor& row_weights) {
+  constexpr int64_t kChunk = 1 << 10;  // elements whose losses are added in one sum
   const int64_t n = logits.numel(), chunks = (n + kChunk - 1) / kChunk;
   const int64_t rows = row_weights.defined() ? row_weights.numel() : 1;
   const int64_t width = std::max<int64_t>(n / std::max<int64_t>(rows, 1), 1);
@@ -55,7 +54,7 @@ void binary_cross_entropy_kernel(Cpu, const Tensor& logits, const Tensor& target
     const T* t = target.data<T>();
     const T* weights = row_weights.defined() ? row_weights.data<T>() : nullptr;
     T* gradient = result.gradient.mut<T>();
-    check_targets(t, n);
+    check_shares(t, n);
     double divisor = static_cast<double>(n);
     if (weights != nullptr) {
       divisor = 0;
@@ -64,7 +63,7 @@ void binary_cross_entropy_kernel(Cpu, const Tensor& logits, const Tensor& target
     }
     if (options.sum) divisor = 1;
     const double factor = divisor == 0 ? 0 : 1 / divisor;
-    parallel_for(0, chunks, kGrain / kChunk, [&](int64_t begin, int64_t end) {
+    parallel_for(0, chunks, kExponentialGrain / kChunk, [&](int64_t begin, int64_t end) {
       for (int64_t chunk = begin; chunk < end; ++chunk) {
         double total = 0;
         for (int64_t i = chunk * kChunk; i < std::min(n, (chunk + 1) * kChunk); ++i) {
@@ -111,11 +110,11 @@ BinaryCrossEntropyResult binary_cross_entropy(const Tensor& logits, const Tensor
   }
   check_same("binary_cross_entropy", logits, {&target});
   check_beside("binary_cross_entropy", logits, {&row_weights});
-  const DType dtype = logits.dtype() == DType::bf16 ? DType::f32 : logits.dtype();
+  const DType dtype = dtype_beside(logits);
   BinaryCrossEntropyResult result{Tensor::empty({}, dtype, logits.device()),
                                   Tensor::empty(logits.shape(), logits.dtype(), logits.device())};
   const Tensor x = contiguous(logits), t = contiguous(target);
-  const Tensor weights = row_weights.defined() ? contiguous(row_weights) : row_weights;
+  const Tensor weights = contiguous_or_none(row_weights);
   dispatch(x.device(), [&](auto backend) {
     binary_cross_entropy_kernel(backend, x, t, result, options, weights);
   });

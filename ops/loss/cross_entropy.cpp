@@ -12,15 +12,13 @@
 #include "ops/dense/copy.h"
 #include "ops/dense/reduce.h"
 #include "ops/dense/softmax_loops.h"
+#include "ops/shared_kernels.h"
 
 namespace frugal::ops {
 namespace {
 
 using simd::log_sum_exp_rows;
 using simd::shifted_exp_row;
-
-constexpr int64_t kChunkRows = 64;   // rows whose losses are added in one sum, by whichever thread
-constexpr int64_t kGrain = 1 << 12;  // elements for each thread at least; each costs an exponential
 
 struct Totals {
   double loss = 0;
@@ -47,12 +45,7 @@ Kept count_kept(const int64_t* target, const T* weights, int64_t n,
   return kept;
 }
 
-template <class T>
-const T* data_or_null(const Tensor& tensor) {
-  return tensor.defined() ? tensor.data<T>() : nullptr;
-}
-
-void check_targets(const int64_t* target, int64_t n, int64_t classes, int64_t ignore_index) {
+void check_classes(const int64_t* target, int64_t n, int64_t classes, int64_t ignore_index) {
   for (int64_t row = 0; row < n; ++row)
     FRUGAL_CHECK(
         (target[row] >= 0 && target[row] < classes) || target[row] == ignore_index,
@@ -85,11 +78,8 @@ double row_loss(const T* x, int64_t classes, int64_t target, T lse, double smoot
   return (1 - smoothing) * plain + smoothing / static_cast<double>(classes) * total;
 }
 
-// The dtype of statistics and weights that belong to logits of x's dtype.
-DType beside(const Tensor& x) { return x.dtype() == DType::bf16 ? DType::f32 : x.dtype(); }
-
-void check_inputs(const char* op, const Tensor& logits, const Tensor& target,
-                  const Tensor& row_weights, const CrossEntropyOptions& options) {
+void check_cross_entropy(const char* op, const Tensor& logits, const Tensor& target,
+                         const Tensor& row_weights, const CrossEntropyOptions& options) {
   check_real(op, "logits", logits);
   FRUGAL_CHECK(logits.dim() >= 2, "[{}] expected logits with at least 2 axes, got {}", op,
                describe(logits));
@@ -116,7 +106,7 @@ Tensor as_vector(const Tensor& tensor) {
 }
 
 // A new tensor like the logits, or with `overwrite` the logits themselves.
-Tensor output_of(const char* op, const Tensor& logits, bool overwrite) {
+Tensor output_like(const char* op, const Tensor& logits, bool overwrite) {
   FRUGAL_CHECK(!overwrite || logits.is_contiguous(),
                "[{}] expected contiguous logits to write over, got {}", op, describe(logits));
   return overwrite ? logits : Tensor::empty(logits.shape(), logits.dtype(), logits.device());
@@ -141,8 +131,8 @@ void cross_entropy_kernel(Cpu, const Tensor& logits, const Tensor& target,
                           const Tensor& row_weights) {
   const int64_t n = logits.size(0), classes = logits.size(1);
   const int64_t* at = target.data<int64_t>();
-  check_targets(at, n, classes, options.ignore_index);
-  const int64_t chunks = (n + kChunkRows - 1) / kChunkRows;
+  check_classes(at, n, classes, options.ignore_index);
+  const int64_t chunks = (n + kLossRows - 1) / kLossRows;
   std::vector<Totals> partial(static_cast<size_t>(chunks));
   with_real(logits.dtype(), [&](auto zero) {
     using T = decltype(zero);
@@ -151,13 +141,13 @@ void cross_entropy_kernel(Cpu, const Tensor& logits, const Tensor& target,
     T* lse = result.lse.mut<T>();
     int64_t* top = result.top.defined() ? result.top.mut<int64_t>() : nullptr;
     parallel_for(
-        0, chunks, std::max<int64_t>(1, kGrain / (kChunkRows * classes)),
+        0, chunks, rows_at_once(kExponentialGrain, kLossRows * classes),
         [&](int64_t begin, int64_t end) {
           for (int64_t chunk = begin; chunk < end; ++chunk) {
             Totals totals;
-            std::array<int64_t, kChunkRows> tops;
-            const int64_t first = chunk * kChunkRows;
-            const int64_t stop = std::min(n, first + kChunkRows);
+            std::array<int64_t, kLossRows> tops;
+            const int64_t first = chunk * kLossRows;
+            const int64_t stop = std::min(n, first + kLossRows);
             log_sum_exp_rows(x + first * classes, lse + first, tops.data(), stop - first, classes);
             if (top != nullptr) std::copy_n(tops.begin(), stop - first, top + first);
             for (int64_t row = first; row < stop; ++row) {
@@ -199,7 +189,7 @@ void cross_entropy_backward_kernel(Cpu, const Tensor& dy, const Tensor& logits,
     const double common = divisor == 0 ? 0 : static_cast<double>(*dy.data<T>()) / divisor;
     const T even = static_cast<T>(options.label_smoothing / static_cast<double>(classes));
     const T sharp = static_cast<T>(1 - options.label_smoothing);
-    parallel_for(0, n, std::max<int64_t>(1, kGrain / classes), [&](int64_t begin, int64_t end) {
+    parallel_for(0, n, rows_at_once(kExponentialGrain, classes), [&](int64_t begin, int64_t end) {
       for (int64_t row = begin; row < end; ++row) {
         T* out = to + row * classes;
         const double weight = weights == nullptr ? 1 : static_cast<double>(weights[row]);
@@ -226,11 +216,12 @@ void cross_entropy_probabilities_kernel(Cpu, const Tensor& logits, const Tensor&
     using T = decltype(zero);
     const T *x = logits.data<T>(), *log_sums = lse.data<T>();
     T* to = y.mut<T>();
-    parallel_for(
-        0, logits.size(0), std::max<int64_t>(1, kGrain / classes), [&](int64_t begin, int64_t end) {
-          for (int64_t row = begin; row < end; ++row)
-            exp_row(x + row * classes, log_sums[row], T{1}, T{0}, to + row * classes, classes);
-        });
+    parallel_for(0, logits.size(0), rows_at_once(kExponentialGrain, classes),
+                 [&](int64_t begin, int64_t end) {
+                   for (int64_t row = begin; row < end; ++row)
+                     exp_row(x + row * classes, log_sums[row], T{1}, T{0}, to + row * classes,
+                             classes);
+                 });
   });
 }
 
@@ -239,7 +230,7 @@ Tensor cross_entropy_probabilities(const Tensor& logits, const Tensor& lse, bool
   const Tensor x = as_matrix(logits);
   check_shape("cross_entropy", "lse", lse, {x.size(0)});
   check_beside("cross_entropy", logits, {&lse});
-  const Tensor y = output_of("cross_entropy_probabilities", logits, overwrite);
+  const Tensor y = output_like("cross_entropy_probabilities", logits, overwrite);
   const Tensor sums = contiguous(lse), to = y.view(x.shape());
   dispatch(logits.device(),
            [&](auto backend) { cross_entropy_probabilities_kernel(backend, x, sums, to); });
@@ -250,11 +241,11 @@ Tensor cross_entropy_probabilities(const Tensor& logits, const Tensor& lse, bool
 CrossEntropyResult cross_entropy(const Tensor& logits, const Tensor& target,
                                  const CrossEntropyOptions& options, const Tensor& row_weights,
                                  bool with_top) {
-  check_inputs("cross_entropy", logits, target, row_weights, options);
+  check_cross_entropy("cross_entropy", logits, target, row_weights, options);
   const Device device = logits.device();
   CrossEntropyResult result{
-      Tensor::empty({}, beside(logits), device),
-      Tensor::empty({target.numel()}, beside(logits), device),
+      Tensor::empty({}, dtype_beside(logits), device),
+      Tensor::empty({target.numel()}, dtype_beside(logits), device),
       Tensor::empty({}, DType::i64, device), Tensor::empty({}, DType::i64, device),
       with_top ? Tensor::empty({target.numel()}, DType::i64, device) : Tensor()};
   const Tensor x = as_matrix(logits), at = as_vector(target), weights = as_vector(row_weights);
@@ -266,13 +257,13 @@ CrossEntropyResult cross_entropy(const Tensor& logits, const Tensor& target,
 Tensor cross_entropy_backward(const Tensor& dy, const Tensor& logits, const Tensor& target,
                               const Tensor& lse, const CrossEntropyOptions& options,
                               const Tensor& row_weights, bool overwrite) {
-  check_inputs("cross_entropy_backward", logits, target, row_weights, options);
+  check_cross_entropy("cross_entropy_backward", logits, target, row_weights, options);
   check_shape("cross_entropy_backward", "dy", dy, {});
   if (lse.defined()) check_shape("cross_entropy_backward", "lse", lse, {target.numel()});
   check_beside("cross_entropy_backward", logits, {&dy, &lse});
-  const Tensor dx = output_of("cross_entropy_backward", logits, overwrite);
+  const Tensor dx = output_like("cross_entropy_backward", logits, overwrite);
   const Tensor x = as_matrix(logits), at = as_vector(target), weights = as_vector(row_weights);
-  const Tensor sums = lse.defined() ? contiguous(lse) : lse, to = dx.view(x.shape());
+  const Tensor sums = contiguous_or_none(lse), to = dx.view(x.shape());
   dispatch(logits.device(), [&](auto backend) {
     cross_entropy_backward_kernel(backend, dy, x, at, sums, to, options, weights);
   });
@@ -281,7 +272,7 @@ Tensor cross_entropy_backward(const Tensor& dy, const Tensor& logits, const Tens
 }
 
 int64_t count_correct(const Tensor& logits, const Tensor& target) {
-  check_inputs("count_correct", logits, target, {}, {});
+  check_cross_entropy("count_correct", logits, target, {}, {});
   const CategoryScope scope(Category::workspace);
   if (logits.device().type == DeviceType::meta) return 0;
   const Tensor top = to_device(argmax(as_matrix(logits), 1), kCpu);

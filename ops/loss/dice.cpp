@@ -14,8 +14,6 @@
 namespace frugal::ops {
 namespace {
 
-constexpr int64_t kChunkRows = 512;  // rows whose sums one thread makes
-
 // Sums over rows for one class: of its probabilities, of those at its own rows, and its rows.
 struct Sums {
   double all = 0, own = 0, rows = 0;
@@ -32,6 +30,7 @@ void dice_kernel(Cpu, const Tensor& gradient, const Tensor& target, const Tensor
                  "[dice_loss] expected targets in [0, {}) or the ignored index {}, got {} in row "
                  "{}",
                  classes, options.ignore_index, at[row], row);
+  constexpr int64_t kChunkRows = 512;  // rows whose sums one thread makes
   const int64_t chunks = (rows + kChunkRows - 1) / kChunkRows;
   with_real(gradient.dtype(), [&](auto zero) {
     using T = decltype(zero);
@@ -99,7 +98,7 @@ DiceResult dice_loss(const Tensor& logits, const Tensor& target, const DiceOptio
                describe(target));
   FRUGAL_CHECK(options.smooth > 0 && options.smooth < std::numeric_limits<double>::infinity(),
                "[{}] expected a smooth term above 0, got {}", op, options.smooth);
-  const DType dtype = logits.dtype() == DType::bf16 ? DType::f32 : logits.dtype();
+  const DType dtype = dtype_beside(logits);
   DiceResult result{Tensor::empty({}, dtype, logits.device()), softmax(logits, -1)};
   const int64_t classes = logits.size(-1);
   const Tensor flat = result.gradient.view({logits.numel() / classes, classes});

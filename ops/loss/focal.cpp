@@ -10,17 +10,15 @@
 #include "core/parallel.h"
 #include "ops/checks.h"
 #include "ops/dense/copy.h"
+#include "ops/shared_kernels.h"
 
 namespace frugal::ops {
 namespace {
 
-constexpr int64_t kChunkRows = 64;   // rows whose losses are added in one sum, by whichever thread
-constexpr int64_t kGrain = 1 << 12;  // elements for each thread at least; each costs an exponential
-
 // The loss of a row without its weight. `gradient` becomes that of the row's loss, times `factor`.
 template <class T>
-double one_row(const T* x, int64_t classes, int64_t right, double gamma, double factor,
-               T* gradient) {
+double focal_row(const T* x, int64_t classes, int64_t right, double gamma, double factor,
+                 T* gradient) {
   const auto top = static_cast<double>(*std::max_element(x, x + classes));
   double total = 0, others = 0;  // others: without the right class, so that 1 - p keeps its digits
   for (int64_t c = 0; c < classes; ++c) {
@@ -58,19 +56,19 @@ void focal_cross_entropy_kernel(Cpu, const Tensor& logits, const Tensor& target,
                  classes, options.ignore_index, at[row], row);
   }
   const double divisor = options.sum ? 1 : counted;
-  const int64_t chunks = (rows + kChunkRows - 1) / kChunkRows;
+  const int64_t chunks = (rows + kLossRows - 1) / kLossRows;
   std::vector<double> partial(static_cast<size_t>(chunks));
   with_real(logits.dtype(), [&](auto zero) {
     using T = decltype(zero);
     const T* x = logits.data<T>();
-    const T* weights = class_weights.defined() ? class_weights.data<T>() : nullptr;
+    const T* weights = data_or_null<T>(class_weights);
     T* gradient = result.gradient.mut<T>();
-    parallel_for(0, chunks, std::max<int64_t>(1, kGrain / (kChunkRows * classes)),
+    parallel_for(0, chunks, rows_at_once(kExponentialGrain, kLossRows * classes),
                  [&](int64_t begin, int64_t end) {
                    for (int64_t chunk = begin; chunk < end; ++chunk) {
                      double loss = 0;
-                     const int64_t stop = std::min(rows, (chunk + 1) * kChunkRows);
-                     for (int64_t row = chunk * kChunkRows; row < stop; ++row) {
+                     const int64_t stop = std::min(rows, (chunk + 1) * kLossRows);
+                     for (int64_t row = chunk * kLossRows; row < stop; ++row) {
                        const int64_t from = row * classes, right = at[row];
                        const bool counts = right != options.ignore_index;
                        const double weight = !counts ? 0
@@ -80,8 +78,8 @@ void focal_cross_entropy_kernel(Cpu, const Tensor& logits, const Tensor& target,
                        if (weight == 0)  // 0 times an infinite loss would be NaN
                          std::fill_n(gradient + from, classes, T{0});
                        else
-                         loss += weight * one_row(x + from, classes, right, options.gamma,
-                                                  weight / divisor, gradient + from);
+                         loss += weight * focal_row(x + from, classes, right, options.gamma,
+                                                    weight / divisor, gradient + from);
                      }
                      partial[static_cast<size_t>(chunk)] = loss;
                    }
@@ -107,13 +105,13 @@ FocalResult focal_cross_entropy(const Tensor& logits, const Tensor& target,
   check_beside(op, logits, {&class_weights});
   FRUGAL_CHECK(options.gamma >= 0 && options.gamma < std::numeric_limits<double>::infinity(),
                "[{}] expected gamma of at least 0, got {}", op, options.gamma);
-  const DType dtype = logits.dtype() == DType::bf16 ? DType::f32 : logits.dtype();
+  const DType dtype = dtype_beside(logits);
   FocalResult result{Tensor::empty({}, dtype, logits.device()),
                      Tensor::empty(logits.shape(), logits.dtype(), logits.device())};
   const int64_t classes = logits.size(-1);
   const Shape matrix{logits.numel() / classes, classes};
   const Tensor x = contiguous(logits).view(matrix), at = contiguous(target).view({matrix[0]});
-  const Tensor weights = class_weights.defined() ? contiguous(class_weights) : class_weights;
+  const Tensor weights = contiguous_or_none(class_weights);
   const FocalResult flat{result.loss, result.gradient.view(matrix)};
   dispatch(logits.device(), [&](auto backend) {
     focal_cross_entropy_kernel(backend, x, at, flat, options, weights);

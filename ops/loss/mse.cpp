@@ -7,16 +7,12 @@
 #include "core/parallel.h"
 #include "ops/checks.h"
 #include "ops/dense/copy.h"
+#include "ops/shared_kernels.h"
 
 namespace frugal::ops {
-namespace {
-
-constexpr int64_t kChunk = 1 << 12;  // elements whose squares are added in one sum
-constexpr int64_t kGrain = 1 << 15;
-
-}  // namespace
 
 void mse_kernel(Cpu, const Tensor& x, const Tensor& target, const MseResult& result) {
+  constexpr int64_t kChunk = 1 << 12;  // elements whose squares are added in one sum
   const int64_t n = x.numel(), chunks = (n + kChunk - 1) / kChunk;
   std::vector<double> partial(static_cast<size_t>(chunks));
   with_real(x.dtype(), [&](auto zero) {
@@ -24,7 +20,7 @@ void mse_kernel(Cpu, const Tensor& x, const Tensor& target, const MseResult& res
     const T* a = x.data<T>();
     const T* b = target.data<T>();
     T* difference = result.difference.mut<T>();
-    parallel_for(0, chunks, kGrain / kChunk, [&](int64_t begin, int64_t end) {
+    parallel_for(0, chunks, kCopyGrain / kChunk, [&](int64_t begin, int64_t end) {
       for (int64_t chunk = begin; chunk < end; ++chunk) {
         double total = 0;
         for (int64_t i = chunk * kChunk; i < std::min(n, (chunk + 1) * kChunk); ++i) {
@@ -47,7 +43,7 @@ void mse_backward_kernel(Cpu, const Tensor& dy, const Tensor& difference, const 
     T* to = dx.mut<T>();
     const T factor =
         static_cast<T>(2 * static_cast<double>(*dy.data<T>()) / static_cast<double>(dx.numel()));
-    parallel_for(0, dx.numel(), kGrain, [&](int64_t begin, int64_t end) {
+    parallel_for(0, dx.numel(), kCopyGrain, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) to[i] = factor * from[i];
     });
   });
@@ -58,7 +54,7 @@ MseResult mse(const Tensor& x, const Tensor& target) {
   check_shape("mse", "target", target, x.shape());
   check_same("mse", x, {&target});
   FRUGAL_CHECK(x.numel() > 0, "[mse] expected at least one element, got {}", describe(x));
-  const DType dtype = x.dtype() == DType::bf16 ? DType::f32 : x.dtype();
+  const DType dtype = dtype_beside(x);
   MseResult result{Tensor::empty({}, dtype, x.device()),
                    Tensor::empty(x.shape(), x.dtype(), x.device())};
   const Tensor a = contiguous(x), b = contiguous(target);

@@ -9,12 +9,10 @@
 #include "core/parallel.h"
 #include "ops/checks.h"
 #include "ops/dense/copy.h"
+#include "ops/shared_kernels.h"
 
 namespace frugal::ops {
 namespace {
-
-constexpr int64_t kChunkRows = 64;   // rows whose losses are added in one sum, by whichever thread
-constexpr int64_t kGrain = 1 << 12;  // elements for each thread at least; each costs an exponential
 
 // How many rows count. Each share is checked in a way that also finds NaN.
 template <class T>
@@ -34,8 +32,8 @@ int64_t count_rows(const T* target, int64_t rows, int64_t classes) {
 
 // The loss of a row. `gradient` becomes that of the row's loss, times `factor`.
 template <class T>
-double one_row(const T* x, const T* target, int64_t classes, double smoothing, double factor,
-               T* gradient) {
+double soft_cross_entropy_row(const T* x, const T* target, int64_t classes, double smoothing,
+                              double factor, T* gradient) {
   const auto top = static_cast<double>(*std::max_element(x, x + classes));
   double total = 0;
   for (int64_t c = 0; c < classes; ++c) total += std::exp(static_cast<double>(x[c]) - top);
@@ -61,7 +59,7 @@ double one_row(const T* x, const T* target, int64_t classes, double smoothing, d
 void soft_cross_entropy_kernel(Cpu, const Tensor& logits, const Tensor& target,
                                const SoftCrossEntropyResult& result, double label_smoothing) {
   const int64_t rows = logits.size(0), classes = logits.size(1);
-  const int64_t chunks = (rows + kChunkRows - 1) / kChunkRows;
+  const int64_t chunks = (rows + kLossRows - 1) / kLossRows;
   std::vector<double> partial(static_cast<size_t>(chunks));
   with_real(logits.dtype(), [&](auto zero) {
     using T = decltype(zero);
@@ -69,18 +67,18 @@ void soft_cross_entropy_kernel(Cpu, const Tensor& logits, const Tensor& target,
     T* gradient = result.gradient.mut<T>();
     const auto counted = static_cast<double>(count_rows(shares, rows, classes));
     const double factor = counted == 0 ? 0 : 1 / counted;
-    parallel_for(0, chunks, std::max<int64_t>(1, kGrain / (kChunkRows * classes)),
+    parallel_for(0, chunks, rows_at_once(kExponentialGrain, kLossRows * classes),
                  [&](int64_t begin, int64_t end) {
                    for (int64_t chunk = begin; chunk < end; ++chunk) {
                      double loss = 0;
-                     const int64_t stop = std::min(rows, (chunk + 1) * kChunkRows);
-                     for (int64_t row = chunk * kChunkRows; row < stop; ++row) {
+                     const int64_t stop = std::min(rows, (chunk + 1) * kLossRows);
+                     for (int64_t row = chunk * kLossRows; row < stop; ++row) {
                        const int64_t at = row * classes;
                        if (shares[at] < 0)
                          std::fill_n(gradient + at, classes, T{0});
                        else
-                         loss += one_row(x + at, shares + at, classes, label_smoothing, factor,
-                                         gradient + at);
+                         loss += soft_cross_entropy_row(x + at, shares + at, classes,
+                                                        label_smoothing, factor, gradient + at);
                      }
                      partial[static_cast<size_t>(chunk)] = loss;
                    }
@@ -101,7 +99,7 @@ SoftCrossEntropyResult soft_cross_entropy(const Tensor& logits, const Tensor& ta
   check_beside(op, logits, {&target});
   FRUGAL_CHECK(label_smoothing >= 0 && label_smoothing <= 1,
                "[{}] expected label_smoothing in [0, 1], got {}", op, label_smoothing);
-  const DType dtype = logits.dtype() == DType::bf16 ? DType::f32 : logits.dtype();
+  const DType dtype = dtype_beside(logits);
   SoftCrossEntropyResult result{Tensor::empty({}, dtype, logits.device()),
                                 Tensor::empty(logits.shape(), logits.dtype(), logits.device())};
   const int64_t classes = logits.size(-1);

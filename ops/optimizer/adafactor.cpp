@@ -10,25 +10,18 @@
 #include "ops/dense/copy.h"
 #include "ops/optimizer/sgd.h"
 #include "ops/optimizer/trained.h"
+#include "ops/shared_kernels.h"
 
 namespace frugal::ops {
 namespace {
 
-constexpr int64_t kColumns = 64;     // columns that a thread takes at once
-constexpr int64_t kGrain = 1 << 14;  // elements
-
 double square(double x) { return x * x; }
-
-// So many rows hold at least kGrain elements together.
-int64_t rows_at_once(int64_t cols) {
-  return std::max<int64_t>(1, kGrain / std::max<int64_t>(cols, 1));
-}
 
 // Updates r and c from the squares of the gradient. One thread adds each of them, in order.
 template <class T>
 void average_squares(const T* g, T* r, T* c, int64_t rows, int64_t cols, double beta,
                      double floor) {
-  parallel_for(0, rows, rows_at_once(cols), [&](int64_t begin, int64_t end) {
+  parallel_for(0, rows, rows_at_once(kArithmeticGrain, cols), [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       double sum = 0;
       for (int64_t j = 0; j < cols; ++j) sum += square(static_cast<double>(g[i * cols + j]));
@@ -36,6 +29,7 @@ void average_squares(const T* g, T* r, T* c, int64_t rows, int64_t cols, double 
       r[i] = static_cast<T>(beta * static_cast<double>(r[i]) + (1 - beta) * mean);
     }
   });
+  constexpr int64_t kColumns = 64;  // that a thread takes at once
   parallel_for(0, (cols + kColumns - 1) / kColumns, 1, [&](int64_t begin, int64_t end) {
     for (int64_t block = begin; block < end; ++block) {
       const int64_t first = block * kColumns, width = std::min(kColumns, cols - first);
@@ -63,12 +57,12 @@ std::vector<T> inverse_roots(const T* x, int64_t n, double mean) {
 
 // The direction of element (i, j) is g of_row[i] of_column[j]. Updates the whole parameter.
 template <class T>
-void update(T* p, const T* g, const std::vector<T>& of_row, const std::vector<T>& of_column,
-            double scale, const AdafactorStep& step) {
+void step_along(T* p, const T* g, const std::vector<T>& of_row, const std::vector<T>& of_column,
+                double scale, const AdafactorStep& step) {
   const auto rows = static_cast<int64_t>(of_row.size());
   const auto cols = static_cast<int64_t>(of_column.size());
   std::vector<double> squares(of_row.size());
-  parallel_for(0, rows, rows_at_once(cols), [&](int64_t begin, int64_t end) {
+  parallel_for(0, rows, rows_at_once(kArithmeticGrain, cols), [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       double sum = 0;
       for (int64_t j = 0; j < cols; ++j)
@@ -82,7 +76,7 @@ void update(T* p, const T* g, const std::vector<T>& of_row, const std::vector<T>
   const double rms = std::sqrt(sum / static_cast<double>(rows * cols));
   const double rate = step.lr * scale / std::max(1.0, rms / step.clip);
   const T keep = static_cast<T>(1 - step.lr * step.weight_decay);
-  parallel_for(0, rows, rows_at_once(cols), [&](int64_t begin, int64_t end) {
+  parallel_for(0, rows, rows_at_once(kArithmeticGrain, cols), [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const T factor = static_cast<T>(rate * static_cast<double>(of_row[static_cast<size_t>(i)]));
       for (int64_t j = 0; j < cols; ++j)
@@ -92,7 +86,7 @@ void update(T* p, const T* g, const std::vector<T>& of_row, const std::vector<T>
   });
 }
 
-void update(const AdafactorUpdate& all) {
+void adafactor_update(const AdafactorUpdate& all) {
   // Not a structured binding: Clang 16 captures none in a parallel loop.
   const auto& parameter = all.parameter;
   const auto& gradient = all.gradient;
@@ -114,13 +108,13 @@ void update(const AdafactorUpdate& all) {
     const T* g = gradient.data<T>();
     T* columns = c.mut<T>();
     if (!r.defined()) {
-      parallel_for(0, n, kGrain, [&](int64_t begin, int64_t end) {
+      parallel_for(0, n, kArithmeticGrain, [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; ++i)
           columns[i] =
               static_cast<T>(beta * static_cast<double>(columns[i]) +
                              (1 - beta) * (square(static_cast<double>(g[i])) + step.floor));
       });
-      update(p, g, std::vector<T>{1}, inverse_roots(columns, n, 1), scale, step);
+      step_along(p, g, std::vector<T>{1}, inverse_roots(columns, n, 1), scale, step);
       return;
     }
     const int64_t rows = r.numel(), cols = c.numel();
@@ -128,12 +122,12 @@ void update(const AdafactorUpdate& all) {
     double mean = 0;
     for (int64_t i = 0; i < rows; ++i)
       mean += static_cast<double>(r.data<T>()[i]) / static_cast<double>(rows);
-    update(p, g, inverse_roots(r.data<T>(), rows, mean), inverse_roots(columns, cols, 1), scale,
-           step);
+    step_along(p, g, inverse_roots(r.data<T>(), rows, mean), inverse_roots(columns, cols, 1), scale,
+               step);
   });
 }
 
-void check(const AdafactorUpdate& all, Device device) {
+void check_adafactor(const AdafactorUpdate& all, Device device) {
   const auto& parameter = all.parameter;
   const auto& gradient = all.gradient;
   const auto& r = all.r;
@@ -159,7 +153,7 @@ void check(const AdafactorUpdate& all, Device device) {
 }  // namespace
 
 void adafactor_steps_kernel(Cpu, const std::vector<AdafactorUpdate>& updates) {
-  for (const AdafactorUpdate& u : updates) update(u);
+  for (const AdafactorUpdate& u : updates) adafactor_update(u);
 }
 
 void adafactor_steps(const std::vector<AdafactorUpdate>& updates) {
@@ -167,7 +161,7 @@ void adafactor_steps(const std::vector<AdafactorUpdate>& updates) {
   const Device device = updates.front().parameter.device();
   std::vector<AdafactorUpdate> dense = updates;
   for (AdafactorUpdate& u : dense) {
-    check(u, device);
+    check_adafactor(u, device);
     u.gradient = contiguous(u.gradient);
   }
   dispatch(device, [&](auto backend) { adafactor_steps_kernel(backend, dense); });

@@ -9,12 +9,10 @@
 #include "ops/dense/copy.h"
 #include "ops/optimizer/adam_loops.h"
 #include "ops/optimizer/trained.h"
+#include "ops/shared_kernels.h"
 
 namespace frugal::ops {
 namespace {
-
-constexpr int64_t kGrain = 1 << 14;  // elements
-constexpr int64_t kChunk = 1 << 12;  // elements whose squares are added in one sum
 
 void check_step(const char* op, Device device, const Tensor& parameter, const Tensor& gradient,
                 const Tensor& m, const Tensor& v, const AdamStep& step) {
@@ -26,12 +24,12 @@ void check_step(const char* op, Device device, const Tensor& parameter, const Te
   FRUGAL_CHECK(step.step >= 1, "[{}] expected a step of at least 1, got {}", op, step.step);
 }
 
-void update(const Tensor& parameter, const Tensor& gradient, const Tensor& m, const Tensor& v,
-            const AdamStep& step) {
+void adam_update(const Tensor& parameter, const Tensor& gradient, const Tensor& m, const Tensor& v,
+                 const AdamStep& step) {
   with_real(parameter.dtype(), [&](auto zero) {
     using T = decltype(zero);
     const auto factors = AdamFactors<T>::of(step);
-    parallel_for(0, parameter.numel(), kGrain, [&](int64_t begin, int64_t end) {
+    parallel_for(0, parameter.numel(), kArithmeticGrain, [&](int64_t begin, int64_t end) {
       adam_loop(parameter.mut<T>() + begin, gradient.data<T>() + begin, m.mut<T>() + begin,
                 v.mut<T>() + begin, end - begin, factors);
     });
@@ -41,12 +39,12 @@ void update(const Tensor& parameter, const Tensor& gradient, const Tensor& m, co
 }  // namespace
 
 void adam_steps_kernel(Cpu, const std::vector<AdamUpdate>& updates) {
-  for (const AdamUpdate& u : updates) update(u.parameter, u.gradient, u.m, u.v, u.step);
+  for (const AdamUpdate& u : updates) adam_update(u.parameter, u.gradient, u.m, u.v, u.step);
 }
 
 namespace {
 
-void update(const LambUpdate& all) {
+void lamb_update(const LambUpdate& all) {
   // Not a structured binding: Clang 16 captures none in a parallel loop.
   const auto& parameter = all.parameter;
   const auto& gradient = all.gradient;
@@ -54,12 +52,13 @@ void update(const LambUpdate& all) {
   const auto& v = all.v;
   const auto& step = all.step;
   const bool adapt = all.adapt;
+  constexpr int64_t kChunk = 1 << 12;  // elements whose squares are added in one sum
   const int64_t n = parameter.numel(), chunks = (n + kChunk - 1) / kChunk;
   with_real(parameter.dtype(), [&](auto zero) {
     using T = decltype(zero);
     const auto factors = AdamFactors<T>::of_lamb(step);
     std::vector<SquaredNorms> partial(static_cast<size_t>(chunks));
-    parallel_for(0, chunks, kGrain / kChunk, [&](int64_t begin, int64_t end) {
+    parallel_for(0, chunks, kArithmeticGrain / kChunk, [&](int64_t begin, int64_t end) {
       for (int64_t chunk = begin; chunk < end; ++chunk) {
         const int64_t at = chunk * kChunk;
         partial[static_cast<size_t>(chunk)] =
@@ -74,7 +73,7 @@ void update(const LambUpdate& all) {
     }
     double ratio = std::sqrt(norms.parameter / norms.update);
     if (!adapt || !std::isfinite(ratio) || ratio == 0) ratio = 1;
-    parallel_for(0, n, kGrain, [&](int64_t begin, int64_t end) {
+    parallel_for(0, n, kArithmeticGrain, [&](int64_t begin, int64_t end) {
       lamb_update_loop(parameter.mut<T>() + begin, m.data<T>() + begin, v.data<T>() + begin,
                        end - begin, static_cast<T>(step.lr * ratio), factors);
     });
@@ -84,7 +83,7 @@ void update(const LambUpdate& all) {
 }  // namespace
 
 void lamb_steps_kernel(Cpu, const std::vector<LambUpdate>& updates) {
-  for (const LambUpdate& u : updates) update(u);
+  for (const LambUpdate& u : updates) lamb_update(u);
 }
 
 void average_into_kernel(Cpu, const std::vector<Average>& averages, double share) {
@@ -94,7 +93,7 @@ void average_into_kernel(Cpu, const std::vector<Average>& averages, double share
       T* __restrict to = a.average.mut<T>();
       const T* __restrict from = a.value.data<T>();
       const T part = static_cast<T>(share);
-      parallel_for(0, a.average.numel(), kGrain, [&](int64_t begin, int64_t end) {
+      parallel_for(0, a.average.numel(), kArithmeticGrain, [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; ++i) to[i] += part * (from[i] - to[i]);
       });
     });

@@ -25,7 +25,7 @@ void check_state(const char* name, const BlockwiseState& state, StateMap map, in
                name, describe(state.codes), describe(state.scales));
 }
 
-void update(const Adam8bitUpdate& all) {
+void adam8bit_update(const Adam8bitUpdate& all) {
   // Not a structured binding: Clang 16 captures none in a parallel loop.
   const auto& parameter = all.parameter;
   const auto& gradient = all.gradient;
@@ -59,7 +59,7 @@ void update(const Adam8bitUpdate& all) {
 }  // namespace
 
 void adam8bit_steps_kernel(Cpu, const std::vector<Adam8bitUpdate>& updates) {
-  for (const Adam8bitUpdate& u : updates) update(u);
+  for (const Adam8bitUpdate& u : updates) adam8bit_update(u);
 }
 
 void adam8bit_steps(const std::vector<Adam8bitUpdate>& updates) {

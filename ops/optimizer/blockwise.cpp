@@ -37,7 +37,7 @@ int64_t blocks_of(int64_t n) { return (n + kStateBlock - 1) / kStateBlock; }
 
 // Calls f(block, its first element, its number of elements).
 template <class F>
-void for_blocks(int64_t n, F f) {
+void for_state_blocks(int64_t n, F f) {
   parallel_for(0, blocks_of(n), kBlocks, [&](int64_t begin, int64_t end) {
     for (int64_t block = begin; block < end; ++block)
       f(block, block * kStateBlock, std::min(kStateBlock, n - block * kStateBlock));
@@ -56,7 +56,7 @@ void quantize_blockwise_kernel(Cpu, const Tensor& x, const BlockwiseState& state
                                const std::optional<RngKey>& key) {
   with_real(x.dtype(), [&](auto zero) {
     using T = decltype(zero);
-    for_blocks(x.numel(), [&](int64_t block, int64_t first, int64_t n) {
+    for_state_blocks(x.numel(), [&](int64_t block, int64_t first, int64_t n) {
       encode_block(x.data<T>() + first, n, state.map, state.codes.mut<uint8_t>() + first,
                    state.scales.mut<float>()[block], key, first);
     });
@@ -66,7 +66,7 @@ void quantize_blockwise_kernel(Cpu, const Tensor& x, const BlockwiseState& state
 void dequantize_blockwise_kernel(Cpu, const BlockwiseState& state, const Tensor& x) {
   with_real(x.dtype(), [&](auto zero) {
     using T = decltype(zero);
-    for_blocks(x.numel(), [&](int64_t block, int64_t first, int64_t n) {
+    for_state_blocks(x.numel(), [&](int64_t block, int64_t first, int64_t n) {
       decode_block(state.codes.data<uint8_t>() + first, state.scales.data<float>()[block], n,
                    state.map, x.mut<T>() + first);
     });

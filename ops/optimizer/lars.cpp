@@ -8,11 +8,10 @@
 #include "ops/dense/copy.h"
 #include "ops/optimizer/sgd.h"
 #include "ops/optimizer/trained.h"
+#include "ops/shared_kernels.h"
 
 namespace frugal::ops {
 namespace {
-
-constexpr int64_t kGrain = 1 << 14;  // elements
 
 double norm_of(const Tensor& x) {
   double squares = 0;
@@ -30,7 +29,7 @@ double rate_of(const LarsUpdate& u) {
   return applies ? u.step.lr * ratio : u.step.lr;
 }
 
-void update(const LarsUpdate& u) {
+void lars_update(const LarsUpdate& u) {
   const double scaled = rate_of(u);
   with_real(u.parameter.dtype(), [&](auto zero) {
     using T = decltype(zero);
@@ -39,7 +38,7 @@ void update(const LarsUpdate& u) {
     const T* __restrict g = u.gradient.data<T>();
     const T rate = static_cast<T>(scaled), decay = static_cast<T>(u.step.weight_decay),
             momentum = static_cast<T>(u.step.momentum);
-    parallel_for(0, u.parameter.numel(), kGrain, [&](int64_t begin, int64_t end) {
+    parallel_for(0, u.parameter.numel(), kArithmeticGrain, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         v[i] = momentum * v[i] + rate * (g[i] + decay * p[i]);
         p[i] -= v[i];
@@ -51,7 +50,7 @@ void update(const LarsUpdate& u) {
 }  // namespace
 
 void lars_steps_kernel(Cpu, const std::vector<LarsUpdate>& updates) {
-  for (const LarsUpdate& u : updates) update(u);
+  for (const LarsUpdate& u : updates) lars_update(u);
 }
 
 void lars_steps(const std::vector<LarsUpdate>& updates) {

@@ -9,20 +9,12 @@
 #include "ops/checks.h"
 #include "ops/dense/copy.h"
 #include "ops/optimizer/trained.h"
+#include "ops/shared_kernels.h"
 
 namespace frugal::ops {
 namespace {
 
-constexpr int64_t kGrain = 1 << 15;  // elements
-constexpr int64_t kSums = 8;         // separate sums, so that no addition waits for the one before
-
-// Calls f(begin, end, T{}) over ranges of a real tensor.
-template <class F>
-void for_ranges(const Tensor& x, F f) {
-  with_real(x.dtype(), [&](auto zero) {
-    parallel_for(0, x.numel(), kGrain, [&](int64_t begin, int64_t end) { f(begin, end, zero); });
-  });
-}
+constexpr int64_t kSums = 8;  // separate sums, so that no addition waits for the one before
 
 template <class T>
 double squares_of(const T* values, int64_t n) {
@@ -40,45 +32,48 @@ double squares_of(const T* values, int64_t n) {
   return std::accumulate(sums, sums + kSums, 0.0);
 }
 
-void update(const Tensor& parameter, const Tensor& gradient, const Tensor& velocity,
-            const SgdStep& step) {
-  for_ranges(parameter, [&](int64_t begin, int64_t end, auto zero) {
+void sgd_update(const Tensor& parameter, const Tensor& gradient, const Tensor& velocity,
+                const SgdStep& step) {
+  with_real(parameter.dtype(), [&](auto zero) {
     using T = decltype(zero);
     T* __restrict p = parameter.mut<T>();
     const T* __restrict g = gradient.data<T>();
     const T lr = static_cast<T>(step.lr), decay = static_cast<T>(step.weight_decay);
     const T momentum = static_cast<T>(step.momentum);
-    if (!velocity.defined()) {
-      for (int64_t i = begin; i < end; ++i) p[i] -= lr * (g[i] + decay * p[i]);
-      return;
-    }
-    T* __restrict v = velocity.mut<T>();
-    const T of_total = step.nesterov ? T{1} : T{0}, of_velocity = step.nesterov ? momentum : T{1};
-    for (int64_t i = begin; i < end; ++i) {
-      const T total = g[i] + decay * p[i];
-      v[i] = momentum * v[i] + total;
-      p[i] -= lr * (of_total * total + of_velocity * v[i]);
-    }
+    parallel_for(0, parameter.numel(), kCopyGrain, [&](int64_t begin, int64_t end) {
+      if (!velocity.defined()) {
+        for (int64_t i = begin; i < end; ++i) p[i] -= lr * (g[i] + decay * p[i]);
+        return;
+      }
+      T* __restrict v = velocity.mut<T>();
+      const T of_total = step.nesterov ? T{1} : T{0}, of_velocity = step.nesterov ? momentum : T{1};
+      for (int64_t i = begin; i < end; ++i) {
+        const T total = g[i] + decay * p[i];
+        v[i] = momentum * v[i] + total;
+        p[i] -= lr * (of_total * total + of_velocity * v[i]);
+      }
+    });
   });
 }
 
 }  // namespace
 
 void sgd_steps_kernel(Cpu, const std::vector<SgdUpdate>& updates) {
-  for (const SgdUpdate& u : updates) update(u.parameter, u.gradient, u.velocity, u.step);
+  for (const SgdUpdate& u : updates) sgd_update(u.parameter, u.gradient, u.velocity, u.step);
 }
 
 void sum_of_squares_kernel(Cpu, const Tensor& x, double& sum) {
   with_real(x.dtype(), [&](auto zero) {
     using T = decltype(zero);
     const T* values = x.data<T>();
-    const int64_t n = x.numel(), chunks = (n + kGrain - 1) / kGrain;
+    constexpr int64_t kChunk = 1 << 15;  // elements whose squares are added in one sum
+    const int64_t n = x.numel(), chunks = (n + kChunk - 1) / kChunk;
     std::vector<double> partial(static_cast<size_t>(chunks));
     parallel_for(0, chunks, 1, [&](int64_t begin, int64_t end) {
       for (int64_t chunk = begin; chunk < end; ++chunk) {
-        const int64_t first = chunk * kGrain;
+        const int64_t first = chunk * kChunk;
         partial[static_cast<size_t>(chunk)] =
-            squares_of(values + first, std::min(kGrain, n - first));
+            squares_of(values + first, std::min(kChunk, n - first));
       }
     });
     for (double total : partial) sum += total;

@@ -15,7 +15,7 @@ namespace {
 
 // ---- f64, plain loops
 
-constexpr double kHidden = -std::numeric_limits<double>::infinity();
+constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
 
 const double* row(const Tensor& x, int64_t n, int64_t at, int64_t head) {
   return x.data<double>() + n * x.strides()[0] + at * x.strides()[1] + head * x.strides()[2];
@@ -34,8 +34,8 @@ double dot(const double* a, const double* b, int64_t n) {
 void scores_of(const AttentionProblem& p, int64_t n, int64_t head, int64_t t, double* to) {
   for (int64_t s = 0; s < p.s; ++s) {
     to[s] = p.options.scale * dot(row(p.q, n, t, head), row(p.k, n, s, head), p.d);
-    if (p.keep.defined() && p.keep.data<int64_t>()[n * p.s + s] == 0) to[s] = kHidden;
-    if (p.options.causal && s > t + p.s - p.t) to[s] = kHidden;
+    if (p.keep.defined() && p.keep.data<int64_t>()[n * p.s + s] == 0) to[s] = kMinusInfinity;
+    if (p.options.causal && s > t + p.s - p.t) to[s] = kMinusInfinity;
     if (p.added.defined()) {
       const int64_t of_n = p.added.size(0) == 1 ? 0 : n, of_head = p.added.size(1) == 1 ? 0 : head;
       to[s] += p.added.data<double>()[((of_n * p.added.size(1) + of_head) * p.t + t) * p.s + s];
@@ -53,8 +53,8 @@ double factor_of(const AttentionProblem& p, int64_t n, int64_t head, int64_t t, 
 }
 
 double log_sum_exp(const std::vector<double>& scores) {
-  const double top = std::max(kHidden, *std::max_element(scores.begin(), scores.end()));
-  if (top == kHidden) return -kHidden;
+  const double top = std::max(kMinusInfinity, *std::max_element(scores.begin(), scores.end()));
+  if (top == kMinusInfinity) return -kMinusInfinity;
   double total = 0;
   for (const double score : scores) total += std::exp(score - top);
   return top + std::log(total);
@@ -87,8 +87,8 @@ AttentionOutput empty_output(const AttentionProblem& p) {
 }
 
 // ops/sequence/attention_tiles.cpp has the formulas.
-void backward_reference(const Tensor& dy, const AttentionProblem& p, AttentionOutput out,
-                        const AttentionGradients& to) {
+void attention_backward_reference(const Tensor& dy, const AttentionProblem& p, AttentionOutput out,
+                                  const AttentionGradients& to) {
   if (!out.y.defined()) {
     CategoryScope scope(Category::workspace);
     out = empty_output(p);
@@ -122,7 +122,7 @@ void backward_reference(const Tensor& dy, const AttentionProblem& p, AttentionOu
 
 // ---- checks
 
-constexpr const char* kName = "attention";
+constexpr const char* kAttention = "attention";
 
 // x, or a copy of it whose rows of D numbers are contiguous.
 Tensor with_dense_rows(const Tensor& x) {
@@ -136,10 +136,10 @@ Tensor as_added(const Tensor& x) {
 
 void set_mask(AttentionProblem& p, const Tensor& mask) {
   if (!mask.defined()) return;
-  FRUGAL_CHECK(mask.device() == p.q.device(), "[{}] expected the mask on {}, got {}", kName,
+  FRUGAL_CHECK(mask.device() == p.q.device(), "[{}] expected the mask on {}, got {}", kAttention,
                p.q.device().str(), describe(mask));
   if (mask.dtype() == DType::i64) {
-    check_shape(kName, "an i64 mask", mask, {p.n, p.s});
+    check_shape(kAttention, "an i64 mask", mask, {p.n, p.s});
     p.keep = contiguous(mask);
     return;
   }
@@ -151,29 +151,29 @@ void set_mask(AttentionProblem& p, const Tensor& mask) {
   FRUGAL_CHECK(fits && mask.dtype() == p.q.dtype(),
                "[{}] expected a mask [N, S] i64, or [heads or 1, T, S] or [N, heads or 1, T, S] of "
                "q's dtype, for N {}, heads {}, T {}, S {}, got {}",
-               kName, p.n, p.heads, p.t, p.s, describe(mask));
+               kAttention, p.n, p.heads, p.t, p.s, describe(mask));
   p.added = as_added(mask).view({axes == 3 ? 1 : p.n, shape[of_head], p.t, p.s});
 }
 
 AttentionProblem checked(const AttentionInputs& in, const AttentionOptions& options) {
-  check_dim(kName, "q", in.q, 4);
-  check_dim(kName, "k", in.k, 4);
+  check_dim(kAttention, "q", in.q, 4);
+  check_dim(kAttention, "k", in.k, 4);
   const DType dtype = in.q.dtype();
   FRUGAL_CHECK(dtype == DType::f32 || dtype == DType::bf16 ||
                    (dtype == DType::f64 && in.q.device().type != DeviceType::cuda),
-               "[{}] expected q of dtype f32, f64 or bf16, got {}", kName, describe(in.q));
-  check_same(kName, in.q, {&in.k, &in.v});
+               "[{}] expected q of dtype f32, f64 or bf16, got {}", kAttention, describe(in.q));
+  check_same(kAttention, in.q, {&in.k, &in.v});
   // A bias that is a parameter stays f32 beside bf16.
   const bool wider = dtype == DType::bf16 && in.bias.defined() && in.bias.dtype() == DType::f32;
-  wider ? check_beside(kName, in.q, {&in.bias}) : check_same(kName, in.q, {&in.bias});
+  wider ? check_beside(kAttention, in.q, {&in.bias}) : check_same(kAttention, in.q, {&in.bias});
   const Shape &q = in.q.shape(), &k = in.k.shape();
   FRUGAL_CHECK(k[0] == q[0] && k[2] == q[2] && k[3] == q[3],
-               "[{}] expected q [N, T, heads, D] and k [N, S, heads, D], got {} and {}", kName, q,
-               k);
-  check_shape(kName, "v", in.v, k);
-  FRUGAL_CHECK(q[3] >= 1, "[{}] expected heads of at least one channel, got q {}", kName, q);
+               "[{}] expected q [N, T, heads, D] and k [N, S, heads, D], got {} and {}", kAttention,
+               q, k);
+  check_shape(kAttention, "v", in.v, k);
+  FRUGAL_CHECK(q[3] >= 1, "[{}] expected heads of at least one channel, got q {}", kAttention, q);
   FRUGAL_CHECK(options.dropout >= 0 && options.dropout < 1,
-               "[{}] expected dropout in [0, 1), got {}", kName, options.dropout);
+               "[{}] expected dropout in [0, 1), got {}", kAttention, options.dropout);
   AttentionProblem p;
   p.options = options;
   p.n = q[0], p.t = q[1], p.s = k[1], p.heads = q[2], p.d = q[3];
@@ -181,7 +181,7 @@ AttentionProblem checked(const AttentionInputs& in, const AttentionOptions& opti
   p.q = with_dense_rows(in.q), p.k = with_dense_rows(in.k), p.v = with_dense_rows(in.v);
   set_mask(p, in.mask);
   if (in.bias.defined()) {
-    check_shape(kName, "bias", in.bias, {p.heads, p.t, p.s});
+    check_shape(kAttention, "bias", in.bias, {p.heads, p.t, p.s});
     p.bias = as_added(in.bias);
   }
   return p;
@@ -194,7 +194,7 @@ bool is_empty(const AttentionProblem& p) { return p.n * p.heads * p.t == 0; }
 void attention_kernel(Cpu, const AttentionProblem& p, const AttentionOutput& out) {
   if (is_empty(p)) return;
   if (p.s == 0) {
-    fill_kernel(Cpu{}, out.lse, -kHidden);
+    fill_kernel(Cpu{}, out.lse, -kMinusInfinity);
     fill_kernel(Cpu{}, out.y, 0);
     return;
   }
@@ -208,7 +208,7 @@ void attention_backward_kernel(Cpu, const Tensor& dy, const AttentionProblem& p,
       if (x->defined()) fill_kernel(Cpu{}, *x, 0);
     return;
   }
-  p.q.dtype() == DType::f64 ? backward_reference(dy, p, out, gradients)
+  p.q.dtype() == DType::f64 ? attention_backward_reference(dy, p, out, gradients)
                             : attention_backward_tiles(dy, p, out, gradients);
 }
 

@@ -6,11 +6,10 @@
 #include "core/parallel.h"
 #include "ops/checks.h"
 #include "ops/dense/copy.h"
+#include "ops/shared_kernels.h"
 
 namespace frugal::ops {
 namespace {
-
-constexpr int64_t kGrain = 1 << 14;  // elements
 
 void check_ids(const char* op, const Tensor& ids, Device device) {
   check_defined(op, "ids", ids);
@@ -25,13 +24,11 @@ void check_range(const char* op, const Tensor& ids, int64_t vocabulary) {
                  "[{}] expected ids in [0, {}), got {} at position {}", op, vocabulary, id[i], i);
 }
 
-int64_t grain(int64_t width) { return std::max<int64_t>(1, kGrain / std::max<int64_t>(width, 1)); }
-
 // Row v of `to` becomes the sum of the rows order[start[v]..start[v + 1]) of `from`, in that order.
 template <class T>
 void add_terms(const T* from, const int64_t* order, const int64_t* start, int64_t rows,
                int64_t width, T* to) {
-  parallel_for(0, rows, grain(width), [=](int64_t begin, int64_t end) {
+  parallel_for(0, rows, rows_at_once(kArithmeticGrain, width), [=](int64_t begin, int64_t end) {
     for (int64_t v = begin; v < end; ++v) {
       T* row = to + v * width;
       std::fill_n(row, width, T{0});
@@ -53,10 +50,11 @@ void embedding_kernel(Cpu, const Tensor& ids, const Tensor& weight, const Tensor
     using T = decltype(zero);
     const T* table = weight.data<T>();
     T* to = y.mut<T>();
-    parallel_for(0, ids.numel(), grain(width), [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i)
-        std::copy_n(table + id[i] * width, width, to + i * width);
-    });
+    parallel_for(0, ids.numel(), rows_at_once(kArithmeticGrain, width),
+                 [&](int64_t begin, int64_t end) {
+                   for (int64_t i = begin; i < end; ++i)
+                     std::copy_n(table + id[i] * width, width, to + i * width);
+                 });
   });
 }
 
@@ -96,7 +94,7 @@ Tensor embedding(const Tensor& ids, const Tensor& weight) {
 }
 
 namespace {
-void check_backward(const Tensor& dy, const Tensor& ids, int64_t vocabulary) {
+void check_embedding_backward(const Tensor& dy, const Tensor& ids, int64_t vocabulary) {
   check_real("embedding_backward", "dy", dy);
   check_ids("embedding_backward", ids, dy.device());
   FRUGAL_CHECK(vocabulary >= 0, "[embedding_backward] expected a vocabulary of at least 0, got {}",
@@ -109,7 +107,7 @@ void check_backward(const Tensor& dy, const Tensor& ids, int64_t vocabulary) {
 
 Tensor embedding_backward(const Tensor& dy, const Tensor& ids, int64_t vocabulary,
                           int64_t padding_idx) {
-  check_backward(dy, ids, vocabulary);
+  check_embedding_backward(dy, ids, vocabulary);
   Tensor dweight = Tensor::empty({vocabulary, dy.size(-1)}, dy.dtype(), dy.device());
   const Tensor gradient = contiguous(dy), at = contiguous(ids);
   dispatch(dy.device(), [&](auto backend) {
@@ -120,7 +118,7 @@ Tensor embedding_backward(const Tensor& dy, const Tensor& ids, int64_t vocabular
 
 SparseRows embedding_backward_rows(const Tensor& dy, const Tensor& ids, int64_t vocabulary,
                                    int64_t padding_idx) {
-  check_backward(dy, ids, vocabulary);
+  check_embedding_backward(dy, ids, vocabulary);
   FRUGAL_CHECK(dy.device().type != DeviceType::cuda,
                "[embedding_backward_rows] expected dy on cpu or meta, got {}", describe(dy));
   const int64_t count = ids.numel(), width = dy.size(-1);

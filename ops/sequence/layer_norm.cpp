@@ -8,24 +8,15 @@
 #include "ops/checks.h"
 #include "ops/dense/copy.h"
 #include "ops/sequence/layer_norm_loops.h"
+#include "ops/shared_kernels.h"
 
 namespace frugal::ops {
 namespace {
 
-constexpr int64_t kGrain = 1 << 14;          // elements
-constexpr int64_t kChunks = 64;              // the most sums over rows that are added at the end
-constexpr int64_t kChunkElements = 1 << 14;  // elements of a chunk at least
-
-template <class T>
-const T* data_or_null(const Tensor& x) {
-  return x.defined() ? x.data<T>() : nullptr;
-}
-
-int64_t width_of(const Tensor& x) { return x.shape().back(); }
-int64_t rows_of(const Tensor& x) { return x.numel() / width_of(x); }
-
 // Depends only on the shape, so results do not depend on the number of threads.
 int64_t rows_per_chunk(int64_t rows, int64_t width) {
+  constexpr int64_t kChunkElements = 1 << 14;  // at least
+  constexpr int64_t kChunks = 64;              // the most sums that are added at the end
   const int64_t some = std::max<int64_t>(kChunkElements / width, 1);
   return (std::max(some, (rows + kChunks - 1) / kChunks) + 3) / 4 * 4;
 }
@@ -42,13 +33,13 @@ simd::RowNorm row_norm(const RowMoments& moments, const Tensor& weight, const Te
 
 // ---- f64, plain loops
 
-void forward_reference(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps,
-                       bool given, const LayerNormOutput& out) {
+void layer_norm_reference(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps,
+                          bool given, const LayerNormOutput& out) {
   const int64_t width = width_of(x), rows = rows_of(x);
   const auto n = static_cast<double>(width);
   const double *w = data_or_null<double>(weight), *b = data_or_null<double>(bias);
   const Tensor &mean = out.moments.mean, &invstd = out.moments.invstd;
-  parallel_for(0, rows, std::max<int64_t>(1, kGrain / width), [&](int64_t begin, int64_t end) {
+  parallel_for(0, rows, rows_at_once(kArithmeticGrain, width), [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       const double* from = x.data<double>() + row * width;
       double* to = out.y.mut<double>() + row * width;
@@ -68,8 +59,8 @@ void forward_reference(const Tensor& x, const Tensor& weight, const Tensor& bias
   });
 }
 
-void backward_reference(const Tensor& dy, const Tensor& x, const RowMoments& moments,
-                        const Tensor& weight, const LayerNormGradients& out) {
+void layer_norm_backward_reference(const Tensor& dy, const Tensor& x, const RowMoments& moments,
+                                   const Tensor& weight, const LayerNormGradients& out) {
   const int64_t width = width_of(x), rows = rows_of(x);
   const auto n = static_cast<double>(width);
   const double* w = data_or_null<double>(weight);
@@ -96,16 +87,13 @@ void backward_reference(const Tensor& dy, const Tensor& x, const RowMoments& mom
 
 // ---- checks
 
-// The dtype of statistics and parameters that belong to activations of x's dtype.
-DType beside(const Tensor& x) { return x.dtype() == DType::bf16 ? DType::f32 : x.dtype(); }
-
 void check_vector(const char* op, const char* name, const Tensor& v, const Tensor& x) {
   if (!v.defined()) return;
   check_shape(op, name, v, {width_of(x)});
   check_beside(op, x, {&v});
 }
 
-void check_rows(const char* op, const Tensor& x, const Tensor& weight, const Tensor& bias) {
+void check_layer_norm(const char* op, const Tensor& x, const Tensor& weight, const Tensor& bias) {
   check_real(op, "x", x);
   FRUGAL_CHECK(x.dim() >= 1 && x.size(-1) >= 1,
                "[{}] expected x [..., C] with at least one channel, got {}", op, describe(x));
@@ -116,16 +104,14 @@ void check_rows(const char* op, const Tensor& x, const Tensor& weight, const Ten
 Tensor per_row(const Tensor& x) {
   Shape shape;
   for (int axis = 0; axis + 1 < x.dim(); ++axis) shape.push_back(x.shape()[axis]);
-  return Tensor::empty(shape, beside(x), x.device());
+  return Tensor::empty(shape, dtype_beside(x), x.device());
 }
 
-Tensor dense(const Tensor& x) { return x.defined() ? contiguous(x) : x; }
-
-LayerNormOutput normalized(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps,
-                           bool centred) {
+LayerNormOutput normalized_rows(const Tensor& x, const Tensor& weight, const Tensor& bias,
+                                double eps, bool centred) {
   LayerNormOutput out{Tensor::empty(x.shape(), x.dtype(), x.device()),
                       {centred ? per_row(x) : Tensor(), per_row(x)}};
-  const Tensor in = contiguous(x), w = dense(weight), b = dense(bias);
+  const Tensor in = contiguous(x), w = contiguous_or_none(weight), b = contiguous_or_none(bias);
   dispatch(x.device(),
            [&](auto backend) { layer_norm_kernel(backend, in, w, b, eps, false, out); });
   return out;
@@ -136,10 +122,10 @@ LayerNormOutput normalized(const Tensor& x, const Tensor& weight, const Tensor& 
 void layer_norm_kernel(Cpu, const Tensor& x, const Tensor& weight, const Tensor& bias, double eps,
                        bool given, const LayerNormOutput& out) {
   if (x.numel() == 0) return;
-  if (x.dtype() == DType::f64) return forward_reference(x, weight, bias, eps, given, out);
+  if (x.dtype() == DType::f64) return layer_norm_reference(x, weight, bias, eps, given, out);
   const int64_t width = width_of(x);
   parallel_for(
-      0, rows_of(x), std::max<int64_t>(1, kGrain / width), [&](int64_t begin, int64_t end) {
+      0, rows_of(x), rows_at_once(kArithmeticGrain, width), [&](int64_t begin, int64_t end) {
         const simd::RowNorm norm = row_norm(out.moments, weight, bias, begin, end - begin, width);
         const float* from = x.data<float>() + begin * width;
         float* to = out.y.mut<float>() + begin * width;
@@ -152,7 +138,7 @@ void layer_norm_backward_kernel(Cpu, const Tensor& dy, const Tensor& x, const Ro
   for (const Tensor* sum : {&out.dweight, &out.dbias})
     if (sum->defined()) fill_kernel(Cpu{}, *sum, 0);
   if (x.numel() == 0) return;
-  if (x.dtype() == DType::f64) return backward_reference(dy, x, moments, weight, out);
+  if (x.dtype() == DType::f64) return layer_norm_backward_reference(dy, x, moments, weight, out);
   const int64_t width = width_of(x), rows = rows_of(x), step = rows_per_chunk(rows, width);
   const int64_t chunks = (rows + step - 1) / step;
   const bool want_sums = out.dweight.defined() || out.dbias.defined();
@@ -187,27 +173,27 @@ void layer_norm_backward_kernel(Cpu, const Tensor& dy, const Tensor& x, const Ro
 }
 
 LayerNormOutput layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps) {
-  check_rows("layer_norm", x, weight, bias);
+  check_layer_norm("layer_norm", x, weight, bias);
   FRUGAL_CHECK(eps > 0, "[layer_norm] expected eps above 0, got {}", eps);
-  return normalized(x, weight, bias, eps, true);
+  return normalized_rows(x, weight, bias, eps, true);
 }
 
 LayerNormOutput rms_norm(const Tensor& x, const Tensor& weight, double eps) {
-  check_rows("rms_norm", x, weight, {});
+  check_layer_norm("rms_norm", x, weight, {});
   FRUGAL_CHECK(eps > 0, "[rms_norm] expected eps above 0, got {}", eps);
-  return normalized(x, weight, {}, eps, false);
+  return normalized_rows(x, weight, {}, eps, false);
 }
 
 Tensor layer_norm_apply(const Tensor& x, const RowMoments& moments, const Tensor& weight,
                         const Tensor& bias) {
-  check_rows("layer_norm", x, weight, bias);
+  check_layer_norm("layer_norm", x, weight, bias);
   const Shape shape = per_row(x).shape();
   check_shape("layer_norm", "invstd", moments.invstd, shape);
   if (moments.mean.defined()) check_shape("layer_norm", "mean", moments.mean, shape);
   check_beside("layer_norm", x, {&moments.mean, &moments.invstd});
   const LayerNormOutput out{Tensor::empty(x.shape(), x.dtype(), x.device()),
-                            {dense(moments.mean), contiguous(moments.invstd)}};
-  const Tensor in = contiguous(x), w = dense(weight), b = dense(bias);
+                            {contiguous_or_none(moments.mean), contiguous(moments.invstd)}};
+  const Tensor in = contiguous(x), w = contiguous_or_none(weight), b = contiguous_or_none(bias);
   dispatch(x.device(), [&](auto backend) { layer_norm_kernel(backend, in, w, b, 0, true, out); });
   return out.y;
 }
@@ -215,7 +201,7 @@ Tensor layer_norm_apply(const Tensor& x, const RowMoments& moments, const Tensor
 LayerNormGradients layer_norm_backward(const Tensor& dy, const Tensor& x, const RowMoments& moments,
                                        const Tensor& weight, const LayerNormWants& wants,
                                        bool overwrite) {
-  check_rows("layer_norm_backward", x, weight, {});
+  check_layer_norm("layer_norm_backward", x, weight, {});
   check_shape("layer_norm_backward", "dy", dy, x.shape());
   check_shape("layer_norm_backward", "invstd", moments.invstd, per_row(x).shape());
   check_same("layer_norm_backward", x, {&dy});
@@ -223,10 +209,10 @@ LayerNormGradients layer_norm_backward(const Tensor& dy, const Tensor& x, const 
   const bool over_dy = overwrite && dy.is_contiguous();
   LayerNormGradients out;
   if (wants.dx) out.dx = over_dy ? dy : Tensor::empty(x.shape(), x.dtype(), x.device());
-  if (wants.dweight) out.dweight = Tensor::empty({width_of(x)}, beside(x), x.device());
-  if (wants.dbias) out.dbias = Tensor::empty({width_of(x)}, beside(x), x.device());
-  const Tensor g = contiguous(dy), in = contiguous(x), w = dense(weight);
-  const RowMoments rows{dense(moments.mean), contiguous(moments.invstd)};
+  if (wants.dweight) out.dweight = Tensor::empty({width_of(x)}, dtype_beside(x), x.device());
+  if (wants.dbias) out.dbias = Tensor::empty({width_of(x)}, dtype_beside(x), x.device());
+  const Tensor g = contiguous(dy), in = contiguous(x), w = contiguous_or_none(weight);
+  const RowMoments rows{contiguous_or_none(moments.mean), contiguous(moments.invstd)};
   dispatch(x.device(),
            [&](auto backend) { layer_norm_backward_kernel(backend, g, in, rows, w, out); });
   if (wants.dx && over_dy) out.dx.bump_version();

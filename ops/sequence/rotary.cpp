@@ -1,17 +1,15 @@
 #include "ops/sequence/rotary.h"
 
-#include <algorithm>
 #include <cmath>
 
 #include "core/dtype_switch.h"
 #include "core/parallel.h"
 #include "ops/checks.h"
 #include "ops/dense/copy.h"
+#include "ops/shared_kernels.h"
 
 namespace frugal::ops {
 namespace {
-
-constexpr int64_t kGrain = 1 << 14;  // elements
 
 // Cosines and sines of every position, [T, 2, D/2]. Angles are f64, because positions may be large.
 template <class T>
@@ -44,7 +42,7 @@ void rotary_kernel(Cpu, const Tensor& x, const Tensor& positions, double base, b
     const T* angles = table.data<T>();
     const T* from = x.data<T>();
     T* to = y.mut<T>();
-    parallel_for(0, x.size(0) * steps, std::max<int64_t>(1, kGrain / (heads * d)),
+    parallel_for(0, x.size(0) * steps, rows_at_once(kArithmeticGrain, heads * d),
                  [&](int64_t begin, int64_t end) {
                    for (int64_t i = begin * heads; i < end * heads; ++i) {
                      const T *c = angles + i / heads % steps * d, *s = c + half;
@@ -73,7 +71,7 @@ Tensor rotary(const Tensor& x, const Tensor& positions, double base, bool invers
                  describe(positions));
   }
   Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
-  const Tensor in = contiguous(x), at = positions.defined() ? contiguous(positions) : positions;
+  const Tensor in = contiguous(x), at = contiguous_or_none(positions);
   dispatch(x.device(), [&](auto backend) { rotary_kernel(backend, in, at, base, inverse, y); });
   return y;
 }
