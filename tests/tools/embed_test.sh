@@ -16,7 +16,7 @@ echo '{"model": {"name": "mlp", "hidden": [8]}, "data": {"name": "random", "shap
 "$work/prefix/bin/frugal" train "$work/config.json" --out "$work/run" >/dev/null 2>&1 || { echo "no run was made"; exit 1; }
 for example; do
   name=$(basename "$example")
-  "$cmake" -S "$example" -B "$work/$name" -G Ninja -DCMAKE_BUILD_TYPE=Release "-DCMAKE_CXX_COMPILER=$compiler" \
+  "$cmake" -S "$example" -B "$work/$name" -G Ninja -DCMAKE_BUILD_TYPE=Debug "-DCMAKE_CXX_COMPILER=$compiler" \
     "-DCMAKE_PREFIX_PATH=$work/prefix" >"$work/configure.log" 2>&1 || { cat "$work/configure.log"; exit 1; }
   "$cmake" --build "$work/$name" >"$work/build.log" 2>&1 || { cat "$work/build.log"; exit 1; }
   echo "== $name"

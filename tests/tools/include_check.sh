@@ -68,6 +68,10 @@ starts_with_one_of() {  # TEXT PREFIX...
   return 1
 }
 
+present=()
+for folder in $folders; do
+  [ ! -d "$folder" ] || present+=("$folder")
+done
 bad=0
 files=0
 while IFS= read -r line; do  # path:number:#include <header> or "header"
@@ -94,19 +98,13 @@ while IFS= read -r line; do  # path:number:#include <header> or "header"
     echo "$path:$number: $header: $why"
     bad=$((bad + 1))
   fi
-done < <(for folder in $folders; do
-           [ ! -d "$folder" ] || grep -rnE '^[[:space:]]*#[[:space:]]*include' "$folder" \
-             --include='*.h' --include='*.cpp' --include='*.cu' --include='*.cuh' || true
-         done)
-for folder in $folders; do
-  [ ! -d "$folder" ] || files=$((files + $(find "$folder" -name '*.h' -o -name '*.cpp' -o -name '*.cu' | wc -l)))
-done
+done < <(grep -rnE '^[[:space:]]*#[[:space:]]*include' "${present[@]}" \
+           --include='*.h' --include='*.cpp' --include='*.cu' --include='*.cuh' || true)
+files=$(find "${present[@]}" -name '*.h' -o -name '*.cpp' -o -name '*.cu' | wc -l)
 while IFS= read -r line; do
   echo "$line: only tests may compile sources of tests/"
   bad=$((bad + 1))
-done < <(for folder in $folders; do
-           [ ! -f "$folder/CMakeLists.txt" ] || grep -nH 'tests/' "$folder/CMakeLists.txt" || true
-         done)
+done < <(grep -snH 'tests/' "${present[@]/%//CMakeLists.txt}" || true)
 if [ "$files" -eq 0 ]; then
   echo "no source files below $1"
   exit 1
