@@ -148,14 +148,13 @@ HWY_INLINE void CombineUnit(const CombineJob& job, UnitDecoder<kBits, kSplit>& d
 }
 
 // Calls f(width, split, kept) with constants. Widths without kernels of their own share one.
-// REQUIRES: only codes of split groups have masks.
 template <class F>
 void WithCodes(const UnpackJob& job, bool mask_in_codes, bool has_mask, F&& f) {
   WithKernel<2, 3, 4, 8>(DType::f32, job.layout.bits, [&](auto, auto width) {
     const auto with_kept = [&](auto split) {
-      if constexpr (decltype(split)::value)
-        if (mask_in_codes) return f(width, split, std::integral_constant<Kept, Kept::in_codes>());
-      if (has_mask)
+      if (mask_in_codes)
+        f(width, split, std::integral_constant<Kept, Kept::in_codes>());
+      else if (has_mask)
         f(width, split, std::integral_constant<Kept, Kept::in_mask>());
       else
         f(width, split, std::integral_constant<Kept, Kept::all>());
