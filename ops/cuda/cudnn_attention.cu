@@ -38,7 +38,8 @@ bool is_aligned(const void* data, const Shape& strides) {
 // operands of products that come from there.
 class Builder {
  public:
-  explicit Builder(const Attention& p) : p_(p) {}
+  // hidden_rows: rows of what hides keys, 1 or T.
+  Builder(const Attention& p, int64_t hidden_rows) : p_(p), hidden_rows_(hidden_rows) {}
 
  protected:
   // [N, heads, T or S, D]
@@ -121,8 +122,8 @@ class Builder {
     if (p_.hides) {
       Operand hidden;
       hidden.id = kHiddenKeys;
-      hidden.dims = {p_.n, 1, 1, p_.s};
-      hidden.strides = {p_.s, p_.s, p_.s, 1};
+      hidden.dims = {p_.n, 1, hidden_rows_, p_.s};
+      hidden.strides = {hidden_rows_ * p_.s, hidden_rows_ * p_.s, p_.s, 1};
       hidden.alignment = 4;
       x = &pointwise(CUDNN_POINTWISE_ADD, *x, &graph_.tensor(hidden));
     }
@@ -146,6 +147,7 @@ class Builder {
   }
 
   const Attention& p_;
+  int64_t hidden_rows_;
   Graph graph_;
 
  private:
@@ -180,7 +182,7 @@ class Builder {
 // of its sums, product.
 class Forward : Builder {
  public:
-  using Builder::Builder;
+  explicit Forward(const Attention& p) : Builder(p, 1) {}
   Graph build() {
     const Descriptor &q = data(kQ, p_.t, p_.q), &keys = transposed(kK, p_.k);
     const Descriptor &values = data(kV, p_.s, p_.v), &y = data(kY, p_.t, p_.y);
@@ -203,9 +205,12 @@ class Forward : Builder {
 // The graph of the backward pass that the engines know: delta = <dy, y>; P = exp(scores - lse);
 // dv = P^T dy; the gradient of the scores, P (dy v^T - delta) scale; dk and dq. An engine adds
 // parts of dq in any order (`adds_anyhow`), or keeps the gradient of the scores in its workspace.
+//
+// What hides keys has a row for each query here. On an H100, the engines of cuDNN 9.19 took one row
+// for all queries, too, and left it out: hidden keys had gradients.
 class Backward : Builder {
  public:
-  using Builder::Builder;
+  explicit Backward(const Attention& p) : Builder(p, p.t) {}
   Graph build(bool adds_anyhow) {
     const Descriptor &q = data(kQ, p_.t, p_.q), &keys = transposed(kK, p_.k);
     const Descriptor &values = transposed(kV, p_.v), &y = data(kY, p_.t, p_.y);

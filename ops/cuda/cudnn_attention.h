@@ -18,7 +18,8 @@ struct Attention {
 struct AttentionData {
   const void *q = nullptr, *k = nullptr, *v = nullptr;
   void *y = nullptr, *lse = nullptr;
-  const void* hidden = nullptr;  // f32 [N, S]: 0, or the lowest number where a key is hidden
+  // f32 [N, S], for the backward pass [N, T, S]: 0, or the lowest number where a key is hidden.
+  const void* hidden = nullptr;
 };
 // y and lse of `forward` are read. Scratch: delta f32 [N, heads, T] and, unless deterministic()
 // (ops/precision.h), sum_of_dq f32 [N, heads, T, D], which REQUIRES zeros.

@@ -83,15 +83,18 @@ bool by_library(const char* pass, const AttentionProblem& p, const F& f) {
 struct Hide {
   const int64_t* keep;
   float* hidden;
+  int64_t rows, keys;
   __device__ void operator()(int64_t i) const {
-    hidden[i] = keep[i] != 0 ? 0 : std::numeric_limits<float>::lowest();
+    const bool kept = keep[i / (rows * keys) * keys + i % keys] != 0;
+    hidden[i] = kept ? 0 : std::numeric_limits<float>::lowest();
   }
 };
-Tensor hidden_keys(const AttentionProblem& p) {
+// [N, rows, S]: `rows` equal rows for each sample.
+Tensor hidden_keys(const AttentionProblem& p, int64_t rows) {
   if (!p.keep.defined()) return {};
   const CategoryScope scope(Category::workspace);
-  const Tensor hidden = Tensor::empty({p.n, p.s}, DType::f32, p.q.device());
-  cuda::for_each(hidden.numel(), Hide{p.keep.data<int64_t>(), hidden.mut<float>()});
+  const Tensor hidden = Tensor::empty({p.n, rows, p.s}, DType::f32, p.q.device());
+  cuda::for_each(hidden.numel(), Hide{p.keep.data<int64_t>(), hidden.mut<float>(), rows, p.s});
   return hidden;
 }
 
@@ -144,23 +147,26 @@ bool forward(const AttentionProblem& p, const AttentionOutput& out, const Tensor
 }  // namespace
 
 bool attention_by_cudnn(const AttentionProblem& p, const AttentionOutput& out) {
-  return fits(p) && by_library("attention", p,
-                               [&](const std::string&) { return forward(p, out, hidden_keys(p)); });
+  return fits(p) && by_library("attention", p, [&](const std::string&) {
+           return forward(p, out, hidden_keys(p, 1));
+         });
 }
 
 bool attention_backward_by_cudnn(const Tensor& dy, const AttentionProblem& p,
                                  const AttentionOutput& out, const AttentionGradients& to) {
   if (!fits_backward(p) || !to.dq.defined() || !to.dk.defined() || !to.dv.defined()) return false;
   return by_library("attention backward", p, [&](const std::string& name) {
-    const int64_t kept = 2 * p.n * p.heads * p.t * p.s;  // by engines that add in order
-    if (deterministic() && kept > library_workspace(convolution_workspace(), false)) return false;
+    const int64_t pairs = p.n * p.t * p.s;
+    const int64_t kept =
+        (deterministic() ? 2 * p.heads * pairs : 0) +  // by engines that add in order
+        (p.keep.defined() ? 4 * pairs : 0);
+    if (kept > library_workspace(convolution_workspace(), false)) return false;
     const CategoryScope scope(Category::workspace);
-    const Tensor hidden = hidden_keys(p);
     AttentionOutput known = out;
     if (!known.y.defined()) {
       known.y = Tensor::empty(p.q.shape(), DType::bf16, p.q.device());
       known.lse = Tensor::empty({p.n, p.heads, p.t}, DType::f32, p.q.device());
-      if (!forward(p, known, hidden)) return false;
+      if (!forward(p, known, hidden_keys(p, 1))) return false;
     }
     const Tensor delta = Tensor::empty({p.n, p.heads, p.t}, DType::f32, p.q.device());
     Tensor sum_of_dq;
@@ -168,6 +174,7 @@ bool attention_backward_by_cudnn(const Tensor& dy, const AttentionProblem& p,
       sum_of_dq = Tensor::empty({p.n, p.heads, p.t, p.d}, DType::f32, p.q.device());
       fill_kernel(Cuda{}, sum_of_dq, 0);
     }
+    const Tensor hidden = hidden_keys(p, p.t);
     cudnn::Attention problem = problem_of(p, known.y);
     problem.dq = to.dq.strides(), problem.dk = to.dk.strides(), problem.dv = to.dv.strides();
     problem.dy = dy.strides();

@@ -69,7 +69,7 @@ TEST_CASE("cuDNN itself takes attention of bf16, causal or not") {
   const Tensor y = Tensor::zeros({p.n, p.t, p.heads, p.d}, DType::bf16, gpu::kCuda);
   const Tensor lse = Tensor::zeros({p.n, p.heads, p.t}, DType::f32, gpu::kCuda);
   const auto part = [&](int64_t i) { return packed.select(2, i); };
-  const Tensor hidden = Tensor::zeros({p.n, p.t}, DType::f32, gpu::kCuda);
+  const Tensor hidden = Tensor::zeros({p.n, p.t, p.t}, DType::f32, gpu::kCuda);
   const Tensor sums = Tensor::zeros({p.n, p.heads, p.t, p.d}, DType::f32, gpu::kCuda);
   const Tensor to = Tensor::zeros(packed.shape(), DType::bf16, gpu::kCuda);
   p.q = p.k = p.v = part(0).strides(), p.y = p.dy = y.strides();

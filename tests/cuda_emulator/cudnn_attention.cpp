@@ -36,16 +36,17 @@ double dot(const Attention& p, const In& a, int64_t t, const In& b, int64_t s, i
   return sum;
 }
 
-// The scores of one query.
-std::vector<double> scores_of(const Attention& p, const AttentionData& data, int64_t n,
-                              int64_t head, int64_t t) {
+// The scores of one query. hidden_rows: 1 or T, rows of `hidden` for a sample.
+std::vector<double> scores_of(const Attention& p, const AttentionData& data, int64_t hidden_rows,
+                              int64_t n, int64_t head, int64_t t) {
   const In q = in(data.q, p.q), k = in(data.k, p.k);
   const auto* hidden = static_cast<const float*>(data.hidden);
   std::vector<double> scores(static_cast<size_t>(p.causal ? std::min(p.s, t + 1) : p.s));
   for (size_t s = 0; s < scores.size(); ++s) {
     const auto key = static_cast<int64_t>(s);
     scores[s] = dot(p, q, t, k, key, n, head) * static_cast<double>(p.scale);
-    if (p.hides) scores[s] += static_cast<double>(hidden[n * p.s + key]);
+    const int64_t row = n * hidden_rows + (hidden_rows > 1 ? t : 0);
+    if (p.hides) scores[s] += static_cast<double>(hidden[row * p.s + key]);
   }
   return scores;
 }
@@ -62,7 +63,7 @@ void run(const Attention& p, const AttentionData& data) {
   const In v = in(data.v, p.v);
   const Out y = out(data.y, p.y);
   for_each_query(p, [&](int64_t n, int64_t head, int64_t t) {
-    std::vector<double> scores = scores_of(p, data, n, head, t);
+    std::vector<double> scores = scores_of(p, data, 1, n, head, t);
     const double most = *std::max_element(scores.begin(), scores.end());
     double sum = 0;
     for (double& score : scores) sum += score = std::exp(score - most);
@@ -91,7 +92,7 @@ void run_backward(const Attention& p, const AttentionGradientData& data) {
   std::vector<double> dq = sums(p.t), dk = sums(p.s), dv = sums(p.s);
   const Rows<double> of_q{dq.data(), dense_q}, of_k{dk.data(), dense_k}, of_v{dv.data(), dense_k};
   for_each_query(p, [&](int64_t n, int64_t head, int64_t t) {
-    const std::vector<double> scores = scores_of(p, known, n, head, t);
+    const std::vector<double> scores = scores_of(p, known, p.t, n, head, t);
     const int64_t row = (n * p.heads + head) * p.t + t;
     const double delta = dot(p, dy, t, y, t, n, head);
     static_cast<float*>(data.delta)[row] = static_cast<float>(delta);

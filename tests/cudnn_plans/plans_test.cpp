@@ -25,7 +25,7 @@ bool has_engine(const Graph& graph, bool exact) {
   try {
     return !engine_elsewhere(graph, exact, kH100).empty();
   } catch (const Unsupported& e) {
-    MESSAGE(e.what());
+    MESSAGE(std::string(e.what()));
     return false;
   }
 }
