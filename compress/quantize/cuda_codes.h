@@ -48,6 +48,29 @@ __device__ __forceinline__ void prefetch_line([[maybe_unused]] const void* addre
 #endif
 }
 
+// Keeps rare code from computing all of its addresses at once, which takes the registers that the
+// usual code needs.
+__device__ __forceinline__ void one_after_another() {
+#ifndef FRUGAL_CUDA_EMULATOR
+  asm volatile("" ::: "memory");
+#endif
+}
+
+// x, of which the compiler does not know that it is x.
+__device__ __forceinline__ int unknown(int x) {
+#ifndef FRUGAL_CUDA_EMULATOR
+  asm volatile("" : "+r"(x));
+#endif
+  return x;
+}
+template <class T>
+__device__ __forceinline__ T* unknown(T* x) {
+#ifndef FRUGAL_CUDA_EMULATOR
+  asm volatile("" : "+l"(x));
+#endif
+  return x;
+}
+
 // ---- Random words
 __device__ __forceinline__ float float_of(uint32_t bits) { return __uint_as_float(bits); }
 
@@ -92,9 +115,15 @@ __device__ __forceinline__ float dither_byte(const StreamWords& words, int r, in
   const uint32_t word = words.w[r / 4 * 2 + 1 - column % 2];
   return float_of(__byte_perm(word, 0x47000000u, 0x7604u | static_cast<uint32_t>(r % 4) << 4));
 }
-__device__ __forceinline__ float one_and_u(const StreamWords& words, int r, int column) {
-  return __fmaf_rn(dither_byte(words, r, column), 0x1p-8f, -127.0f + 0x1p-9f);
-}
+// 1 + the random number of an element, or 1.5 for rounding to nearest, without a branch.
+struct OneAndU {
+  float by, plus;
+  __device__ __forceinline__ explicit OneAndU(bool stochastic)
+      : by(stochastic ? 0x1p-8f : 0), plus(stochastic ? -127.0f + 0x1p-9f : 1.5f) {}
+  __device__ __forceinline__ float operator()(const StreamWords& words, int r, int column) const {
+    return __fmaf_rn(dither_byte(words, r, column), by, plus);
+  }
+};
 __device__ __forceinline__ float half_less_u(const StreamWords& words, int r, int column) {
   return __fmaf_rn(dither_byte(words, r, column), -0x1p-8f, 128.5f - 0x1p-9f);
 }
@@ -227,60 +256,103 @@ __device__ __forceinline__ void store_planes(const uint32_t (&code)[kCols][kRows
   }
 }
 
-template <int kWidth>
-__device__ __forceinline__ void load_plane(uint32_t (&code)[kRows][kCols], int shift,
-                                           const uint8_t* plane, const CodeBlock& at) {
-  constexpr int kPerByte = 8 / kWidth;
-  constexpr uint32_t kMask = (1u << kWidth) - 1;
-  const int byte_rows = (at.rows * kWidth + 7) / 8;
-#pragma unroll
-  for (int j = 0; j < kWidth; ++j) {
-    const int row = at.block * kWidth + j;
-    const uint32_t word =
-        row < byte_rows ? load_bytes(plane + int64_t{row} * at.stride, at.cols, at.words) : 0;
-#pragma unroll
-    for (int k = 0; k < kPerByte; ++k)
-#pragma unroll
-      for (int c = 0; c < kCols; ++c)
-        code[j * kPerByte + k][c] |= (word >> (8 * c + kWidth * k) & kMask) << shift;
-  }
-}
-template <int kBits, size_t kPlane = 0, int kShift = 0>
-__device__ __forceinline__ void load_planes(uint32_t (&code)[kRows][kCols], const uint8_t* plane,
-                                            const CodeBlock& at) {
-  constexpr Planes kPlanes = planes_of(kBits);
-  if constexpr (kShift < kBits) {
-    constexpr int kWidth = kPlanes.width[kPlane];
-    load_plane<kWidth>(code, kShift, plane, at);
-    plane += int64_t{(at.rows * kWidth + 7) / 8} * at.stride;
-    load_planes<kBits, kPlane + 1, kShift + kWidth>(code, plane, at);
-  }
-}
-// The other bits are those of 2^23. kBits: 0 if the width is known only at run time.
+// The codes of a block, read in packed form, so that few registers hold much.
+// kBits: 0 if the width is known only at run time; it is up to 16 then, and up to 8 otherwise.
 template <int kBits>
-__device__ __forceinline__ void load_codes(uint32_t (&code)[kRows][kCols], int bits,
-                                           const CodeBlock& at) {
+class BlockCodes {
+ public:
+  // kWhole: all 8 rows of the block are in its group, and codes are whole aligned words.
+  template <bool kWhole>
+  __device__ __forceinline__ void load(const CodeBlock& at, int bits) {
+    if constexpr (kBits != 0) {
+      load_planes<kWhole>(at.first, at);
+    } else {
 #pragma unroll
-  for (int r = 0; r < kRows; ++r)
-#pragma unroll
-    for (int c = 0; c < kCols; ++c) code[r][c] = kTwoTo23Bits;
-  if constexpr (kBits != 0) {
-    load_planes<kBits>(code, at.first, at);
-  } else {
-    const uint8_t* plane = at.first;
-    int shift = 0;
-    const Planes planes = planes_of(bits);
-    for (int p = 0; p < planes.count; ++p) {
-      const int width = planes.width[static_cast<size_t>(p)];
-      if (width == 8) load_plane<8>(code, shift, plane, at);
-      if (width == 4) load_plane<4>(code, shift, plane, at);
-      if (width == 2) load_plane<2>(code, shift, plane, at);
-      if (width == 1) load_plane<1>(code, shift, plane, at);
-      shift += width;
-      plane += int64_t{(at.rows * width + 7) / 8} * at.stride;
+      for (uint32_t& row : words_) row = 0;
+      const uint8_t* plane = at.first;
+      int shift = 0;
+      const Planes planes = planes_of(bits);
+      for (int p = 0; p < planes.count; ++p) {
+        const int width = planes.width[static_cast<size_t>(p)];
+        if (width == 8) add_plane<8, kWhole>(plane, at, shift);
+        if (width == 4) add_plane<4, kWhole>(plane, at, shift);
+        if (width == 2) add_plane<2, kWhole>(plane, at, shift);
+        if (width == 1) add_plane<1, kWhole>(plane, at, shift);
+        shift += width;
+        plane += byte_rows(at, width) * at.stride;
+      }
     }
   }
-}
+  // 2^23 + the code of element [r][c].
+  __device__ __forceinline__ float level(int r, int c) const {
+    const auto place = static_cast<uint32_t>(c);
+    if constexpr (kBits != 0)
+      return float_of(__byte_perm(planes_of_row(r), kTwoTo23Bits, 0x7440u | place));
+    const uint32_t code = __byte_perm(words_[r], words_[kRows + r], place | (place + 4) << 4);
+    return float_of(__byte_perm(code, kTwoTo23Bits, 0x7410u));
+  }
+
+ private:
+  __device__ __forceinline__ static int64_t byte_rows(const CodeBlock& at, int width) {
+    return (at.rows * width + 7) / 8;
+  }
+  template <bool kWhole>
+  __device__ __forceinline__ static uint32_t word_of(const uint8_t* plane, const CodeBlock& at,
+                                                     int row, int width) {
+    const uint8_t* from = plane + int64_t{row} * at.stride;
+    if constexpr (kWhole) return *reinterpret_cast<const uint32_t*>(from);
+    return row < byte_rows(at, width) ? load_bytes(from, at.cols, at.words) : 0;
+  }
+  template <int kWidth>
+  __device__ __forceinline__ static uint32_t bytes_of_row(uint32_t word, int r) {
+    constexpr int kPerByte = 8 / kWidth;
+    constexpr uint32_t kMask = ((1u << kWidth) - 1) * 0x01010101u;
+    return word >> (r % kPerByte * kWidth) & kMask;
+  }
+
+  template <bool kWhole, size_t kPlane = 0, int kShift = 0>
+  __device__ __forceinline__ void load_planes(const uint8_t* plane, const CodeBlock& at) {
+    constexpr Planes kPlanes = planes_of(kBits);
+    if constexpr (kShift < kBits) {
+      constexpr int kWidth = kPlanes.width[kPlane];
+#pragma unroll
+      for (int j = 0; j < kWidth; ++j)
+        words_[kShift + j] = word_of<kWhole>(plane, at, at.block * kWidth + j, kWidth);
+      load_planes<kWhole, kPlane + 1, kShift + kWidth>(plane + byte_rows(at, kWidth) * at.stride,
+                                                       at);
+    }
+  }
+  template <size_t kPlane = 0, int kShift = 0>
+  __device__ __forceinline__ uint32_t planes_of_row(int r) const {
+    constexpr Planes kPlanes = planes_of(kBits);
+    if constexpr (kShift == kBits) {
+      return 0;
+    } else {
+      constexpr int kWidth = kPlanes.width[kPlane];
+      return bytes_of_row<kWidth>(words_[kShift + r / (8 / kWidth)], r) << kShift |
+             planes_of_row<kPlane + 1, kShift + kWidth>(r);
+    }
+  }
+  template <int kWidth, bool kWhole>
+  __device__ __forceinline__ void add_plane(const uint8_t* plane, const CodeBlock& at, int shift) {
+#pragma unroll
+    for (int j = 0; j < kWidth; ++j) {
+      const uint32_t word = word_of<kWhole>(plane, at, at.block * kWidth + j, kWidth);
+#pragma unroll
+      for (int r = j * (8 / kWidth); r < (j + 1) * (8 / kWidth); ++r) {
+        const uint32_t codes = bytes_of_row<kWidth>(word, r);
+        if (shift < 8)
+          words_[r] |= codes << shift;
+        else
+          words_[kRows + r] |= codes << (shift - 8);
+      }
+    }
+  }
+
+  // Planes. Where the width is known late: a byte of each column's code, for all rows, and then the
+  // bytes above them.
+  uint32_t words_[kBits == 0 ? 2 * kRows : kBits];
+};
 
 // ---- Split groups: split_codes() as floats.
 struct ClassCodes {

@@ -3,11 +3,12 @@
 // memory, and codes what it holds. Groups of more than 256 rows are read a second time.
 //
 // A warp reads 4 rows of 128 bytes (bf16: 64), and the next tile is prefetched, so that memory is
-// busy while blocks compute. On an H100 a block waits more than it computes: with 3 blocks on a
-// multiprocessor instead of 2, packing bf16 to 2 or 4 bits takes .8 of the time, f32 .85 and .98.
-// With 4 blocks the registers do not suffice, and it takes longer.
+// busy while blocks compute. On an H100 the time goes into instructions, and into waiting for the
+// one warp that computes the groups' parameters. So rare cases (ragged edges, what is not finite)
+// have code of their own, divisions are few, and other blocks of threads fill the wait.
 #pragma once
 #include "compress/quantize/cuda_codes.h"
+#include "core/cuda/divisor.h"
 #include "core/finite.h"
 
 namespace frugal::compress::cuda {
@@ -19,9 +20,11 @@ struct PackTile {
   int chunks = 0;  // how often that makes a group
   int groups = 0;  // groups of a block of threads
   int pairs = 0;   // (group, column) pairs with a range of their own
-  int lanes = 0;   // threads that combine the extremes of a pair, a power of two
+  int fold = 0;    // 2^fold threads of a warp combine their extremes by themselves
+  int shift = 0;   // 2^shift threads combine what is left of a pair
   int64_t strips = 0;
   int threads = 0;
+  Divisor by_across, by_held, by_columns, by_strips;  // by_columns: columns of the tile
 };
 
 inline PackTile pack_tile(const GroupLayout& layout) {
@@ -36,8 +39,15 @@ inline PackTile pack_tile(const GroupLayout& layout) {
   tile.groups = static_cast<int>(std::min<int64_t>(tile.groups, layout.groups));
   tile.pairs = tile.groups * (layout.shared ? 1 : tile.across * kCols);
   tile.threads = (tile.across * tile.held * tile.groups + kWarp - 1) / kWarp * kWarp;
-  tile.lanes = 1;
-  while (tile.lanes < kWarp && tile.pairs * tile.lanes * 2 <= tile.threads) tile.lanes *= 2;
+  const bool is_power = (tile.across & (tile.across - 1)) == 0;
+  while (is_power && tile.across << tile.fold < kWarp && (tile.held >> tile.fold) % 2 == 0)
+    ++tile.fold;
+  // As few warps as possible, because every one of them would take the time of the divisions.
+  while (tile.pairs << (tile.shift + 1) <= kWarp) ++tile.shift;
+  tile.by_across = Divisor(tile.across);
+  tile.by_held = Divisor(tile.held);
+  tile.by_columns = Divisor(tile.across * kCols);
+  tile.by_strips = Divisor(tile.strips);
   return tile;
 }
 
@@ -54,12 +64,12 @@ struct Packing {
   bool stochastic = false, quads = false, words = false, mask_words = false;
 };
 
-// Shared memory: extremes of each slot and column, then parameters of each pair.
+// Shared memory: extremes of each column of 2^fold slots, then parameters of each pair.
 struct PackShared {
   int stride, plane, pairs;
   __host__ __device__ explicit PackShared(const PackTile& tile)
       : stride((tile.across + 1) * kCols),  // so that lanes that combine meet no bank twice
-        plane(stride * tile.held * tile.groups),
+        plane(stride * (tile.held >> tile.fold) * tile.groups),
         pairs((tile.pairs + 3) / 4 * 4) {}
 };
 
@@ -187,7 +197,8 @@ __device__ __forceinline__ uint32_t load_values(const Packing& p, int64_t row, i
   uint32_t present = 0;
   at.clear();
 #pragma unroll
-  for (int r = 0; r < kRows; ++r)
+  for (int r = 0; r < kRows; ++r) {
+    one_after_another();
 #pragma unroll
     for (int c = 0; c < kCols; ++c) {
       const bool inside =
@@ -196,6 +207,7 @@ __device__ __forceinline__ uint32_t load_values(const Packing& p, int64_t row, i
       at.set(r, c, from[r * cols + c]);
       present |= 1u << (r * kCols + c);
     }
+  }
   return present;
 }
 
@@ -229,6 +241,16 @@ struct Extremes<float, kClasses> {
         }
       }
   }
+  // With those of the lane whose number differs by the bit `step`.
+  __device__ __forceinline__ void combine(int step) {
+#pragma unroll
+    for (int c = 0; c < kCols; ++c)
+#pragma unroll
+      for (int k = 0; k < kClasses; ++k) {
+        mn[k][c] = lesser(mn[k][c], __shfl_xor_sync(kAllLanes, mn[k][c], step));
+        mx[k][c] = greater(mx[k][c], __shfl_xor_sync(kAllLanes, mx[k][c], step));
+      }
+  }
   __device__ __forceinline__ float least(int k, int c) const { return mn[k][c]; }
   __device__ __forceinline__ float most(int k, int c) const { return mx[k][c]; }
 };
@@ -251,6 +273,15 @@ struct Extremes<BFloat16, kClasses> {
       add_pair<kAll, 0>(at.pair[r][0], present >> (r * kCols), class1 << (7 - r));
       add_pair<kAll, 1>(at.pair[r][1], present >> (r * kCols + 2), class1 << (7 - r));
     }
+  }
+  __device__ __forceinline__ void combine(int step) {
+#pragma unroll
+    for (int i = 0; i < kCols / 2; ++i)
+#pragma unroll
+      for (int k = 0; k < kClasses; ++k) {
+        mn[k][i] = lesser_pair(mn[k][i], __shfl_xor_sync(kAllLanes, mn[k][i], step));
+        mx[k][i] = greater_pair(mx[k][i], __shfl_xor_sync(kAllLanes, mx[k][i], step));
+      }
   }
   __device__ __forceinline__ float least(int k, int c) const { return half(mn[k][c / 2], c); }
   __device__ __forceinline__ float most(int k, int c) const { return half(mx[k][c / 2], c); }
@@ -382,12 +413,13 @@ __device__ __forceinline__ void code_column(const Packing& p, const StreamKeys& 
     count = parameters[4 * stride], count1 = parameters[5 * stride];
   }
   const float shift1 = kTwoTo23 - 1.0f + count;
+  const OneAndU one_and_u(p.stochastic);
   if (p.stochastic && c % 2 == 0)
     words = stream_words(keys, block, (column + static_cast<uint32_t>(c)) / 2);
 #pragma unroll
   for (int r = 0; r < kRows; ++r) {
     const float x = !kWhole && keep == 0 ? 0.0f : at(r, c);
-    const float term = p.stochastic ? one_and_u(words, r, c) : 1.5f;
+    const float term = one_and_u(words, r, c);
     float v, shift = kTwoTo23 - 1.0f;  // trunc(v) - 1, in the mantissa
     if constexpr (kClasses == 1) {
       v = __fmaf_rn(__fmaf_rn(x, keep, -base), inverse, term);
@@ -450,9 +482,9 @@ __device__ __forceinline__ void code_block(const Packing& p, const StreamKeys& k
 template <class T>
 __device__ __forceinline__ void prefetch_tile(const Packing& p, uint32_t index) {
   const PackTile& tile = p.tile;
-  const auto strips = static_cast<uint32_t>(tile.strips);
-  const int64_t row0 = int64_t{index / strips} * tile.groups * p.layout.group_rows;
-  const int64_t column = int64_t{index % strips} * tile.across * kCols;
+  const auto [down, strip] = tile.by_strips.divide(index);
+  const int64_t row0 = int64_t{down} * tile.groups * p.layout.group_rows;
+  const int64_t column = int64_t{strip} * tile.across * kCols;
   const int rows = tile.groups * tile.held * kRows;
   for (int r = static_cast<int>(threadIdx.x); r < rows; r += static_cast<int>(blockDim.x))
     if (row0 + r < p.layout.rows)
@@ -462,21 +494,18 @@ __device__ __forceinline__ void prefetch_tile(const Packing& p, uint32_t index) 
 // What else becomes of a block of x while registers hold it: nothing. Others
 // (compress/quantize/fused_pack.cu) tell its bits, as load_bytes() would.
 struct NoMap {};
+template <class Map>
+inline constexpr bool is_small = std::is_same_v<Map, NoMap>;  // takes few registers
 
-// kBits: 0 for a width known late.
-// Blocks of threads on a multiprocessor. A third one pays where registers nearly suffice for it.
-template <class T, int kBits, int kClasses, class Map>
-inline constexpr int kPackBlocks = kBits == 0 ? 1 : 2;
-template <class T, int kBits, int kClasses>
-inline constexpr int kPackBlocks<T, kBits, kClasses, NoMap> = kBits == 0 ? 1
-                                                              : kBits <= 4 &&
-                                                                      (kClasses == 1 ||
-                                                                       std::is_same_v<T, BFloat16>)
-                                                                  ? 3
-                                                                  : 2;
+// Blocks of threads on a multiprocessor, as many as registers nearly suffice for: while some wait
+// for the parameters of their groups, others compute. kBits: 0 for a width known late.
+template <class T, int kBits, class Map>
+inline constexpr int kPackBlocks = kBits == 0                                      ? 1
+                                   : sizeof(T) == 2 && kBits <= 4 && is_small<Map> ? 4
+                                                                                   : 3;
 
 template <class T, int kBits, int kClasses, class Map>
-__global__ void __launch_bounds__(kThreads, kPackBlocks<T, kBits, kClasses, Map>)
+__global__ void __launch_bounds__(kThreads, kPackBlocks<T, kBits, Map>)
     pack_kernel(Packing p, Map map) {
   constexpr bool kMaps = !std::is_same_v<Map, NoMap>;
   const PackTile& tile = p.tile;
@@ -486,17 +515,19 @@ __global__ void __launch_bounds__(kThreads, kPackBlocks<T, kBits, kClasses, Map>
   float* parameters = extremes + 2 * kClasses * shared.plane;
 
   const int thread = static_cast<int>(threadIdx.x);
-  const int slot = thread / tile.across, across = thread % tile.across * kCols;
-  const int local = slot / tile.held;
-  const auto strips = static_cast<uint32_t>(tile.strips);
-  const int64_t group0 = int64_t{blockIdx.x / strips} * tile.groups, group = group0 + local;
-  const int column0 = static_cast<int>(blockIdx.x % strips) * tile.across * kCols;
+  const auto [slots, quad] = tile.by_across.divide(threadIdx.x);
+  const auto [locals, blocks] = tile.by_held.divide(slots);
+  const auto [tiles, strip] = tile.by_strips.divide(blockIdx.x);
+  const int slot = static_cast<int>(slots), across = static_cast<int>(quad) * kCols;
+  const int local = static_cast<int>(locals), block0 = static_cast<int>(blocks);
+  const int64_t group0 = int64_t{tiles} * tile.groups, group = group0 + local;
+  const int column0 = static_cast<int>(strip) * tile.across * kCols;
   const int column = column0 + across, cols = static_cast<int>(layout.cols);
   const bool has_slot = local < tile.groups;
   const bool active = has_slot && group < layout.groups && column < cols;
   const int rows = active ? static_cast<int>(layout.rows_of(group)) : 0;
   const int64_t row0 = group * layout.group_rows;
-  const int block0 = slot % tile.held, count = cols - column < kCols ? cols - column : kCols;
+  const int count = cols - column < kCols ? cols - column : kCols;
 
   const auto bits_of = [&](int block) {
     return load_bytes(p.mask + (row0 / kRows + block) * cols + column, count, p.mask_words);
@@ -510,7 +541,8 @@ __global__ void __launch_bounds__(kThreads, kPackBlocks<T, kBits, kClasses, Map>
   Values<T> at;
   Extremes<T, kClasses> mine;
   uint32_t present = 0, class1 = 0;
-  for (int chunk = tile.chunks - 1; chunk >= 0; --chunk) {
+  const int chunks = kMaps ? 1 : tile.chunks;
+  for (int chunk = chunks - 1; chunk >= 0; --chunk) {
     const int block = block0 + chunk * tile.held;
     if (block * kRows >= rows) continue;
     present = load_values<T>(p, row0 + block * kRows, rows - block * kRows, column, at);
@@ -525,71 +557,68 @@ __global__ void __launch_bounds__(kThreads, kPackBlocks<T, kBits, kClasses, Map>
   }
   if (draws) keys = stream_keys(p.stream, steps);
   prefetch_tile<T>(p, blockIdx.x + static_cast<uint32_t>(p.ahead));
-  if (has_slot) store_extremes(mine, shared, slot, across, extremes);
+  for (int step = 0; step < tile.fold; ++step) mine.combine(tile.across << step);
+  const int above = tile.held >> tile.fold;  // that are left of a group
+  if (has_slot && (slot & ((1 << tile.fold) - 1)) == 0)
+    store_extremes(mine, shared, slot >> tile.fold, across, extremes);
   __syncthreads();
 
-  const int entries = tile.held * (layout.shared ? tile.across * kCols : 1);
-  const int at_once = static_cast<int>(blockDim.x) / tile.lanes, part = thread % tile.lanes;
-  for (int first = 0; first < tile.pairs; first += at_once) {
-    const int pair = first + thread / tile.lanes;
-    const int its = layout.shared ? pair : pair / (tile.across * kCols);
-    const int its_column = layout.shared ? 0 : pair % (tile.across * kCols);
+  // The lanes of a pair are in one warp. Where a pair has several, one warp has all pairs.
+  const int lanes = 1 << tile.shift, part = thread & (lanes - 1);
+  for (int first = thread / kWarp * kWarp >> tile.shift; first < tile.pairs;
+       first += static_cast<int>(blockDim.x)) {
+    const int pair = first + (thread % kWarp >> tile.shift);
+    const auto [down, right] = tile.by_columns.divide(static_cast<uint32_t>(pair));
+    const int its = layout.shared ? pair : static_cast<int>(down);
+    const int its_column = layout.shared ? 0 : static_cast<int>(right);
     float mn[kClasses], mx[kClasses];
 #pragma unroll
     for (int k = 0; k < kClasses; ++k) mn[k] = kInfinity, mx[k] = -kInfinity;
-    if (pair < tile.pairs)
-      for (int entry = part; entry < entries; entry += tile.lanes) {
-        const int down = layout.shared ? entry / (tile.across * kCols) : entry;
-        const int beside = layout.shared ? entry % (tile.across * kCols) : its_column;
-        const float* from = extremes + (its * tile.held + down) * shared.stride + beside;
+    const auto add = [&](int place) {
+      const float* from = extremes + its * above * shared.stride + place;
 #pragma unroll
-        for (int k = 0; k < kClasses; ++k) {
-          mn[k] = lesser(mn[k], from[2 * k * shared.plane]);
-          mx[k] = greater(mx[k], from[(2 * k + 1) * shared.plane]);
-        }
+      for (int k = 0; k < kClasses; ++k) {
+        mn[k] = lesser(mn[k], from[2 * k * shared.plane]);
+        mx[k] = greater(mx[k], from[(2 * k + 1) * shared.plane]);
       }
-    for (int step = tile.lanes / 2; step > 0; step /= 2)
+    };
+    if (pair < tile.pairs && layout.shared) {
+      for (int entry = part; entry < above * tile.across * kCols; entry += lanes) {
+        const auto [row, beside] = tile.by_columns.divide(static_cast<uint32_t>(entry));
+        add(static_cast<int>(row) * shared.stride + static_cast<int>(beside));
+      }
+    } else if (pair < tile.pairs) {
+#pragma unroll 4
+      for (int row = part; row < above; row += lanes) add(row * shared.stride + its_column);
+    }
+    for (int step = lanes / 2; step > 0; step /= 2)
 #pragma unroll
       for (int k = 0; k < kClasses; ++k) {
         mn[k] = lesser(mn[k], __shfl_xor_sync(kAllLanes, mn[k], step));
         mx[k] = greater(mx[k], __shfl_xor_sync(kAllLanes, mx[k], step));
       }
-    if (pair < tile.pairs && part == 0)
-#pragma unroll
-      for (int k = 0; k < kClasses; ++k) {
-        parameters[2 * k * shared.pairs + pair] = mn[k];
-        parameters[(2 * k + 1) * shared.pairs + pair] = mx[k];
-      }
-  }
-  __syncthreads();
-  // By neighbouring threads, so that few warps take the time of the divisions.
-  for (int pair = thread; pair < tile.pairs; pair += static_cast<int>(blockDim.x)) {
-    const int its = layout.shared ? pair : pair / (tile.across * kCols);
-    const int its_column = layout.shared ? 0 : pair % (tile.across * kCols);
-    if (group0 + its >= layout.groups || column0 + its_column >= cols) continue;
-    float mn[kClasses], mx[kClasses];
-#pragma unroll
-    for (int k = 0; k < kClasses; ++k) {
-      mn[k] = parameters[2 * k * shared.pairs + pair];
-      mx[k] = parameters[(2 * k + 1) * shared.pairs + pair];
-    }
-    set_parameters<kClasses>(p, mn, mx, group0 + its, column0 + its_column, parameters + pair,
-                             shared.pairs);
+    if (pair < tile.pairs && part == 0 && group0 + its < layout.groups &&
+        column0 + its_column < cols)
+      set_parameters<kClasses>(p, mn, mx, group0 + its, column0 + its_column, parameters + pair,
+                               shared.pairs);
   }
   __syncthreads();
 
   const int pair = layout.shared ? local : local * tile.across * kCols + across;
-  for (int chunk = 0; chunk < tile.chunks; ++chunk) {
+  for (int chunk = 0; chunk < chunks; ++chunk) {
     const int block = block0 + chunk * tile.held;
     if (block * kRows >= rows) break;
     if (chunk > 0) {
       present = load_values<T>(p, row0 + block * kRows, rows - block * kRows, column, at);
       if constexpr (kClasses == 2 && !kMaps) class1 = bits_of(block);
     }
+    const int here = unknown(column);  // Addresses that were computed before the loop would take
+                                       // registers that it needs.
     code_block<kBits, kClasses>(
         p, keys, at, present, class1, static_cast<uint32_t>(row0 / kRows + block),
-        static_cast<uint32_t>(column), parameters + pair, shared.pairs, layout.shared ? 0 : 1,
-        {p.payload + layout.code_offset(group) + column, cols, rows, block, count, p.words});
+        static_cast<uint32_t>(here), parameters + pair + (here - column), shared.pairs,
+        layout.shared ? 0 : 1,
+        {p.payload + layout.code_offset(group) + here, cols, rows, block, count, p.words});
   }
 }
 

@@ -1,7 +1,10 @@
-// Unpack on CUDA: a thread rebuilds 8 rows of 4 columns from whole words of codes, without waiting
-// for others; a warp writes up to 512 bytes of a row at once. For .cu files.
+// Unpack on CUDA: a thread rebuilds blocks of 8 rows of 4 columns from whole words of codes,
+// without waiting for others; a warp writes up to 512 bytes of a row at once. Large tensors give a
+// thread several blocks below one another, so that it rarely reads what belongs to a group. For .cu
+// files.
 #pragma once
 #include "compress/quantize/cuda_codes.h"
+#include "core/cuda/divisor.h"
 #include "core/finite.h"
 
 namespace frugal::compress::cuda {
@@ -14,14 +17,17 @@ struct Unpacking {
   SplitWeights weights;
   const float* affine;
   StreamName stream;
-  int64_t strips = 0;
-  int across = 0;                     // threads side by side
-  uint32_t first = 0;                 // block of 8 rows
-  int64_t blocks = 0;                 // in the range
+  int64_t strips = 0;                // blocks of threads side by side
+  uint32_t tall = 0;                 // threads of such a block above one another
+  uint32_t deep = 1;                 // blocks of 8 rows of a thread
+  uint32_t first = 0, blocks = 0;    // blocks of 8 rows of the range
+  Divisor by_across{}, by_strips{};  // across: threads side by side
+  Divisor by_group{};                // blocks of 8 rows of a group
+  int across = 0;
   bool quads = false, words = false;  // whole accesses to x, to codes
 };
 
-// The keys of dithered rounding, in shared memory. Every thread comes here, before find_place().
+// The keys of dithered rounding, in shared memory. Every thread comes here, before it may return.
 __device__ __forceinline__ void draw_keys(const Unpacking& u, StreamKeys& keys) {
   if (threadIdx.x == 0) keys = stream_keys(u.stream, u.stream.advance->steps);
   __syncthreads();
@@ -33,41 +39,55 @@ struct UnpackPlace {
   int rows;     // of it that there are, up to 8
   int64_t column, group;
   CodeBlock codes;
+  bool whole;  // all 8 rows of 4 columns are in the range, and codes are whole words
 };
 
 // The block of 8 rows number `block`, of `count` columns from `column` on.
 __device__ __forceinline__ UnpackPlace place_at(const Unpacking& u, uint32_t block, int64_t column,
                                                 int count) {
   const GroupLayout& layout = u.layout;
-  const auto group_blocks = static_cast<uint32_t>(layout.group_rows / kRows);
+  const auto [group, inside] = u.by_group.divide(block);
   UnpackPlace at;
   at.row = int64_t{block} * kRows;
   at.column = column;
-  at.group = block / group_blocks;
+  at.group = group;
   at.codes = {const_cast<uint8_t*>(u.payload) + layout.code_offset(at.group) + column,
               static_cast<int>(layout.cols),
               static_cast<int>(layout.rows_of(at.group)),
-              static_cast<int>(block % group_blocks),
+              static_cast<int>(inside),
               count,
               u.words};
   const int rows = at.codes.rows - at.codes.block * kRows;
   at.rows = rows < kRows ? rows : kRows;
+  at.whole = u.words && at.rows == kRows && count == kCols &&
+             (at.row + kRows - 1) * layout.cols + column + kCols <= u.end;
   return at;
 }
 
-// The thread's own. Returns whether there is something to do.
-__device__ __forceinline__ bool find_place(const Unpacking& u, UnpackPlace& at) {
-  const GroupLayout& layout = u.layout;
-  const auto strips = static_cast<uint32_t>(u.strips);
-  const int thread = static_cast<int>(threadIdx.x);
-  const int64_t down = static_cast<int>(blockDim.x) / u.across;
-  const int64_t local = int64_t{blockIdx.x / strips} * down + thread / u.across;
-  const int64_t column = (int64_t{blockIdx.x % strips} * u.across + thread % u.across) * kCols;
-  if (local >= u.blocks || thread / u.across >= down || column >= layout.cols) return false;
-  const int64_t left = layout.cols - column;
-  at = place_at(u, u.first + static_cast<uint32_t>(local), column,
-                static_cast<int>(left < kCols ? left : kCols));
-  return true;
+// The blocks of 8 rows of the thread.
+struct ThreadBlocks {
+  uint32_t first = 0, count = 0;
+  int64_t column = 0;
+  int cols = 0;  // of them, up to 4
+};
+__device__ __forceinline__ ThreadBlocks blocks_of_thread(const Unpacking& u) {
+  const auto [down, strip] = u.by_strips.divide(blockIdx.x);
+  const auto [y, x] = u.by_across.divide(threadIdx.x);
+  const uint32_t begin = (down * u.tall + y) * u.deep;
+  ThreadBlocks mine;
+  mine.column = (static_cast<int64_t>(strip) * u.across + x) * kCols;
+  if (y >= u.tall || begin >= u.blocks || mine.column >= u.layout.cols) return mine;
+  mine.first = u.first + begin;
+  mine.count = u.blocks - begin < u.deep ? u.blocks - begin : u.deep;
+  const int64_t left = u.layout.cols - mine.column;
+  mine.cols = static_cast<int>(left < kCols ? left : kCols);
+  return mine;
+}
+
+// Calls f(std::bool_constant<flag>{}).
+template <class F>
+__device__ __forceinline__ void with_flag(bool flag, const F& f) {
+  flag ? f(std::true_type{}) : f(std::false_type{});
 }
 
 // A metadata word of each column, as f32.
@@ -93,21 +113,76 @@ __device__ __forceinline__ Quad<float> load_meta(const Unpacking& u, const Unpac
   return out;
 }
 
-// Row r of the block, where it is in range.
-template <class T>
-__device__ __forceinline__ void store_row(const Unpacking& u, const UnpackPlace& at, int r,
-                                          const Quad<float>& value) {
-  const int64_t cols = u.layout.cols, index = (at.row + r) * cols + at.column;
-  if (r >= at.rows || index >= u.end) return;
-  T* to = static_cast<T*>(u.x) + (index - u.begin);
-  if (u.quads && index + kCols <= u.end) {
-    ops::cuda::put<kCols>(to, value);
-    return;
+// The rows of the block in a tensor that has the layout of the unpacked one. They are loaded in
+// order, or stored in order. kWhole: at.whole, and whole accesses.
+template <class T, bool kWhole>
+class BlockRows {
+  using Element = std::remove_const_t<T>;
+
+ public:
+  // x: its element `u.begin`. quads: whole accesses are possible.
+  __device__ __forceinline__ BlockRows(const Unpacking& u, const UnpackPlace& at, T* x, bool quads)
+      : cols_(u.layout.cols),
+        left_(u.end - at.row * u.layout.cols - at.column),
+        row_(x + (u.end - u.begin - left_)),
+        rows_(at.rows),
+        count_(at.codes.cols),
+        quads_(quads) {
+    // As pointers that go on by a row: the compiler would compute each row's index anew.
+    row_ = unknown(row_);
   }
+
+  __device__ __forceinline__ Quad<Element> load() {
+    Quad<Element> out{};
+    if constexpr (kWhole) {
+      out = ops::cuda::get_raw<kCols>(row_);
+    } else {
+      one_after_another();
+      const int64_t there = here();
+      if (quads_ && there >= kCols) {
+        out = ops::cuda::get_raw<kCols>(row_);
+      } else {
 #pragma unroll
-  for (int c = 0; c < kCols; ++c)
-    if (c < at.codes.cols && index + c < u.end) to[c] = store<T>(value.at[c]);
-}
+        for (int c = 0; c < kCols; ++c)
+          if (c < there) out.at[c] = row_[c];
+      }
+    }
+    next();
+    return out;
+  }
+  __device__ __forceinline__ void store(const Quad<float>& value) {
+    if constexpr (kWhole) {
+      ops::cuda::put<kCols>(row_, value);
+    } else {
+      one_after_another();
+      const int64_t there = here();
+      if (quads_ && there >= kCols) {
+        ops::cuda::put<kCols>(row_, value);
+      } else {
+#pragma unroll
+        for (int c = 0; c < kCols; ++c)
+          if (c < there) row_[c] = cuda::store<Element>(value.at[c]);
+      }
+    }
+    next();
+  }
+
+ private:
+  // How many elements of the row there are.
+  __device__ __forceinline__ int64_t here() const {
+    return rows_ <= 0 ? 0 : left_ < count_ ? left_ : count_;
+  }
+  __device__ __forceinline__ void next() {
+    row_ += cols_;
+    left_ -= cols_;
+    --rows_;
+  }
+
+  int64_t cols_, left_;  // left: elements from the next row's first one to the end of the range
+  T* row_;
+  int rows_, count_;
+  bool quads_;
+};
 
 // What a group that is not finite gives, whatever NaN arithmetic would make.
 __device__ __forceinline__ float canonical(float x) {
@@ -143,20 +218,28 @@ inline Unpacking unpacking(const UnpackJob& job) {
   const GroupLayout& layout = job.layout;
   FRUGAL_ASSERT(layout.cols < int64_t{1} << 31);
   const int64_t quads = (layout.cols + kCols - 1) / kCols, block = layout.cols * kRows;
+  constexpr int64_t kFewThreads = 2048;  // for each multiprocessor
   Unpacking u{job.payload, job.x,       layout,     job.begin,
               job.end,     job.weights, job.affine, StreamName(job.stream)};
   u.words = is_quadable<uint8_t>(job.payload, layout);
-  u.strips = (quads + kWarp - 1) / kWarp;
+  u.strips = std::max<int64_t>((quads + kWarp - 1) / kWarp, 1);
   u.across = static_cast<int>((quads + u.strips - 1) / u.strips);
-  u.first = static_cast<uint32_t>(job.begin / block);
-  u.blocks = (job.end - job.begin + block - 1) / block;
+  u.tall = static_cast<uint32_t>(kThreads / std::max(u.across, 1));
+  u.first = static_cast<uint32_t>(job.begin / std::max<int64_t>(block, 1));
+  u.blocks = static_cast<uint32_t>((job.end - job.begin + block - 1) / std::max<int64_t>(block, 1));
+  u.deep = static_cast<uint32_t>(
+      std::clamp<int64_t>(u.blocks * quads / (kFewThreads * multiprocessors()), 1, 4));
+  u.by_strips = Divisor(u.strips);
+  u.by_across = Divisor(std::max(u.across, 1));
+  u.by_group = Divisor(std::max<int64_t>(layout.group_rows / kRows, 1));
   return u;
 }
 
-// A thread for each block of 8 rows of 4 columns: find_place().
+// Threads for all blocks of 8 rows of 4 columns: blocks_of_thread().
 template <class Kernel, class... Arguments>
 void launch_blocks(const Kernel& kernel, const Unpacking& u, const Arguments&... arguments) {
-  const int64_t down = kThreads / u.across, blocks = (u.blocks + down - 1) / down * u.strips;
+  const int64_t down = int64_t{u.tall} * u.deep;
+  const int64_t blocks = (int64_t{u.blocks} + down - 1) / down * u.strips;
   launch(kernel, {as_blocks(blocks), kThreads}, arguments...);
 }
 

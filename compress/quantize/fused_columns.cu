@@ -24,73 +24,99 @@ struct Sums {
   Bits bits;
 };
 
-__device__ __forceinline__ void swap(float& a, float& b) {
-  const float c = a;
-  a = b;
-  b = c;
+// Whether element [r][c] of a block is kept. kUsual: split codes carry these bits, others do not.
+template <bool kUsual, int kClasses>
+__device__ __forceinline__ bool is_kept(Bits which, uint32_t bits, bool one, int r, int c) {
+  const bool bit = (bits >> (8 * c + r) & 1u) != 0;
+  if constexpr (kUsual) return kClasses == 2 ? one : bit;
+  return which == Bits::codes ? one : bit;
+}
+template <int kClasses>
+__device__ __forceinline__ bool is_usual(Bits which) {
+  return (which == Bits::codes) == (kClasses == 2);
 }
 
-// N columns a thread, 8 rows and up to 4 of the columns at a time.
+// The next rows of y of a thread's columns, as many as are loaded at once. They are asked for
+// before the codes are read, so that both wait at the same time.
+template <class T, int N, bool kWhole>
+struct NextRows {
+  static constexpr int kCount = kWhole ? kRows / 2 : 1;
+  ops::cuda::Vector<T, N> at[kCount];
+
+  __device__ __forceinline__ void load(const T*& from, int64_t c, int64_t left) {
+#pragma unroll
+    for (int j = 0; j < kCount; ++j) {
+      at[j] = ops::cuda::Vector<T, N>{};
+      if (kWhole || j < left) at[j] = ops::cuda::get_raw<N>(from);
+      from += c;
+    }
+  }
+};
+
+// 8 rows of a thread's columns, of which `left` are there. kWhole: all of them are there, nothing
+// is NaN, and is_usual().
+template <bool kWhole, int kClasses, class T, int N, class Codes>
+__device__ __forceinline__ void add_rows(const Sums<T>& p, const Codes& codes,
+                                         const ops::cuda::Floats<N>& middle, const T* from, T* to,
+                                         NextRows<T, N, kWhole>& y, int64_t left, uint32_t bits,
+                                         float (&value)[2 * N]) {
+  constexpr int kAtOnce = NextRows<T, N, kWhole>::kCount;
+  const int64_t c = p.chunks.c;
+#pragma unroll
+  for (int first = 0; first < kRows; first += kAtOnce) {
+    if (first > 0) y.load(from, c, left - first);
+#pragma unroll
+    for (int j = 0; j < kAtOnce; ++j) {
+      const int r = first + j;
+      const bool there = kWhole || r < left;
+      bool one[kCols];
+      const Quad<float> x = codes.template row<kWhole>(r, one);
+      const ops::cuda::Floats<N> y_row = ops::cuda::floats_of(y.at[j]);
+      ops::cuda::Floats<N> kept;
+#pragma unroll
+      for (int i = 0; i < N; ++i) {
+        const bool keep = is_kept<kWhole, kClasses>(p.bits, bits, one[i], r, i);
+        kept.at[i] = keep ? y_row.at[i] : 0;
+        value[i] += kept.at[i];
+        value[N + i] = __fmaf_rn(kept.at[i], (there ? x.at[i] : 0) - middle.at[i], value[N + i]);
+      }
+      if (p.out != nullptr && there) ops::cuda::put<N>(to, kept);
+      to += c;
+    }
+  }
+}
+
 template <class T, int N, class Reading, int kClasses>
-__global__ void __launch_bounds__(ops::cuda::kSumThreads) sums_kernel(Sums<T> p) {
-  constexpr int kHere = N < kCols ? N : kCols;
+__global__ void __launch_bounds__(ops::cuda::kGradientThreads, Reading::kBits == 0 ? 2 : 3)
+    sums_kernel(Sums<T> p) {
+  static_assert(N <= kCols);
   __shared__ StreamKeys keys;
   if constexpr (Reading::kDithered) draw_keys(p.u, keys);
   const ops::cuda::Columns::Place place = p.columns.place();
-  static_assert(N <= 2 * kHere);
   float value[2 * N] = {};
   if (place.inside) {
-    const int64_t c = p.chunks.c, end = p.chunks.end();
-    for (int64_t row = p.chunks.begin() + kRows * place.y; row < end;
-         row += int64_t{kRows} * p.columns.tall) {
-// Not unrolled, which registers would not hold: sums go round instead.
-#pragma unroll 1
-      for (int part = 0; part < N / kHere; ++part) {
-        const int64_t column = place.pack * N + part * kHere, at = row * c + column;
-        uint32_t bits = ~0u;
-        if (p.bits == Bits::mask)
-          bits = load_bytes(p.mask + row / kRows * c + column, kHere, kHere == kCols);
-        if (p.bits == Bits::codes) bits = 0;
-        ops::cuda::Vector<T, kHere> y[kRowsAtOnce<T>];
-        const auto load_rows = [&](int first) {
-#pragma unroll
-          for (int j = 0; j < kRowsAtOnce<T>; ++j) {
-            y[j] = ops::cuda::Vector<T, kHere>{};
-            if (row + first + j < end) y[j] = ops::cuda::get_raw<kHere>(p.y + at + (first + j) * c);
-          }
-        };
-        load_rows(0);  // before the codes are read, so that both wait at the same time
-        const Decoder<T, Reading, kClasses> codes(
-            p.u, place_at(p.u, static_cast<uint32_t>(row / kRows), column, kHere), keys);
-        const ops::cuda::Floats<kHere> middle = ops::cuda::get<kHere>(p.center + column);
-#pragma unroll
-        for (int first = 0; first < kRows; first += kRowsAtOnce<T>) {
-          if (first > 0) load_rows(first);
-#pragma unroll
-          for (int j = 0; j < kRowsAtOnce<T>; ++j) {
-            const int r = first + j;
-            const bool there = row + r < end;
-            uint32_t carried = 0;
-            const Quad<float> x = codes.row(r, carried);
-            if (p.bits == Bits::codes) bits |= carried;
-            ops::cuda::Floats<kHere> kept;
-#pragma unroll
-            for (int i = 0; i < kHere; ++i) {
-              const bool keep = (bits >> (8 * i + r) & 1u) != 0;
-              kept.at[i] = keep ? load(y[j].at[i]) : 0;
-              value[i] += kept.at[i];
-              value[N + i] += kept.at[i] * ((there ? x.at[i] : 0) - middle.at[i]);
-            }
-            if (p.out != nullptr && there) ops::cuda::put<kHere>(p.out + at + r * c, kept);
-          }
-        }
-        if constexpr (N > kHere) {
-#pragma unroll
-          for (int i = 0; i < kHere; ++i) {
-            swap(value[i], value[kHere + i]);
-            swap(value[N + i], value[N + kHere + i]);
-          }
-        }
+    const int64_t c = p.chunks.c, column = place.pack * N;
+    const ops::cuda::ThreadRows rows = ops::cuda::rows_of_thread(p.chunks, p.columns, place.y);
+    const ops::cuda::Floats<N> middle = ops::cuda::get<N>(p.center + column);
+    Decoder<T, Reading, kClasses> codes;
+    for (int64_t row = rows.begin; row < rows.end; row += kRows) {
+      const UnpackPlace at = place_at(p.u, static_cast<uint32_t>(row / kRows), column, N);
+      const int64_t left = rows.end - row;
+      const bool whole = at.whole && left >= kRows && is_usual<kClasses>(p.bits);
+      const T* from = unknown(p.y + (row * c + column));
+      T* to = unknown(p.out != nullptr ? p.out + (row * c + column) : nullptr);
+      NextRows<T, N, true> y;
+      const T* next = from;
+      if (whole) y.load(next, c, kRows);
+      uint32_t bits = ~0u;
+      if (p.bits == Bits::mask) bits = load_bytes(p.mask + row / kRows * c + column, N, N == kCols);
+      codes.read(p.u, at, keys);
+      if (whole && codes.is_plain()) {
+        add_rows<true, kClasses, T, N>(p, codes, middle, next, to, y, left, bits, value);
+      } else {
+        NextRows<T, N, false> one;
+        one.load(from, c, left);
+        add_rows<false, kClasses, T, N>(p, codes, middle, from, to, one, left, bits, value);
       }
     }
   }
@@ -117,42 +143,68 @@ __device__ __forceinline__ Quad<float> coefficients(const Combination& p, const 
   return out;
 }
 
-template <class T, class Reading, int kClasses>
-__global__ void __launch_bounds__(kThreads) combine_kernel(Combination p) {
-  __shared__ StreamKeys keys;
-  if constexpr (Reading::kDithered) draw_keys(p.u, keys);
-  UnpackPlace at;
-  if (!find_place(p.u, at)) return;
-  Quad<T> y[kRowsAtOnce<T>];
-  const auto load_rows = [&](int first) {
+// `y`: the next rows of `from`. kWhole: at.whole, whole accesses, nothing is NaN, and is_usual().
+template <class T, bool kWhole, int kClasses, class Codes>
+__device__ __forceinline__ void combine_rows(const Combination& p, const UnpackPlace& at,
+                                             const Codes& codes, const Quad<float> (&k)[4],
+                                             uint32_t bits, BlockRows<const T, kWhole>& from,
+                                             Quad<T> (&y)[kRowsAtOnce<T, kWhole>]) {
+  constexpr int kAtOnce = kRowsAtOnce<T, kWhole>;
+  BlockRows<T, kWhole> to(p.u, at, static_cast<T*>(p.u.x), p.u.quads);
 #pragma unroll
-    for (int j = 0; j < kRowsAtOnce<T>; ++j) y[j] = load_row<T>(p.u, at, first + j, p.y, p.y_quads);
-  };
-  load_rows(0);  // before the codes are read, so that both wait at the same time
-  const Decoder<T, Reading, kClasses> codes(p.u, at, keys);
-  uint32_t bits = p.bits == Bits::codes ? 0 : ~0u;
-  if (p.bits == Bits::mask)
-    bits = load_bytes(p.mask + (at.row * p.u.layout.cols - p.u.begin) / kRows + at.column,
-                      at.codes.cols, p.mask_words);
-  const Quad<float> center = coefficients(p, at, 0), of_y = coefficients(p, at, 1),
-                    of_x = coefficients(p, at, 2), constant = coefficients(p, at, 3);
+  for (int first = 0; first < kRows; first += kAtOnce) {
+    if (first > 0)
 #pragma unroll
-  for (int first = 0; first < kRows; first += kRowsAtOnce<T>) {
-    if (first > 0) load_rows(first);
+      for (int j = 0; j < kAtOnce; ++j) y[j] = from.load();
 #pragma unroll
-    for (int j = 0; j < kRowsAtOnce<T>; ++j) {
+    for (int j = 0; j < kAtOnce; ++j) {
       const int r = first + j;
-      uint32_t carried = 0;
-      const Quad<float> x = codes.row(r, carried);
-      if (p.bits == Bits::codes) bits |= carried;
+      bool one[kCols];
+      const Quad<float> x = codes.template row<kWhole>(r, one);
+      const Quad<float> y_row = ops::cuda::floats_of(y[j]);
       Quad<float> out;
 #pragma unroll
       for (int c = 0; c < kCols; ++c) {
-        const bool kept = (bits >> (8 * c + r) & 1u) != 0;
-        out.at[c] = __fmaf_rn(kept ? load(y[j].at[c]) : 0, of_y.at[c],
-                              __fmaf_rn(x.at[c] - center.at[c], of_x.at[c], constant.at[c]));
+        const bool kept = is_kept<kWhole, kClasses>(p.bits, bits, one[c], r, c);
+        out.at[c] = __fmaf_rn(kept ? y_row.at[c] : 0, k[1].at[c],
+                              __fmaf_rn(x.at[c] - k[0].at[c], k[2].at[c], k[3].at[c]));
       }
-      store_row<T>(p.u, at, r, out);
+      to.store(out);
+    }
+  }
+}
+
+template <class T, class Reading, int kClasses>
+__global__ void __launch_bounds__(kThreads, Reading::kBits == 0 ? 2 : 3)
+    combine_kernel(Combination p) {
+  constexpr int kAtOnce = kRowsAtOnce<T, true>;
+  __shared__ StreamKeys keys;
+  if constexpr (Reading::kDithered) draw_keys(p.u, keys);
+  const ThreadBlocks mine = blocks_of_thread(p.u);
+  const T* y = static_cast<const T*>(p.y);
+  Decoder<T, Reading, kClasses> codes;
+  for (uint32_t i = 0; i < mine.count; ++i) {
+    const UnpackPlace at = place_at(p.u, mine.first + i, mine.column, mine.cols);
+    const bool whole = at.whole && p.u.quads && p.y_quads && is_usual<kClasses>(p.bits);
+    BlockRows<const T, true> from(p.u, at, y, true);
+    Quad<T> next[kAtOnce];  // asked for before the codes are read, so that both wait at once
+    if (whole)
+#pragma unroll
+      for (int j = 0; j < kAtOnce; ++j) next[j] = from.load();
+    codes.read(p.u, at, keys);
+    Quad<float> k[4];  // read again for each block, which leaves registers for the codes
+#pragma unroll
+    for (int which = 0; which < 4; ++which) k[which] = coefficients(p, at, which);
+    uint32_t bits = ~0u;
+    if (p.bits == Bits::mask)
+      bits = load_bytes(p.mask + (at.row * p.u.layout.cols - p.u.begin) / kRows + at.column,
+                        at.codes.cols, p.mask_words);
+    if (whole && codes.is_plain()) {
+      combine_rows<T, true, kClasses>(p, at, codes, k, bits, from, next);
+    } else {
+      BlockRows<const T, false> rows(p.u, at, y, p.y_quads);
+      Quad<T> one[1] = {rows.load()};
+      combine_rows<T, false, kClasses>(p, at, codes, k, bits, rows, one);
     }
   }
 }
@@ -190,9 +242,8 @@ void column_sums_codes_kernel(Cuda, const ColumnSumsJob& job) {
   const ops::cuda::Chunks chunks{1, layout.rows, c, step, ceil_div(layout.rows, step)};
   with_activation(codes.dtype, [&]<class T>(T) {
     ops::cuda::with_vectors<T>(c, {&job.y, &job.mask, &job.center, &job.out}, [&](auto n) {
-      constexpr int N = n;
-      const auto columns =
-          ops::cuda::columns_over(c / N, ops::cuda::kSumThreads, ceil_div(step, int64_t{kRows}));
+      constexpr int N = ops::cuda::kGradientColumns<n>;
+      const ops::cuda::Columns columns = ops::cuda::gradient_columns<n>(chunks);
       Sums<T> p{unpacking(codes),
                 job.y.data<T>(),
                 ops::cuda::mut_or_null<uint8_t>(job.mask),
@@ -203,8 +254,7 @@ void column_sums_codes_kernel(Cuda, const ColumnSumsJob& job) {
                 job.partial.mut<float>(),
                 bits_of(job.mask_in_codes, job.mask.defined())};
       p.u.words = p.u.words && N % kCols == 0;
-      const Grid grid{as_blocks(chunks.chunks, columns.tiles), columns.threads,
-                      static_cast<size_t>(columns.threads) * 2 * N * sizeof(float)};
+      const Grid grid = ops::cuda::gradient_grid(chunks, columns, N);
       if constexpr (N == 1)
         with_late_format(codes, [&]<class Reading>(Reading, auto classes) {
           launch(sums_kernel<T, 1, Reading, classes()>, grid, p);

@@ -12,27 +12,36 @@ struct Map {
   bool dithered, estimates, dy_quads;
 };
 
+template <class T, bool kWhole, class Codes, class Make>
+__device__ __forceinline__ void store_rows(const Map& p, const UnpackPlace& at, const Codes& codes,
+                                           const Make& make) {
+  BlockRows<const T, kWhole> gradients(p.u, at, static_cast<const T*>(p.dy), p.dy_quads);
+  BlockRows<T, kWhole> rows(p.u, at, static_cast<T*>(p.u.x), p.u.quads);
+  bool one[kCols];
+#pragma unroll
+  for (int first = 0; first < kRows; first += kRowsAtOnce<T, kWhole>) {
+    Quad<T> dy[kRowsAtOnce<T, kWhole>] = {};
+    if (p.dy != nullptr) {
+#pragma unroll
+      for (int j = 0; j < kRowsAtOnce<T, kWhole>; ++j) dy[j] = gradients.load();
+    }
+#pragma unroll
+    for (int j = 0; j < kRowsAtOnce<T, kWhole>; ++j) {
+      const Quad<float> x = codes.template row<kWhole>(first + j, one);
+      const Quad<float> dy_row = ops::cuda::floats_of(dy[j]);
+      Quad<float> out;
+#pragma unroll
+      for (int c = 0; c < kCols; ++c) out.at[c] = make(x.at[c], dy_row.at[c], c);
+      rows.store(out);
+    }
+  }
+}
 template <class T, class Codes, class Make>
 __device__ __forceinline__ void store_block(const Map& p, const UnpackPlace& at, const Codes& codes,
                                             const Make& make) {
-  uint32_t bits = 0;
-#pragma unroll
-  for (int first = 0; first < kRows; first += kRowsAtOnce<T>) {
-    Quad<T> dy[kRowsAtOnce<T>] = {};
-    if (p.dy != nullptr) {
-#pragma unroll
-      for (int j = 0; j < kRowsAtOnce<T>; ++j)
-        dy[j] = load_row<T>(p.u, at, first + j, p.dy, p.dy_quads);
-    }
-#pragma unroll
-    for (int j = 0; j < kRowsAtOnce<T>; ++j) {
-      const Quad<float> x = codes.row(first + j, bits);
-      Quad<float> out;
-#pragma unroll
-      for (int c = 0; c < kCols; ++c) out.at[c] = make(x.at[c], load(dy[j].at[c]), c);
-      store_row<T>(p.u, at, first + j, out);
-    }
-  }
+  with_flag(
+      at.whole && p.u.quads && (p.dy == nullptr || p.dy_quads) && codes.is_plain(),
+      [&]<bool kWhole>(std::bool_constant<kWhole>) { store_rows<T, kWhole>(p, at, codes, make); });
 }
 
 template <class F>
@@ -62,23 +71,25 @@ template <class T, class F, class Reading>
 __global__ void __launch_bounds__(kThreads) map_kernel(Map p) {
   __shared__ StreamKeys keys;
   if constexpr (Reading::kDithered) draw_keys(p.u, keys);
-  UnpackPlace at;
-  if (!find_place(p.u, at)) return;
-  const Decoder<T, Reading, 1> x(p.u, at, keys);
-  if (p.estimates) {
-    Quad<float> variance = variances(p.u, at, p.dithered);
+  const ThreadBlocks mine = blocks_of_thread(p.u);
+  Decoder<T, Reading, 1> x;
+  for (uint32_t i = 0; i < mine.count; ++i) {
+    const UnpackPlace at = place_at(p.u, mine.first + i, mine.column, mine.cols);
+    x.read(p.u, at, keys);
+    if (p.estimates) {
+      Quad<float> variance = variances(p.u, at, p.dithered);
 #pragma unroll
-    for (float& value : variance.at) value = load(store<T>(value));
-    if (p.dy == nullptr)
-      store_block<T>(p, at, x, ValueEstimate<F>{variance});
-    else
-      store_block<T>(p, at, x, GradientEstimate<F>{variance});
-    return;
+      for (float& value : variance.at) value = load(store<T>(value));
+      if (p.dy == nullptr)
+        store_block<T>(p, at, x, ValueEstimate<F>{variance});
+      else
+        store_block<T>(p, at, x, GradientEstimate<F>{variance});
+    } else if (p.dy == nullptr) {
+      store_block<T>(p, at, x, Value<F>{});
+    } else {
+      store_block<T>(p, at, x, Gradient<F>{});
+    }
   }
-  if (p.dy == nullptr)
-    store_block<T>(p, at, x, Value<F>{});
-  else
-    store_block<T>(p, at, x, Gradient<F>{});
 }
 
 }  // namespace

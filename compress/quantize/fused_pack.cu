@@ -12,6 +12,7 @@ template <class T>
 __device__ __forceinline__ Quad<T> get_row(const T* from, bool whole, uint32_t present) {
   Quad<T> out{};
   if (whole) return ops::cuda::get_raw<kCols>(from);
+  one_after_another();
 #pragma unroll
   for (int c = 0; c < kCols; ++c)
     if ((present >> c & 1u) != 0) out.at[c] = from[c];
@@ -21,6 +22,7 @@ template <class T>
 __device__ __forceinline__ void put_row(T* to, const Quad<float>& value, bool whole,
                                         uint32_t present) {
   if (whole) return ops::cuda::put<kCols>(to, value);
+  one_after_another();
 #pragma unroll
   for (int c = 0; c < kCols; ++c)
     if ((present >> c & 1u) != 0) to[c] = store<T>(value.at[c]);
@@ -44,46 +46,69 @@ struct AffineMap {
     return found;
   }
 
-  template <class T>
-  __device__ __forceinline__ uint32_t apply(const Packing& p, int64_t block, int column, int count,
-                                            uint32_t present, const Values<T>& x) const {
-    const int64_t cols = p.layout.cols, begin = block * kRows * cols + column;
-    const bool whole = quads && present == ~0u;
+  // kWhole: all elements are there, at aligned addresses.
+  template <bool kWhole, bool kResidual, class T>
+  __device__ __forceinline__ uint32_t map_rows(const Packing& p, int64_t begin, int column,
+                                               int count, uint32_t present,
+                                               const Values<T>& x) const {
+    const int64_t cols = p.layout.cols;
+    const T* from = unknown(static_cast<const T*>(residual) + begin);
+    T* to = unknown(static_cast<T*>(out) + begin);
     const Quad<float> center = coefficients(p, column, count, 0),
                       scale = coefficients(p, column, count, 1),
                       shift = coefficients(p, column, count, 2);
+    const float limit = rectify ? 0 : kNan;  // nothing is at most NaN: no branches
     uint32_t bits = 0;
     // Rows of the residual are loaded before the first of them is stored: loads after a store could
     // be of what it wrote, so they would wait for one another.
-    constexpr int kAtOnce = sizeof(T) == 2 ? kRows : kRows / 2;
+    constexpr int kAtOnce = !kWhole ? 1 : sizeof(T) == 2 ? kRows : kRows / 2;
 #pragma unroll
     for (int first = 0; first < kRows; first += kAtOnce) {
       Quad<T> added[kAtOnce] = {};
-      if (residual != nullptr) {
+      if constexpr (kResidual) {
 #pragma unroll
         for (int j = 0; j < kAtOnce; ++j) {
           const int r = first + j;
-          added[j] = get_row(static_cast<const T*>(residual) + begin + r * cols, whole,
-                             present >> (r * kCols) & 0xfu);
+          if (!kWhole && residual == nullptr)
+            for (T& none : added[j].at) none = store<T>(-0.0f);  // adding it changes no bit
+          else
+            added[j] = get_row(from, kWhole, present >> (r * kCols) & 0xfu);
+          from += cols;
         }
       }
 #pragma unroll
       for (int j = 0; j < kAtOnce; ++j) {
         const int r = first + j;
+        const Quad<float> added_row = ops::cuda::floats_of(added[j]);
         Quad<float> z_kept;
 #pragma unroll
         for (int c = 0; c < kCols; ++c) {
           float z = __fmaf_rn(x(r, c) - center.at[c], scale.at[c], shift.at[c]);
-          if (residual != nullptr) z += load(added[j].at[c]);
-          const bool keep = !rectify || !(z <= 0);
-          if (keep) bits |= 1u << (8 * c + r);
-          z_kept.at[c] = keep ? z : 0;
+          if constexpr (kResidual) z += added_row.at[c];
+          const bool drop = z <= limit;
+          if (!drop) bits |= 1u << (8 * c + r);
+          z_kept.at[c] = drop ? 0 : z;
         }
-        put_row(static_cast<T*>(out) + begin + r * cols, z_kept, whole,
-                present >> (r * kCols) & 0xfu);
+        put_row(to, z_kept, kWhole, present >> (r * kCols) & 0xfu);
+        to += cols;
       }
     }
-    if (kept != nullptr) store_bytes(kept + block * cols + column, bits, count, mask_words);
+    return bits;
+  }
+
+  template <class T>
+  __device__ __forceinline__ uint32_t apply(const Packing& p, int64_t block, int column, int count,
+                                            uint32_t present, const Values<T>& x) const {
+    const int64_t begin = block * kRows * p.layout.cols + column;
+    uint32_t bits = 0;
+    if (!quads || present != ~0u)
+      bits = map_rows<false, true>(p, begin, column, count, present, x);
+    else if (residual != nullptr)
+      bits = map_rows<true, true>(p, begin, column, kCols, ~0u, x);
+    else
+      bits = map_rows<true, false>(p, begin, column, kCols, ~0u, x);
+    if (kept != nullptr)
+      store_bytes(kept + block * p.layout.cols + column, bits, count, mask_words);
     return bits;
   }
 };
@@ -100,12 +125,14 @@ struct UnaryMap {
                                                const Values<T>& x) const {
     const int64_t cols = p.layout.cols, begin = block * kRows * cols + column;
     const bool whole = quads && present == ~0u;
+    T* to = unknown(static_cast<T*>(out) + begin);
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
       Quad<float> value;
 #pragma unroll
       for (int c = 0; c < kCols; ++c) value.at[c] = f.f(x(r, c));
-      put_row(static_cast<T*>(out) + begin + r * cols, value, whole, present >> (r * kCols) & 0xfu);
+      put_row(to, value, whole, present >> (r * kCols) & 0xfu);
+      to += cols;
     }
   }
 

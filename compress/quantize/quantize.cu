@@ -7,43 +7,52 @@ namespace {
 using namespace cuda;
 
 template <class T, int kBits, bool kDithered>
-__global__ void unpack_kernel(Unpacking u) {
+__global__ void __launch_bounds__(kThreads) unpack_kernel(Unpacking u) {
   __shared__ StreamKeys keys;
   if constexpr (kDithered) draw_keys(u, keys);
-  UnpackPlace at;
-  if (!find_place(u, at)) return;
-  const Quad<float> lo = load_meta(u, at, 0), scale = load_meta(u, at, 1);
-  uint32_t code[kRows][kCols];
-  load_codes<kBits>(code, u.layout.bits, at.codes);
-  BlockWords words;
-  float taken[kCols];
-  if constexpr (kDithered) {
-    words.draw(keys, static_cast<uint32_t>(at.row / kRows), static_cast<uint32_t>(at.column));
+  const ThreadBlocks mine = blocks_of_thread(u);
+  for (uint32_t i = 0; i < mine.count; ++i) {
+    const UnpackPlace at = place_at(u, mine.first + i, mine.column, mine.cols);
+    BlockCodes<kBits> codes;
+    with_flag(at.whole, [&]<bool kWhole>(std::bool_constant<kWhole>) {
+      codes.template load<kWhole>(at.codes, u.layout.bits);
+    });
+    const Quad<float> lo = load_meta(u, at, 0), scale = load_meta(u, at, 1);
+    BlockWords words;
+    float taken[kCols];
+    if constexpr (kDithered) {
+      words.draw(keys, static_cast<uint32_t>(at.row / kRows), static_cast<uint32_t>(at.column));
 #pragma unroll
-    for (int c = 0; c < kCols; ++c) taken[c] = takes_away(lo.at[c], scale.at[c]) ? 1.0f : 0.0f;
-  }
-  const bool odd = has_nan(lo);
-#pragma unroll
-  for (int r = 0; r < kRows; ++r) {
-    Quad<float> value;
-#pragma unroll
-    for (int c = 0; c < kCols; ++c) {
-      float level = float_of(code[r][c]) - kTwoTo23;
-      if constexpr (kDithered) level = __fmaf_rn(words.half_less_u(r, c), taken[c], level);
-      value.at[c] = __fmaf_rn(level, scale.at[c], lo.at[c]);
+      for (int c = 0; c < kCols; ++c) taken[c] = takes_away(lo.at[c], scale.at[c]) ? 1.0f : 0.0f;
     }
-    if (odd) canonicalize(value);
-    store_row<T>(u, at, r, value);
+    const bool odd = has_nan(lo);
+    with_flag(at.whole && u.quads && !odd, [&]<bool kWhole>(std::bool_constant<kWhole>) {
+      BlockRows<T, kWhole> out(u, at, static_cast<T*>(u.x), u.quads);
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) {
+        Quad<float> value;
+#pragma unroll
+        for (int c = 0; c < kCols; ++c) {
+          float level = codes.level(r, c) - kTwoTo23;
+          if constexpr (kDithered) level = __fmaf_rn(words.half_less_u(r, c), taken[c], level);
+          value.at[c] = __fmaf_rn(level, scale.at[c], lo.at[c]);
+        }
+        if (!kWhole && odd) canonicalize(value);
+        out.store(value);
+      }
+    });
   }
 }
 
 template <class T>
 __global__ void spread_variance_kernel(Unpacking u, bool dithered) {
-  UnpackPlace at;
-  if (!find_place(u, at)) return;
-  const Quad<float> value = variances(u, at, dithered);
-#pragma unroll
-  for (int r = 0; r < kRows; ++r) store_row<T>(u, at, r, value);
+  const ThreadBlocks mine = blocks_of_thread(u);
+  for (uint32_t i = 0; i < mine.count; ++i) {
+    const UnpackPlace at = place_at(u, mine.first + i, mine.column, mine.cols);
+    const Quad<float> value = variances(u, at, dithered);
+    BlockRows<T, false> out(u, at, static_cast<T*>(u.x), u.quads);
+    for (int r = 0; r < kRows; ++r) out.store(value);
+  }
 }
 
 }  // namespace

@@ -7,56 +7,72 @@ namespace {
 using namespace cuda;
 
 template <class T, int kBits, bool kDithered>
-__global__ void split_unpack_kernel(Unpacking u) {
+__global__ void __launch_bounds__(kThreads) split_unpack_kernel(Unpacking u) {
   __shared__ StreamKeys keys;
   if constexpr (kDithered) draw_keys(u, keys);
-  UnpackPlace at;
-  if (!find_place(u, at)) return;
-  const SplitColumns columns = read_columns(u, at);
-  uint32_t code[kRows][kCols];
-  load_codes<kBits>(code, u.layout.bits, at.codes);
-  BlockWords words;
-  if constexpr (kDithered)
-    words.draw(keys, static_cast<uint32_t>(at.row / kRows), static_cast<uint32_t>(at.column));
-  bool odd = false;
+  const ThreadBlocks mine = blocks_of_thread(u);
+  SplitColumns columns;
+  int64_t group = -1;
+  for (uint32_t i = 0; i < mine.count; ++i) {
+    const UnpackPlace at = place_at(u, mine.first + i, mine.column, mine.cols);
+    BlockCodes<kBits> codes;
+    with_flag(at.whole, [&]<bool kWhole>(std::bool_constant<kWhole>) {
+      codes.template load<kWhole>(at.codes, u.layout.bits);
+    });
+    if (at.group != group) columns = read_columns(u, at);
+    group = at.group;
+    BlockWords words;
+    if constexpr (kDithered)
+      words.draw(keys, static_cast<uint32_t>(at.row / kRows), static_cast<uint32_t>(at.column));
+    with_flag(at.whole && u.quads && !columns.has_nan,
+              [&]<bool kWhole>(std::bool_constant<kWhole>) {
+                BlockRows<T, kWhole> out(u, at, static_cast<T*>(u.x), u.quads);
 #pragma unroll
-  for (int c = 0; c < kCols; ++c) odd = odd || columns.lo[1][c] != columns.lo[1][c];
+                for (int r = 0; r < kRows; ++r) {
+                  Quad<float> value;
 #pragma unroll
-  for (int r = 0; r < kRows; ++r) {
-    Quad<float> value;
-#pragma unroll
-    for (int c = 0; c < kCols; ++c) {
-      float level = float_of(code[r][c]) - kTwoTo23;
-      const bool one = level >= columns.first[c];
-      level -= one ? columns.first[c] : 0.0f;  // of integers: exact
-      if constexpr (kDithered) level = __fadd_rn(level, words.half_less_u(r, c));
-      value.at[c] = __fmaf_rn(level, one ? columns.step[1][c] : columns.step[0][c],
-                              one ? columns.lo[1][c] : columns.lo[0][c]);
-    }
-    if (odd) canonicalize(value);
-    store_row<T>(u, at, r, value);
+                  for (int c = 0; c < kCols; ++c) {
+                    bool one = false;
+                    float level = columns.level(codes.level(r, c), c, one);
+                    if constexpr (kDithered) level = __fadd_rn(level, words.half_less_u(r, c));
+                    value.at[c] = columns.value(level, c, one);
+                  }
+                  if (!kWhole && columns.odd) canonicalize(value);
+                  out.store(value);
+                }
+              });
   }
 }
 
 // A byte of the mask is the bits of a column's block of 8 rows.
 template <int kBits>
-__global__ void split_sign_bits_kernel(Unpacking u) {
-  UnpackPlace at;
-  if (!find_place(u, at)) return;
-  const Quad<float> range0 = load_meta(u, at, 1), range1 = load_meta(u, at, 3);
-  uint32_t code[kRows][kCols];
-  load_codes<kBits>(code, u.layout.bits, at.codes);
-  uint32_t bits = 0;
+__global__ void __launch_bounds__(kThreads) split_sign_bits_kernel(Unpacking u) {
+  const ThreadBlocks mine = blocks_of_thread(u);
+  float first[kCols] = {};
+  int64_t group = -1;
+  for (uint32_t i = 0; i < mine.count; ++i) {
+    const UnpackPlace at = place_at(u, mine.first + i, mine.column, mine.cols);
+    if (at.group != group) {
+      const Quad<float> range0 = load_meta(u, at, 1), range1 = load_meta(u, at, 3);
 #pragma unroll
-  for (int c = 0; c < kCols; ++c) {
-    const ClassCodes codes = class_codes(range0.at[c], range1.at[c], u.weights, u.layout.bits);
-    const uint32_t first = __float_as_uint(kTwoTo23 + codes.count[0]);
+      for (int c = 0; c < kCols; ++c)
+        first[c] =
+            kTwoTo23 + class_codes(range0.at[c], range1.at[c], u.weights, u.layout.bits).count[0];
+    }
+    group = at.group;
+    BlockCodes<kBits> codes;
+    with_flag(at.whole, [&]<bool kWhole>(std::bool_constant<kWhole>) {
+      codes.template load<kWhole>(at.codes, u.layout.bits);
+    });
+    uint32_t bits = 0;
 #pragma unroll
     for (int r = 0; r < kRows; ++r)
-      if (code[r][c] >= first) bits |= 1u << (8 * c + r);
+#pragma unroll
+      for (int c = 0; c < kCols; ++c)
+        if (codes.level(r, c) >= first[c]) bits |= 1u << (8 * c + r);
+    const int64_t byte = (at.row * u.layout.cols - u.begin) / kRows + at.column;
+    store_bytes(static_cast<uint8_t*>(u.x) + byte, bits, at.codes.cols, u.quads);
   }
-  const int64_t byte = (at.row * u.layout.cols - u.begin) / kRows + at.column;
-  store_bytes(static_cast<uint8_t*>(u.x) + byte, bits, at.codes.cols, u.quads);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #pragma once
 #include <algorithm>
 
+#include "core/cuda/divisor.h"
 #include "ops/cuda/cuda_vector.h"
 #include "ops/dense/copy.h"
 
@@ -14,6 +15,7 @@ namespace frugal::ops::cuda {
 struct Columns {
   int wide = 1, tall = 1, threads = kWarp;
   int64_t packs = 0, tiles = 0;  // packs: columns / N
+  Divisor by_wide;
 
   struct Place {
     int64_t pack;
@@ -21,8 +23,8 @@ struct Columns {
     bool inside;
   };
   __device__ __forceinline__ Place place() const {
-    const int t = static_cast<int>(threadIdx.x);
-    const Place p{static_cast<int64_t>(blockIdx.y) * wide + t % wide, t / wide, false};
+    const auto [y, x] = by_wide.divide(threadIdx.x);
+    const Place p{static_cast<int64_t>(blockIdx.y) * wide + x, static_cast<int>(y), false};
     return {p.pack, p.y, p.y < tall && p.pack < packs};
   }
 };
@@ -36,6 +38,7 @@ inline Columns columns_over(int64_t packs, int threads, int64_t most_tall) {
   c.tall = static_cast<int>(
       std::clamp<int64_t>(most_tall, 1, std::max(1, threads / std::max(c.wide, 1))));
   c.threads = static_cast<int>(ceil_div(int64_t{c.wide} * c.tall, kWarp)) * kWarp;
+  c.by_wide = Divisor(std::max(c.wide, 1));
   return c;
 }
 
@@ -44,7 +47,7 @@ inline Columns columns_over(int64_t packs, int threads, int64_t most_tall) {
 template <int K>
 __device__ __forceinline__ void add_up(float (&value)[K], const Columns& columns, float* shared) {
   const int t = static_cast<int>(threadIdx.x), count = static_cast<int>(blockDim.x);
-  const int y = t / columns.wide;
+  const int y = static_cast<int>(columns.by_wide.divide(threadIdx.x).quotient);
   int half = 1;
   while (2 * half < columns.tall) half *= 2;
   if (columns.tall == 1) half = 0;
@@ -117,8 +120,13 @@ struct Narrow {
 // rows of one sample; the results are [samples * chunks, 2, c] f32.
 struct Chunks {
   int64_t samples, rows, c, step, chunks;  // chunks: in one sample
-  __device__ __forceinline__ int64_t sample() const { return blockIdx.x / chunks; }
-  __device__ __forceinline__ int64_t begin() const { return blockIdx.x % chunks * step; }
+  // Divisions of 32 bits take a fifth of the time of those of 64.
+  __device__ __forceinline__ int64_t sample() const {
+    return blockIdx.x / static_cast<uint32_t>(chunks);
+  }
+  __device__ __forceinline__ int64_t begin() const {
+    return int64_t{blockIdx.x % static_cast<uint32_t>(chunks)} * step;
+  }
   __device__ __forceinline__ int64_t end() const {
     return begin() + step < rows ? begin() + step : rows;
   }
@@ -163,13 +171,15 @@ __global__ void __launch_bounds__(kSumThreads, 2)
         v[j] = get_raw<N>(from + (here < count ? here : 0) * c);
       }
 #pragma unroll
-      for (int j = 0; j < kRows; ++j)
+      for (int j = 0; j < kRows; ++j) {
+        const Floats<N> x_row = floats_of(v[j]);
 #pragma unroll
         for (int i = 0; i < N; ++i) {
-          const float d = load(v[j].at[i]) - first.at[i];
+          const float d = x_row.at[i] - first.at[i];
           value[i] += d;
-          value[N + i] += d * d;
+          value[N + i] = __fmaf_rn(d, d, value[N + i]);
         }
+      }
     }
   }
   write_sums<N>(value, columns, place, chunks.c, sums);
@@ -197,46 +207,85 @@ inline Chunks moment_chunks(int64_t samples, int64_t rows, int64_t c) {
   return {samples, rows, c, step, ceil_div(rows, step)};
 }
 
+// Bytes of a mask that keeps all elements.
+template <int N>
+__device__ __forceinline__ Vector<uint8_t, N> all_bits() {
+  Vector<uint8_t, N> bits;
+#pragma unroll
+  for (uint8_t& byte : bits.at) byte = 0xff;
+  return bits;
+}
+
+inline constexpr int kGradientThreads = 256;
+// Columns of a thread in sums of gradients: 4, or 1 where rows have no vectors.
+template <int N>
+inline constexpr int kGradientColumns = N < 4 ? N : 4;
+
+// The rows of a chunk that a thread sums, in order: blocks of 8 rows below one another, so that
+// what belongs to a group of rows is read once.
+struct ThreadRows {
+  int64_t begin, end;
+};
+__device__ __forceinline__ ThreadRows rows_of_thread(const Chunks& chunks, const Columns& columns,
+                                                     int y) {
+  const int each = static_cast<int>(chunks.step) / 8 / columns.tall +
+                   (static_cast<int>(chunks.step) % (8 * columns.tall) != 0 ? 1 : 0);
+  const int64_t begin = chunks.begin() + int64_t{8} * each * y, end = begin + int64_t{8} * each;
+  return {begin, end < chunks.end() ? end : chunks.end()};
+}
+
+// How threads cover the chunks of c columns in sums of gradients.
+template <int N>
+Columns gradient_columns(const Chunks& chunks) {
+  return columns_over(chunks.c / kGradientColumns<N>, kGradientThreads, ceil_div(chunks.step, 8));
+}
+inline Grid gradient_grid(const Chunks& chunks, const Columns& columns, int each) {
+  return {as_blocks(chunks.samples * chunks.chunks, columns.tiles), columns.threads,
+          static_cast<size_t>(columns.threads) * 2 * static_cast<size_t>(each) * sizeof(float)};
+}
+
 // The sums of g and of g (x - centre). g is dy where the mask is set and 0 elsewhere; without a
 // mask g is dy. `centre` gives at<N>(sample, column). g is written unless it is null, and may be dy
 // itself. With a mask there is one sample, and a step covers whole bytes of the mask.
 template <class T, int N, class Centre>
-__global__ void __launch_bounds__(kSumThreads)
+__global__ void __launch_bounds__(kGradientThreads, 3)
     chunk_gradients_kernel(const T* dy, const uint8_t* mask, const T* x, Centre centre, T* g,
                            Chunks chunks, Columns columns, float* sums) {
-  constexpr int kRows = 4;
+  constexpr int kRows = sizeof(T) == 2 ? 8 : 4;  // loads that wait at the same time
   const Columns::Place place = columns.place();
   float value[2 * N] = {};
   if (place.inside) {
-    const int64_t c = chunks.c, end = chunks.end(), column = place.pack * N;
+    const int64_t c = chunks.c, column = place.pack * N;
     const int64_t at = chunks.sample() * chunks.rows * c + column;
     const Floats<N> middle = centre.template at<N>(chunks.sample(), column);
-    for (int64_t row = chunks.begin() + 8 * place.y; row < end; row += int64_t{8} * columns.tall) {
-      Vector<uint8_t, N> bits{};
-      if (mask != nullptr)
-        bits = *reinterpret_cast<const Vector<uint8_t, N>*>(mask + row / 8 * c + column);
-#pragma unroll 1
+    const ThreadRows rows = rows_of_thread(chunks, columns, place.y);
+    for (int64_t row = rows.begin; row < rows.end; row += 8) {
+      Vector<uint8_t, N> bits = all_bits<N>();
+      if (mask != nullptr) bits = get_raw<N>(mask + row / 8 * c + column);
+#pragma unroll
       for (int first = 0; first < 8; first += kRows) {
         Vector<T, N> d[kRows], v[kRows];
 #pragma unroll
         for (int j = 0; j < kRows; ++j) {
           const int64_t here = at + (row + first + j) * c;
           d[j] = v[j] = Vector<T, N>{};
-          if (row + first + j >= end) continue;
+          if (row + first + j >= rows.end) continue;
           d[j] = get_raw<N>(dy + here);
           v[j] = get_raw<N>(x + here);
         }
 #pragma unroll
         for (int j = 0; j < kRows; ++j) {
+          const Floats<N> d_row = floats_of(d[j]), x_row = floats_of(v[j]);
           Floats<N> kept;
 #pragma unroll
           for (int i = 0; i < N; ++i) {
-            const bool keep = mask == nullptr || (bits.at[i] >> (first + j) & 1) != 0;
-            kept.at[i] = keep ? load(d[j].at[i]) : 0;
+            const bool keep = (bits.at[i] >> (first + j) & 1) != 0;
+            kept.at[i] = keep ? d_row.at[i] : 0;
             value[i] += kept.at[i];
-            value[N + i] += kept.at[i] * (load(v[j].at[i]) - middle.at[i]);
+            value[N + i] = __fmaf_rn(kept.at[i], x_row.at[i] - middle.at[i], value[N + i]);
           }
-          if (g != nullptr && row + first + j < end) put<N>(g + at + (row + first + j) * c, kept);
+          if (g != nullptr && row + first + j < rows.end)
+            put<N>(g + at + (row + first + j) * c, kept);
         }
       }
     }
@@ -248,13 +297,11 @@ template <class T, class Centre>
 void chunk_gradients(const Tensor& dy, const Tensor& mask, const Tensor& x, const Centre& centre,
                      const Tensor& centres, const Tensor& g, const Chunks& chunks, float* sums) {
   with_vectors<T>(chunks.c, {&dy, &mask, &x, &centres, &g}, [&](auto n) {
-    constexpr int N = n;
-    const Columns columns = columns_over(chunks.c / N, kSumThreads, ceil_div(chunks.step, 8));
-    launch(chunk_gradients_kernel<T, N, Centre>,
-           {as_blocks(chunks.samples * chunks.chunks, columns.tiles), columns.threads,
-            static_cast<size_t>(columns.threads) * 2 * N * sizeof(float)},
-           dy.data<T>(), mask.defined() ? mask.data<uint8_t>() : nullptr, x.data<T>(), centre,
-           mut_or_null<T>(g), chunks, columns, sums);
+    constexpr int N = kGradientColumns<n>;
+    const Columns columns = gradient_columns<n>(chunks);
+    launch(chunk_gradients_kernel<T, N, Centre>, gradient_grid(chunks, columns, N), dy.data<T>(),
+           mask.defined() ? mask.data<uint8_t>() : nullptr, x.data<T>(), centre, mut_or_null<T>(g),
+           chunks, columns, sums);
   });
 }
 

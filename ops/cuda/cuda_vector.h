@@ -18,18 +18,63 @@ struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) Vector {
 template <int N>
 using Floats = Vector<float, N>;
 
+// Writes a vector by as few instructions as possible. The compiler splits a store of a struct where
+// its address takes long to compute. REQUIRES: global memory.
+template <class V>
+__device__ __forceinline__ void put_raw(void* to, const V& v) {
+#ifdef FRUGAL_CUDA_EMULATOR
+  *static_cast<V*>(to) = v;
+#else
+  if constexpr (sizeof(V) % 16 == 0) {
+#pragma unroll
+    for (size_t i = 0; i < sizeof(V) / 16; ++i) {
+      const uint4 four = reinterpret_cast<const uint4*>(&v)[i];
+      asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(
+                       __cvta_generic_to_global(static_cast<uint4*>(to) + i)),
+                   "r"(four.x), "r"(four.y), "r"(four.z), "r"(four.w)
+                   : "memory");
+    }
+  } else if constexpr (sizeof(V) == 8) {
+    const auto two = reinterpret_cast<const uint2&>(v);
+    asm volatile("st.global.v2.b32 [%0], {%1, %2};" ::"l"(__cvta_generic_to_global(to)), "r"(two.x),
+                 "r"(two.y)
+                 : "memory");
+  } else {
+    *static_cast<V*>(to) = v;
+  }
+#endif
+}
+
 // N elements in their stored dtype, so that waiting values use few registers.
 template <int N, class T>
 __device__ __forceinline__ Vector<T, N> get_raw(const T* x) {
   return *reinterpret_cast<const Vector<T, N>*>(x);
 }
+// load() of each element. Two neighbours of bf16 take one instruction each.
+template <class T, int N>
+__device__ __forceinline__ Floats<N> floats_of(const Vector<T, N>& v) {
+  Floats<N> out;
+#ifndef FRUGAL_CUDA_EMULATOR
+  constexpr bool kPairs = std::is_same_v<T, BFloat16> && N % 2 == 0;
+#else
+  constexpr bool kPairs = false;
+#endif
+  if constexpr (kPairs) {
+    const auto* pairs = reinterpret_cast<const uint32_t*>(&v);
+#pragma unroll
+    for (int i = 0; i < N; i += 2) {
+      out.at[i] = __uint_as_float(pairs[i / 2] << 16);
+      out.at[i + 1] = __uint_as_float(pairs[i / 2] & 0xffff0000u);
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < N; ++i) out.at[i] = load(v.at[i]);
+  }
+  return out;
+}
 template <int N, class T>
 __device__ __forceinline__ Floats<N> get(const T* x) {
-  const Vector<T, N> v = get_raw<N>(x);
-  Floats<N> out;
-#pragma unroll
-  for (int i = 0; i < N; ++i) out.at[i] = load(v.at[i]);
-  return out;
+  return floats_of(get_raw<N>(x));
 }
 // Loads N elements; where x is null all of them are `otherwise`.
 template <int N, class T>
@@ -58,17 +103,18 @@ __device__ __forceinline__ void put(T* y, const Floats<N>& v) {
 #pragma unroll
     for (int i = 0; i < N; i += 2) {
       out.at[i / 2] = store_pair(v.at[i], v.at[i + 1]);
-      has_nan = has_nan || is_nan(v.at[i]) || is_nan(v.at[i + 1]);
+      const bool pair = is_nan(v.at[i]) || is_nan(v.at[i + 1]);  // one instruction
+      has_nan = has_nan || pair;
     }
     if (!has_nan) {
-      *reinterpret_cast<Vector<uint32_t, N / 2>*>(y) = out;
+      put_raw(y, out);
       return;
     }
   }
   Vector<T, N> out;
 #pragma unroll
   for (int i = 0; i < N; ++i) out.at[i] = store<T>(v.at[i]);
-  *reinterpret_cast<Vector<T, N>*>(y) = out;
+  put_raw(y, out);
 }
 
 // Calls f(std::integral_constant<int, N>{}) with the N for rows of `c` elements. T is the type of

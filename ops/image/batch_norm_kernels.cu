@@ -62,11 +62,12 @@ __global__ void __launch_bounds__(kPassThreads, 2) normalize_rows(Normalize<T> p
       }
 #pragma unroll
       for (int j = 0; j < kLoads; ++j) {
+        const Floats<N> x_row = floats_of(x[j]), added_row = floats_of(added[j]);
         Floats<N> y;
 #pragma unroll
         for (int i = 0; i < N; ++i) {
-          float z = __fmaf_rn(load(x[j].at[i]) - mean.at[i], scale.at[i], bias.at[i]);
-          if constexpr (kResidual) z += load(added[j].at[i]);
+          float z = __fmaf_rn(x_row.at[i] - mean.at[i], scale.at[i], bias.at[i]);
+          if constexpr (kResidual) z += added_row.at[i];
           bool keep = true;
           if constexpr (kKeep == Keep::positive) {
             keep = !(z <= 0);
@@ -126,9 +127,8 @@ __global__ void __launch_bounds__(kPassThreads, 2)
   const int64_t stride = int64_t{8} * gridDim.x * columns.tall;
   for (int64_t row = int64_t{8} * (static_cast<int64_t>(blockIdx.x) * columns.tall + place.y);
        row < p.rows; row += stride) {
-    Vector<uint8_t, N> bits{};
-    if (p.mask != nullptr)
-      bits = *reinterpret_cast<const Vector<uint8_t, N>*>(p.mask + row / 8 * c + column);
+    Vector<uint8_t, N> bits = all_bits<N>();
+    if (p.mask != nullptr) bits = get_raw<N>(p.mask + row / 8 * c + column);
 #pragma unroll 1
     for (int first = 0; first < 8; first += kLoads) {
       Vector<T, N> dy[kLoads], x[kLoads];
@@ -142,13 +142,13 @@ __global__ void __launch_bounds__(kPassThreads, 2)
       }
 #pragma unroll
       for (int j = 0; j < kLoads; ++j) {
+        const Floats<N> dy_row = floats_of(dy[j]), x_row = floats_of(x[j]);
         Floats<N> dx;
 #pragma unroll
         for (int i = 0; i < N; ++i) {
-          const bool kept = p.mask == nullptr || (bits.at[i] >> (first + j) & 1) != 0;
-          dx.at[i] =
-              __fmaf_rn(kept ? load(dy[j].at[i]) : 0, of_g.at[i],
-                        __fmaf_rn(load(x[j].at[i]) - mean.at[i], of_x.at[i], constant.at[i]));
+          const bool kept = (bits.at[i] >> (first + j) & 1) != 0;
+          dx.at[i] = __fmaf_rn(kept ? dy_row.at[i] : 0, of_g.at[i],
+                               __fmaf_rn(x_row.at[i] - mean.at[i], of_x.at[i], constant.at[i]));
         }
         if (row + first + j < p.rows) put<N>(p.dx + (row + first + j) * c + column, dx);
       }

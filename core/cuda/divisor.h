@@ -1,0 +1,38 @@
+// Division of 32-bit numbers by a divisor that the host knows: five instructions, where a division
+// takes some twenty-five. For .cu files.
+// Ref: Granlund and Montgomery 1994, figure 4.1.
+#pragma once
+#include <bit>
+
+#include "core/cuda/cuda.h"
+#include "core/error.h"
+
+namespace frugal::cuda {
+
+class Divisor {
+ public:
+  Divisor() = default;  // 1
+  // REQUIRES: 0 < by < 2^31.
+  explicit Divisor(int64_t by) : by_(static_cast<uint32_t>(by)) {
+    FRUGAL_ASSERT(by > 0 && by < int64_t{1} << 31);
+    const int bits = std::bit_width(by_ - 1);  // 2^bits >= by
+    magic_ = static_cast<uint32_t>(((uint64_t{1} << bits) - by_) * (uint64_t{1} << 32) / by_ + 1);
+    once_ = bits > 0 ? 1 : 0;
+    more_ = bits > 0 ? bits - 1 : 0;
+  }
+
+  struct Result {
+    uint32_t quotient, rest;
+  };
+  __device__ __forceinline__ Result divide(uint32_t n) const {
+    const uint32_t high = __umulhi(magic_, n);
+    const uint32_t quotient = (high + ((n - high) >> once_)) >> more_;
+    return {quotient, n - quotient * by_};
+  }
+
+ private:
+  uint32_t by_ = 1, magic_ = 1;
+  int once_ = 0, more_ = 0;
+};
+
+}  // namespace frugal::cuda
