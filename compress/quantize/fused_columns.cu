@@ -153,9 +153,10 @@ __device__ __forceinline__ void combine_rows(const Combination& p, const UnpackP
   BlockRows<T, kWhole> to(p.u, at, static_cast<T*>(p.u.x), p.u.quads);
 #pragma unroll
   for (int first = 0; first < kRows; first += kAtOnce) {
-    if (first > 0)
+    if (first > 0) {
 #pragma unroll
       for (int j = 0; j < kAtOnce; ++j) y[j] = from.load();
+    }
 #pragma unroll
     for (int j = 0; j < kAtOnce; ++j) {
       const int r = first + j;
@@ -188,9 +189,10 @@ __global__ void __launch_bounds__(kThreads, Reading::kBits == 0 ? 2 : 3)
     const bool whole = at.whole && p.u.quads && p.y_quads && is_usual<kClasses>(p.bits);
     BlockRows<const T, true> from(p.u, at, y, true);
     Quad<T> next[kAtOnce];  // asked for before the codes are read, so that both wait at once
-    if (whole)
+    if (whole) {
 #pragma unroll
       for (int j = 0; j < kAtOnce; ++j) next[j] = from.load();
+    }
     codes.read(p.u, at, keys);
     Quad<float> k[4];  // read again for each block, which leaves registers for the codes
 #pragma unroll

@@ -1,11 +1,11 @@
-// Division of 32-bit numbers by a divisor that the host knows: five instructions, where a division
-// takes some twenty-five. For .cu files.
-// Ref: Granlund and Montgomery 1994, figure 4.1.
+// Division of 32-bit numbers by a divisor that is known before a kernel starts: five instructions
+// on a GPU, where a division takes some twenty-five. Ref: Granlund and Montgomery 1994, figure 4.1.
 #pragma once
 #include <bit>
+#include <cstdint>
 
-#include "core/cuda/cuda.h"
 #include "core/error.h"
+#include "core/host_device.h"
 
 namespace frugal::cuda {
 
@@ -24,8 +24,8 @@ class Divisor {
   struct Result {
     uint32_t quotient, rest;
   };
-  __device__ __forceinline__ Result divide(uint32_t n) const {
-    const uint32_t high = __umulhi(magic_, n);
+  FRUGAL_HD Result divide(uint32_t n) const {
+    const auto high = static_cast<uint32_t>(uint64_t{magic_} * n >> 32);
     const uint32_t quotient = (high + ((n - high) >> once_)) >> more_;
     return {quotient, n - quotient * by_};
   }

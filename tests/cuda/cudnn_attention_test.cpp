@@ -116,11 +116,15 @@ TEST_CASE("attention of bf16 agrees with the CPU's at all lengths") {
   const std::vector<int64_t> all{1, 3, 8, 16, 20, 31, 32, 33, 48, 63, 64, 65, 100, 128, 130},
       few{1, 20, 65};  // the emulator takes seconds for each
   for (const int64_t t : gpu::emulated() ? few : all)
-    for (int64_t n = 1; n <= (gpu::emulated() ? 1 : 3); ++n)
+    for (int64_t n = 1; n <= (gpu::emulated() ? 1 : 3); ++n) {
+      const Tensor hides = Tensor::ones({n, t}, DType::i64);
+      for (int64_t i = 0; i < n * t; ++i) hides.mut<int64_t>()[i] = i % t == 0 || i % 3 != 0;
       for (const bool causal : {false, true}) {
         compare(n, t, 2, 64, causal);
         compare(n, t, 2, 64, causal, Tensor::ones({n, t}, DType::i64));
+        compare(n, t, 2, 64, causal, hides);
       }
+    }
 }
 
 TEST_CASE("a backward pass in order that would keep much is not given to cuDNN") {
