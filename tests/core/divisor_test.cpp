@@ -14,7 +14,8 @@ TEST_CASE("divisors divide as the machine does, up to the greatest numbers") {
     divisors.push_back(edge - 1);
     divisors.push_back(edge);
   }
-  std::mt19937 random(1);
+  std::mt19937 engine(1);
+  const auto random = [&] { return static_cast<uint32_t>(engine()); };
   for (int i = 0; i < 200; ++i) divisors.push_back((random() >> (1 + random() % 30)) + 1);
   CHECK(cuda::Divisor().divide(7).quotient == 7);
   for (const uint32_t by : divisors) {
