@@ -17,13 +17,13 @@ struct Unpacking {
   SplitWeights weights;
   const float* affine;
   StreamName stream;
-  int64_t strips = 0;                // blocks of threads side by side
-  uint32_t tall = 0;                 // threads of such a block above one another
-  uint32_t deep = 1;                 // blocks of 8 rows of a thread
-  uint32_t first = 0, blocks = 0;    // blocks of 8 rows of the range
-  Divisor by_across{}, by_strips{};  // across: threads side by side
-  Divisor by_group{};                // blocks of 8 rows of a group
-  int across = 0;
+  int64_t strips = 0;              // blocks of threads side by side
+  int across = 0;                  // threads of such a block side by side
+  uint32_t tall = 0;               // and above one another
+  uint32_t deep = 1;               // blocks of 8 rows of a thread
+  uint32_t first = 0, blocks = 0;  // blocks of 8 rows of the range
+  Divisor by_across{}, by_strips{};
+  Divisor by_group{};                 // blocks of 8 rows of a group
   bool quads = false, words = false;  // whole accesses to x, to codes
 };
 
