@@ -56,7 +56,7 @@ __device__ __forceinline__ void one_after_another() {
 #endif
 }
 
-// x, of which the compiler does not know that it is x.
+// Returns x. The compiler cannot see that, so it computes nothing from x in advance.
 __device__ __forceinline__ int unknown(int x) {
 #ifndef FRUGAL_CUDA_EMULATOR
   asm volatile("" : "+r"(x));

@@ -494,15 +494,13 @@ __device__ __forceinline__ void prefetch_tile(const Packing& p, uint32_t index) 
 // What else becomes of a block of x while registers hold it: nothing. Others
 // (compress/quantize/fused_pack.cu) tell its bits, as load_bytes() would.
 struct NoMap {};
-template <class Map>
-inline constexpr bool is_small = std::is_same_v<Map, NoMap>;  // takes few registers
 
 // Blocks of threads on a multiprocessor, as many as registers nearly suffice for: while some wait
 // for the parameters of their groups, others compute. kBits: 0 for a width known late.
 template <class T, int kBits, class Map>
-inline constexpr int kPackBlocks = kBits == 0                                      ? 1
-                                   : sizeof(T) == 2 && kBits <= 4 && is_small<Map> ? 4
-                                                                                   : 3;
+inline constexpr int kPackBlocks = kBits == 0                                                   ? 1
+                                   : sizeof(T) == 2 && kBits <= 4 && std::is_same_v<Map, NoMap> ? 4
+                                                                                                : 3;
 
 template <class T, int kBits, int kClasses, class Map>
 __global__ void __launch_bounds__(kThreads, kPackBlocks<T, kBits, Map>)
@@ -612,8 +610,8 @@ __global__ void __launch_bounds__(kThreads, kPackBlocks<T, kBits, Map>)
       present = load_values<T>(p, row0 + block * kRows, rows - block * kRows, column, at);
       if constexpr (kClasses == 2 && !kMaps) class1 = bits_of(block);
     }
-    const int here = unknown(column);  // Addresses that were computed before the loop would take
-                                       // registers that it needs.
+    // Without this, addresses are computed before the loop and take registers that it needs.
+    const int here = unknown(column);
     code_block<kBits, kClasses>(
         p, keys, at, present, class1, static_cast<uint32_t>(row0 / kRows + block),
         static_cast<uint32_t>(here), parameters + pair + (here - column), shared.pairs,

@@ -128,7 +128,7 @@ class BlockRows {
         rows_(at.rows),
         count_(at.codes.cols),
         quads_(quads) {
-    // As pointers that go on by a row: the compiler would compute each row's index anew.
+    // The pointer goes on by a row each time. Without this the compiler computes each row's index.
     row_ = unknown(row_);
   }
 

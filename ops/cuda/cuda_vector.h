@@ -103,7 +103,7 @@ __device__ __forceinline__ void put(T* y, const Floats<N>& v) {
 #pragma unroll
     for (int i = 0; i < N; i += 2) {
       out.at[i / 2] = store_pair(v.at[i], v.at[i + 1]);
-      const bool pair = is_nan(v.at[i]) || is_nan(v.at[i + 1]);  // one instruction
+      const bool pair = is_nan(v.at[i]) || is_nan(v.at[i + 1]);  // one comparison of both
       has_nan = has_nan || pair;
     }
     if (!has_nan) {
