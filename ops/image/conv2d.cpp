@@ -1,8 +1,11 @@
 #include "ops/image/conv2d.h"
 
+#include <algorithm>
+
 #include "ops/checks.h"
 #include "ops/dense/copy.h"
 #include "ops/dense/inplace.h"
+#include "ops/dense/matmul.h"
 #include "ops/image/conv2d_reference.h"
 #include "ops/kernel_memory.h"
 #include "ops/onednn.h"
@@ -183,6 +186,39 @@ const onednn::Plan& weight_sum_plan(const Problem& p) {
   });
 }
 
+// Does oneDNN compute with x, or does `meta` count what it would take?
+bool runs_onednn(const Tensor& x) {
+  return (x.device() == kCpu || counts_kernel_memory(x.device())) && x.dtype() == DType::f32;
+}
+
+// Kernels that have a layout of their own for the weight make a copy of it. The copy of a large
+// weight would be as large as the largest tensors of a step. So a large weight is taken in parts:
+// each has some of its output channels.
+constexpr int64_t kWeightPart = 10 << 20;  // bytes of a part, at most about
+
+struct WeightPart {
+  int64_t begin, end;  // output channels
+};
+// One part where kernels take the whole weight. x: an operand of the convolution.
+std::vector<WeightPart> weight_parts(const Tensor& x, const Shape& weight, const Conv2dOptions& o) {
+  const int64_t channels = weight[0];
+  const bool takes_parts = runs_onednn(x) && o.groups == 1;
+  const int64_t bytes = weight.numel() * static_cast<int64_t>(sizeof(float));
+  const int64_t count = takes_parts ? (bytes + kWeightPart - 1) / kWeightPart : 1;
+  if (count <= 1) return {{0, channels}};
+  constexpr int64_t kWidth = 64;  // a multiple of what kernels of every processor take at a time
+  const int64_t width = ((channels + count - 1) / count + kWidth - 1) / kWidth * kWidth;
+  std::vector<WeightPart> parts;
+  for (int64_t begin = 0; begin < channels; begin += width)
+    parts.push_back({begin, std::min(channels, begin + width)});
+  return parts;
+}
+
+// The channels of one part of an output or its gradient [N, OH, OW, K].
+Tensor channels_of(const Tensor& y, const WeightPart& part) {
+  return contiguous(y.slice(3, part.begin, part.end));
+}
+
 // Counts on `meta` what a kernel of this problem takes on the CPU. `y`: the output, or its
 // gradient.
 template <class FindPlan>
@@ -312,10 +348,25 @@ Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias,
   const Tensor in = contiguous(x), w = contiguous(weight);
   const Tensor b = bias.defined() ? contiguous(bias) : bias;
   Tensor y = Tensor::empty(shape, x.dtype(), x.device());
-  dispatch(x.device(), [&](auto backend) { conv2d_kernel(backend, y, in, w, b, options); });
-  count_convolution(
-      "conv2d", y, x.shape(), weight.shape(),
-      options, [&](const Problem& p) -> auto& { return forward_plan(p, bias.defined()); });
+  const auto run = [&](const Tensor& to, const Tensor& from, const Tensor& with) {
+    dispatch(x.device(),
+             [&](auto backend) { conv2d_kernel(backend, to, in, from, with, options); });
+    count_convolution(
+        "conv2d", to, x.shape(), from.shape(),
+        options, [&](const Problem& p) -> auto& { return forward_plan(p, bias.defined()); });
+  };
+  const auto parts = weight_parts(x, weight.shape(), options);
+  if (parts.size() == 1) {
+    run(y, w, b);
+    return y;
+  }
+  for (const WeightPart& part : parts) {
+    CategoryScope scope(Category::workspace);
+    const Tensor to =
+        Tensor::empty({shape[0], shape[1], shape[2], part.end - part.begin}, y.dtype(), y.device());
+    run(to, w.slice(0, part.begin, part.end), b.defined() ? b.slice(0, part.begin, part.end) : b);
+    copy_into(y.slice(3, part.begin, part.end), to);
+  }
   return y;
 }
 
@@ -330,6 +381,41 @@ void check_backward_input(const Tensor& dy, const Tensor& weight, const Shape& x
               conv2d_shape(kConv2dBackward, x_shape, weight.shape(), options));
 }
 
+// Adds dx where a kernel can do that, or counts what the kernel takes. A large weight is taken in
+// parts.
+bool adds_input(const Tensor& sum, const Tensor& dy, const Tensor& weight, const Conv2dOptions& o) {
+  const bool counts = counts_kernel_memory(dy.device());
+  if (!runs_onednn(dy) || dy.numel() == 0 || sum.numel() == 0) return false;
+  const auto parts = weight_parts(dy, weight.shape(), o);
+  CategoryScope scope(Category::workspace);
+  for (const WeightPart& part : parts) {
+    const Tensor some = parts.size() == 1 ? dy : channels_of(dy, part);
+    const Tensor w = weight.slice(0, part.begin, part.end);
+    const Problem p(sum.shape(), w.shape(), some.shape(), o);
+    if (p.takes_loops()) return false;
+    const bool added = onednn::guarded(kConv2dBackward, [&] {
+      const onednn::Plan& plan = input_sum_plan(p);
+      if (!plan.adjoint()) return false;
+      if (counts)
+        onednn::account(plan);
+      else
+        onednn::execute(
+            plan, {{DNNL_ARG_SRC, some.raw(), p.y_desc()}, {DNNL_ARG_WEIGHTS, w.raw(), p.w_desc()}},
+            {{DNNL_ARG_DST, sum.raw(), p.x_desc()}});
+      return true;
+    });
+    if (!added) return false;  // at the first part: the kernels of all parts are alike
+  }
+  return true;
+}
+
+// Makes dx as the sum over the parts of a large weight, where kernels can add.
+bool sums_input(const Tensor& dx, const Tensor& dy, const Tensor& weight, const Conv2dOptions& o) {
+  if (weight_parts(dy, weight.shape(), o).size() == 1) return false;
+  if (dx.device() == kCpu) fill_kernel(Cpu{}, dx, 0);
+  return adds_input(dx, dy, weight, o);
+}
+
 }  // namespace
 
 void conv2d_backward_input_into(const Tensor& dx, const Tensor& dy, const Tensor& weight,
@@ -340,30 +426,11 @@ void conv2d_backward_input_into(const Tensor& dx, const Tensor& dy, const Tensor
   FRUGAL_CHECK(dx.is_contiguous(), "[conv2d backward] expected a contiguous dx, got strides {}",
                dx.strides());
   const Tensor gradient = contiguous(dy), w = contiguous(weight);
+  if (sums_input(dx, gradient, w, options)) return;
   dispatch(dy.device(),
            [&](auto backend) { conv2d_backward_input_kernel(backend, dx, gradient, w, options); });
   count_convolution(kConv2dBackward, dy, dx.shape(), weight.shape(), options, input_plan);
 }
-
-namespace {
-
-// Adds dx where a kernel can do that.
-bool adds_input(const Tensor& sum, const Tensor& dy, const Tensor& weight, const Conv2dOptions& o) {
-  if (dy.device() != kCpu || dy.dtype() != DType::f32 || dy.numel() == 0 || sum.numel() == 0)
-    return false;
-  const Problem p(sum.shape(), weight.shape(), dy.shape(), o);
-  if (p.takes_loops()) return false;
-  return onednn::guarded(kConv2dBackward, [&] {
-    const onednn::Plan& plan = input_sum_plan(p);
-    if (!plan.adjoint()) return false;
-    onednn::execute(
-        plan, {{DNNL_ARG_SRC, dy.raw(), p.y_desc()}, {DNNL_ARG_WEIGHTS, weight.raw(), p.w_desc()}},
-        {{DNNL_ARG_DST, sum.raw(), p.x_desc()}});
-    return true;
-  });
-}
-
-}  // namespace
 
 void add_conv2d_backward_input(const Tensor& sum, const Tensor& dy, const Tensor& weight,
                                const Conv2dOptions& options) {
@@ -398,11 +465,68 @@ void check_backward_weight(const Tensor& dy, const Tensor& x, const Shape& weigh
               conv2d_shape(kConv2dBackward, x.shape(), weight_shape, options));
 }
 
+// The pixels of one axis that one row or column of the window, a tap, meets with stride 1: output
+// pixels [begin, end), and the input pixel that the first one meets.
+struct Met {
+  int64_t begin, end, from;
+  int64_t size() const { return end - begin; }
+};
+Met met_by(int64_t tap, int64_t x, int64_t y, int64_t dilation, int64_t padding) {
+  const int64_t offset = tap * dilation - padding;
+  const int64_t begin = std::max<int64_t>(0, -offset), end = std::min(y, x - offset);
+  return {begin, std::max(begin, end), begin + offset};
+}
+Met met_rows(int64_t tap, const Shape& x, const Shape& y, const Conv2dOptions& o) {
+  return met_by(tap, x[1], y[1], o.dilation[0], o.padding[0]);
+}
+Met met_columns(int64_t tap, const Shape& x, const Shape& y, const Conv2dOptions& o) {
+  return met_by(tap, x[2], y[2], o.dilation[1], o.padding[1]);
+}
+
+// Is more than half of what the taps of the window meet padding? With so large a dilation, oneDNN
+// would write the window of every pixel to memory, padding included.
+bool lies_in_padding(const Tensor& dy, const Shape& x, const Shape& weight,
+                     const Conv2dOptions& o) {
+  if (!runs_onednn(dy) || o.groups != 1 || o.stride != Pair{1, 1} || o.dilation == Pair{1, 1})
+    return false;
+  const Shape& y = dy.shape();
+  int64_t rows = 0, columns = 0;
+  for (int64_t r = 0; r < weight[1]; ++r) rows += met_rows(r, x, y, o).size();
+  for (int64_t s = 0; s < weight[2]; ++s) columns += met_columns(s, x, y, o).size();
+  return 2 * rows * columns < weight[1] * y[1] * weight[2] * y[2];
+}
+
+// The gradient for each tap is a matrix product over the pixels that the tap meets.
+void make_weight_gradient_by_taps(const Tensor& dweight, const Tensor& dy, const Tensor& x,
+                                  const Conv2dOptions& o) {
+  CategoryScope scope(Category::workspace);
+  const auto matrix = [](const Tensor& image, const Met& rows, int64_t row, const Met& columns,
+                         int64_t column) {
+    const Tensor part =
+        image.slice(1, row, row + rows.size()).slice(2, column, column + columns.size());
+    return contiguous(part).view({part.numel() / part.size(3), part.size(3)});
+  };
+  for (int64_t r = 0; r < dweight.size(1); ++r)
+    for (int64_t s = 0; s < dweight.size(2); ++s) {
+      const Met rows = met_rows(r, x.shape(), dy.shape(), o);
+      const Met columns = met_columns(s, x.shape(), dy.shape(), o);
+      const Tensor tap = dweight.slice(1, r, r + 1).slice(2, s, s + 1);  // [K, 1, 1, C]
+      if (rows.size() == 0 || columns.size() == 0) {
+        fill(tap, 0);
+        continue;
+      }
+      const Tensor product =
+          linear_backward_weight(matrix(dy, rows, rows.begin, columns, columns.begin),
+                                 matrix(x, rows, rows.from, columns, columns.from));
+      copy_into(tap, product.view(tap.shape()));
+    }
+}
+
 // Adds the gradient of the weight where a kernel can do that, or counts what the kernel takes.
 bool adds_weight(const Tensor& sum, const Tensor& dy, const Tensor& x, const Conv2dOptions& o) {
   const bool counts = counts_kernel_memory(dy.device());
-  if (!(dy.device() == kCpu || counts) || dy.dtype() != DType::f32 || dy.numel() == 0 ||
-      x.numel() == 0 || sum.numel() == 0 || skips_pixels(sum.shape(), o))
+  if (!runs_onednn(dy) || dy.numel() == 0 || x.numel() == 0 || sum.numel() == 0 ||
+      skips_pixels(sum.shape(), o) || lies_in_padding(dy, x.shape(), sum.shape(), o))
     return false;
   const Problem p(x.shape(), sum.shape(), dy.shape(), o);
   if (p.takes_loops()) return false;
@@ -419,6 +543,28 @@ bool adds_weight(const Tensor& sum, const Tensor& dy, const Tensor& x, const Con
   });
 }
 
+void make_weight_gradient(const Tensor& dweight, const Tensor& dy, const Tensor& x,
+                          const Conv2dOptions& options) {
+  if (lies_in_padding(dy, x.shape(), dweight.shape(), options))
+    return make_weight_gradient_by_taps(dweight, dy, x, options);
+  dispatch(dy.device(),
+           [&](auto backend) { conv2d_backward_weight_kernel(backend, dweight, dy, x, options); });
+  count_weight_kernel(dy, x, dweight.shape(), options);
+}
+
+// Calls f(gradient of the weight, dy, x) for each part of a large weight, with operands that are
+// contiguous.
+template <class F>
+void for_weight_gradients(const Tensor& dweight, const Tensor& dy, const Tensor& x,
+                          const Conv2dOptions& options, F f) {
+  const Tensor in = contiguous(x);
+  const auto parts = weight_parts(x, dweight.shape(), options);
+  if (parts.size() == 1) return f(dweight, contiguous(dy), in);
+  CategoryScope scope(Category::workspace);
+  for (const WeightPart& part : parts)
+    f(dweight.slice(0, part.begin, part.end), channels_of(dy, part), in);
+}
+
 }  // namespace
 
 void add_conv2d_backward_weight(const Tensor& sum, const Tensor& dy, const Tensor& x,
@@ -430,23 +576,23 @@ void add_conv2d_backward_weight(const Tensor& sum, const Tensor& dy, const Tenso
                "[conv2d backward] expected a contiguous sum of dtype {} on {}, got {} with strides "
                "{}",
                name_of(dtype), dy.device().str(), describe(sum), sum.strides());
-  const Tensor gradient = contiguous(dy), in = contiguous(x);
-  if (adds_weight(sum, gradient, in, options))
-    sum.bump_version();
-  else
-    accumulate(sum, conv2d_backward_weight(gradient, in, sum.shape(), options));
+  for_weight_gradients(sum, dy, x, options,
+                       [&](const Tensor& to, const Tensor& gradient, const Tensor& in) {
+                         if (adds_weight(to, gradient, in, options)) return to.bump_version();
+                         const Tensor own = Tensor::empty(to.shape(), dtype, dy.device());
+                         make_weight_gradient(own, gradient, in, options);
+                         accumulate(to, own);
+                       });
 }
 
 Tensor conv2d_backward_weight(const Tensor& dy, const Tensor& x, const Shape& weight_shape,
                               const Conv2dOptions& options) {
   check_backward_weight(dy, x, weight_shape, options);
-  const Tensor gradient = contiguous(dy), in = contiguous(x);
-  const DType dtype = dtype_beside(dy);
-  Tensor dweight = Tensor::empty(weight_shape, dtype, dy.device());
-  dispatch(dy.device(), [&](auto backend) {
-    conv2d_backward_weight_kernel(backend, dweight, gradient, in, options);
-  });
-  count_weight_kernel(gradient, in, weight_shape, options);
+  Tensor dweight = Tensor::empty(weight_shape, dtype_beside(dy), dy.device());
+  for_weight_gradients(dweight, dy, x, options,
+                       [&](const Tensor& to, const Tensor& gradient, const Tensor& in) {
+                         make_weight_gradient(to, gradient, in, options);
+                       });
   return dweight;
 }
 

@@ -1,6 +1,8 @@
 // 2-D convolution. Images NHWC, weights [K, R, S, C/groups]; f32 (oneDNN) and f64 (plain loops); on
 // CUDA f32 and bf16 (cuDNN, sums in f32, see ops/precision.h). Beside bf16, bias, weight and
 // dweight are f32; the weight is rounded to bf16 for the product.
+// oneDNN's kernels copy the weight, or its gradient, to a layout of their own. Weights above 10 MiB
+// in f32 without groups are taken in parts of that size, so that these copies stay small.
 // Ref: Dumoulin & Visin 2016.
 #pragma once
 #include "core/tensor.h"
@@ -32,9 +34,10 @@ void add_conv2d_backward_weight(const Tensor& sum, const Tensor& dy, const Tenso
 void conv2d_backward_input_into(const Tensor& dx, const Tensor& dy, const Tensor& weight,
                                 const Conv2dOptions& options);
 
-// sum += dx, with the bits of that sum. `sum` is contiguous and has the shape and dtype of dx.
-// Where oneDNN's kernel can add, no tensor of dx's size is made. On `meta` that tensor is always
-// counted, because the kernels of the machine that runs the step are not known.
+// sum += dx. `sum` is contiguous and has the shape and dtype of dx. The result has the bits of that
+// sum, unless the weight is large (below): then each part is added on its own. Where oneDNN's
+// kernel can add, no tensor of dx's size is made. On `meta` that tensor is counted outside a
+// KernelMemoryScope, because the kernels of the machine that runs the step are not known.
 void add_conv2d_backward_input(const Tensor& sum, const Tensor& dy, const Tensor& weight,
                                const Conv2dOptions& options);
 

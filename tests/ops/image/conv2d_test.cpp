@@ -42,6 +42,11 @@ const std::vector<Layer> kLayers = {
     {"1x1 with padding", {1, 4, 4, 32}, {32, 1, 1, 32}, with({1, 1}, {1, 1})},
     {"dilated", {1, 10, 10, 32}, {32, 3, 3, 32}, with({1, 1}, {2, 2}, {2, 2})},
     {"dilated, strided", {1, 12, 10, 8}, {8, 3, 3, 8}, with({2, 1}, {2, 0}, {3, 2})},
+    {"dilated beyond the image", {2, 6, 7, 32}, {48, 3, 3, 32}, with({1, 1}, {5, 7}, {5, 7})},
+    {"dilated beyond the image, no bottom",
+     {1, 6, 6, 5},
+     {3, 2, 3, 5},
+     with({1, 1}, {0, 4}, {4, 4})},
     {"uneven", {2, 9, 6, 32}, {48, 5, 2, 32}, with({1, 1}, {2, 0})},
     {"uneven stride", {2, 9, 6, 5}, {7, 3, 1, 5}, with({2, 3}, {1, 0})},
     {"one row", {1, 1, 20, 32}, {32, 1, 3, 32}, with({1, 1}, {0, 1})},
@@ -178,6 +183,54 @@ TEST_CASE("conv2d: a gradient of the input that is added has the bits of the sum
       CHECK(same_bits(sum, wanted));
       CHECK(sum.storage()->version() != before);
     }
+}
+
+// A weight of 11.25 MiB, which kernels take in parts of 192 and 128 output channels.
+const Layer kLarge = {"large", {2, 4, 5, 1024}, {320, 3, 3, 1024}, with({1, 1}, {1, 1})};
+
+// |got - expected| / |expected|
+double distance(const Tensor& got, const Tensor& expected) {
+  double error = 0, total = 0;
+  for (int64_t i = 0; i < expected.numel(); ++i) {
+    const double wanted = expected.item(i), off = got.item(i) - wanted;
+    error += off * off;
+    total += wanted * wanted;
+  }
+  return std::sqrt(error / total);
+}
+
+TEST_CASE("conv2d: a large weight gives what the f64 loops give") {
+  const Conv2dOptions& o = kLarge.options;
+  const Tensor x = normals(kLarge.x, 1), w = normals(kLarge.weight, 2), b = normals({320}, 4);
+  const Tensor dy = normals({2, 4, 5, 320}, 3);
+  const Tensor x64 = cast(x, DType::f64), w64 = cast(w, DType::f64), dy64 = cast(dy, DType::f64);
+  for (const bool bias : {false, true})
+    CHECK(distance(conv2d(x, w, bias ? b : Tensor(), o),
+                   conv2d(x64, w64, bias ? cast(b, DType::f64) : Tensor(), o)) < 1e-6);
+  CHECK(distance(conv2d_backward_input(dy, w, kLarge.x, o),
+                 conv2d_backward_input(dy64, w64, kLarge.x, o)) < 1e-6);
+  CHECK(distance(conv2d_backward_weight(dy, x, kLarge.weight, o),
+                 conv2d_backward_weight(dy64, x64, kLarge.weight, o)) < 1e-6);
+}
+
+TEST_CASE("conv2d: with a large weight, gradients are added part by part, from any layout") {
+  const Conv2dOptions& o = kLarge.options;
+  const Tensor x = normals(kLarge.x, 1), w = normals(kLarge.weight, 2);
+  const Tensor dy = normals({2, 4, 5, 320}, 3), dense = with_gaps(dy);
+  const Tensor dw = conv2d_backward_weight(dy, x, kLarge.weight, o);
+  CHECK(same_bits(conv2d_backward_weight(dense, with_gaps(x), kLarge.weight, o), dw));
+  const Tensor wanted = clone(w), sum = clone(w);
+  accumulate(wanted, dw);
+  add_conv2d_backward_weight(sum, dense, x, o);
+  CHECK(same_bits(sum, wanted));
+  const Tensor dx = conv2d_backward_input(dy, w, kLarge.x, o);
+  CHECK(same_bits(conv2d_backward_input(dense, w, kLarge.x, o), dx));
+  const Tensor total = clone(x), both = clone(x);
+  accumulate(both, dx);
+  add_conv2d_backward_input(total, dense, w, o);
+  CHECK(distance(total, both) < 1e-6);
+  const auto rows = [](const Tensor& t) { return t.slice(0, 1, 2); };
+  CHECK(same_bits(conv2d_backward_input(rows(dy), w, {1, 4, 5, 1024}, o), rows(dx)));
 }
 
 TEST_CASE("conv2d: no images") {
