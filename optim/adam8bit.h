@@ -2,21 +2,13 @@
 // instead of 8.
 #pragma once
 #include "optim/adam.h"
+#include "optim/blockwise_options.h"
 
 namespace frugal::optim {
 
 struct Adam8bitOptions {
   AdamOptions adam = {};
-  // Parameters with fewer elements keep moments in their own dtype: they need little memory, and
-  // their precision matters more.
-  int64_t least_elements = 4096;
-  // Parameters whose name contains one of these texts keep moments in their own dtype, too. Usual
-  // choices are embeddings, because the gradients of their rows differ in size by orders of
-  // magnitude: {"embeddings.", "wte."}.
-  std::vector<std::string> full_precision = {};
-  // Seed of the stochastic rounding, which also depends on the parameter's name and its number of
-  // steps.
-  uint64_t seed = 0;
+  BlockwiseOptions state = {};
 };
 
 // State of a parameter of n elements: "m8/", "v8/" [n] u8 and "m_scales/", "v_scales/" [ceil(n /
@@ -34,7 +26,6 @@ class Adam8bit : public SlotOptimizer {
   void update(const std::vector<Update>& updates) override;
 
  private:
-  bool is_packed(const Slot& slot) const;
   Adam8bitOptions options_;
 };
 

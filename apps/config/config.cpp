@@ -130,6 +130,10 @@ void parse_section(Config& config, const Section& section, const Json& document)
 void check_together(const Config& c) {
   if (c.optim.nesterov && c.optim.momentum == 0)
     throw ConfigError("optim.nesterov", "expected a momentum above 0, got 0");
+  if (c.optim.name == "sgd_8bit" && c.optim.momentum == 0)
+    throw ConfigError("optim.momentum",
+                      "expected a number above 0 with sgd_8bit, which keeps the momentum in 8 "
+                      "bits, got 0; without momentum, sgd has no state");
   if (c.schedule.name == "step" && c.schedule.milestones.empty())
     throw ConfigError("schedule.milestones", "expected at least one for the schedule 'step'");
   if (!std::is_sorted(c.schedule.milestones.begin(), c.schedule.milestones.end(),

@@ -18,6 +18,7 @@
 #include "optim/lamb.h"
 #include "optim/lars.h"
 #include "optim/sgd.h"
+#include "optim/sgd8bit.h"
 
 namespace frugal::apps {
 namespace {
@@ -25,11 +26,19 @@ namespace {
 using Groups = std::vector<ParameterGroup>;
 using OptimizerMaker = std::unique_ptr<Optimizer> (*)(Groups, const OptimConfig&, uint64_t seed);
 
+optim::SgdOptions sgd_options(const OptimConfig& config) {
+  return {config.momentum, config.nesterov};
+}
 std::unique_ptr<Optimizer> make_sgd(Groups groups, const OptimConfig& config, uint64_t) {
-  optim::SgdOptions options;
-  options.momentum = config.momentum;
-  options.nesterov = config.nesterov;
-  return std::make_unique<optim::Sgd>(std::move(groups), options);
+  return std::make_unique<optim::Sgd>(std::move(groups), sgd_options(config));
+}
+// Gradients of the rows of embeddings differ much in size.
+optim::BlockwiseOptions blockwise_options(uint64_t seed) {
+  return {.full_precision = {"embedding", "wte.", "wpe."}, .seed = seed};
+}
+std::unique_ptr<Optimizer> make_sgd_8bit(Groups groups, const OptimConfig& config, uint64_t seed) {
+  return std::make_unique<optim::Sgd8bit>(
+      groups, optim::Sgd8bitOptions{sgd_options(config), blockwise_options(seed)});
 }
 
 optim::AdamOptions adam_options(const OptimConfig& config, bool decoupled) {
@@ -43,11 +52,8 @@ std::unique_ptr<Optimizer> make_adamw(Groups groups, const OptimConfig& config, 
 }
 std::unique_ptr<Optimizer> make_adamw_8bit(Groups groups, const OptimConfig& config,
                                            uint64_t seed) {
-  optim::Adam8bitOptions options;
-  options.seed = seed;
-  options.adam = adam_options(config, true);
-  options.full_precision = {"embedding", "wte.", "wpe."};
-  return std::make_unique<optim::Adam8bit>(groups, options);
+  return std::make_unique<optim::Adam8bit>(
+      groups, optim::Adam8bitOptions{adam_options(config, true), blockwise_options(seed)});
 }
 std::unique_ptr<Optimizer> make_lamb(Groups groups, const OptimConfig& config, uint64_t) {
   optim::LambOptions options;
@@ -72,10 +78,10 @@ struct OptimizerRow {
   const char* name;
   OptimizerMaker make;
 };
-constexpr OptimizerRow kOptimizers[] = {{"sgd", make_sgd},     {"adam", make_adam},
-                                        {"adamw", make_adamw}, {"adamw_8bit", make_adamw_8bit},
-                                        {"lamb", make_lamb},   {"adafactor", make_adafactor},
-                                        {"lars", make_lars}};
+constexpr OptimizerRow kOptimizers[] = {
+    {"sgd", make_sgd},     {"sgd_8bit", make_sgd_8bit},     {"adam", make_adam},
+    {"adamw", make_adamw}, {"adamw_8bit", make_adamw_8bit}, {"lamb", make_lamb},
+    {"lars", make_lars},   {"adafactor", make_adafactor}};
 
 }  // namespace
 

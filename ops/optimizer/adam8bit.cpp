@@ -14,17 +14,6 @@
 namespace frugal::ops {
 namespace {
 
-void check_state(const char* name, const BlockwiseState& state, StateMap map, int64_t n,
-                 Device device) {
-  check_shape("adam8bit", name, state.codes, {n});
-  check_shape("adam8bit", name, state.scales, {(n + kStateBlock - 1) / kStateBlock});
-  FRUGAL_CHECK(state.codes.dtype() == DType::u8 && state.scales.dtype() == DType::f32 &&
-                   state.codes.device() == device && state.scales.device() == device &&
-                   state.map == map,
-               "[adam8bit] expected {} as u8 codes and f32 scales of its own map, got {} and {}",
-               name, describe(state.codes), describe(state.scales));
-}
-
 void adam8bit_update(const Adam8bitUpdate& all) {
   // Not a structured binding: Clang 16 captures none in a parallel loop.
   const auto& parameter = all.parameter;
@@ -70,8 +59,8 @@ void adam8bit_steps(const std::vector<Adam8bitUpdate>& updates) {
     check_trained("adam8bit", u.parameter, device);
     check_shape("adam8bit", "the gradient", u.gradient, u.parameter.shape());
     check_same("adam8bit", u.parameter, {&u.gradient});
-    check_state("the first moment", u.m, StateMap::with_sign, u.parameter.numel(), device);
-    check_state("the second moment", u.v, StateMap::positive, u.parameter.numel(), device);
+    check_blockwise("adam8bit", "the first moment", u.m, StateMap::with_sign, u.parameter);
+    check_blockwise("adam8bit", "the second moment", u.v, StateMap::positive, u.parameter);
     FRUGAL_CHECK(u.step.step >= 1, "[adam8bit] expected a step of at least 1, got {}", u.step.step);
     u.gradient = contiguous(u.gradient);
   }

@@ -100,7 +100,7 @@ void adam8bit_steps_kernel(Cuda, const std::vector<Adam8bitUpdate>& updates) {
         AdamFactors<float>::of(u.step),
         u.key,
         cuda::is_packable(u.parameter.raw()) && cuda::is_packable(u.gradient.raw())};
-    table.chunks += (n + kStateBlock - 1) / kStateBlock;
+    table.chunks += state_blocks(n);
     if (table.rows == Table::kRows) run();
   }
   run();

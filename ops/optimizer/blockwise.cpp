@@ -33,12 +33,10 @@ std::array<float, 256> make_values(StateMap map) {
   return values;
 }
 
-int64_t blocks_of(int64_t n) { return (n + kStateBlock - 1) / kStateBlock; }
-
 // Calls f(block, its first element, its number of elements).
 template <class F>
 void for_state_blocks(int64_t n, F f) {
-  parallel_for(0, blocks_of(n), kBlocks, [&](int64_t begin, int64_t end) {
+  parallel_for(0, state_blocks(n), kBlocks, [&](int64_t begin, int64_t end) {
     for (int64_t block = begin; block < end; ++block)
       f(block, block * kStateBlock, std::min(kStateBlock, n - block * kStateBlock));
   });
@@ -73,16 +71,28 @@ void dequantize_blockwise_kernel(Cpu, const BlockwiseState& state, const Tensor&
   });
 }
 
+void check_blockwise(const char* op, const char* name, const BlockwiseState& state, StateMap map,
+                     const Tensor& parameter) {
+  check_shape(op, name, state.codes, {parameter.numel()});
+  check_shape(op, name, state.scales, {state_blocks(parameter.numel())});
+  const Device device = parameter.device();
+  FRUGAL_CHECK(state.codes.dtype() == DType::u8 && state.scales.dtype() == DType::f32 &&
+                   state.codes.device() == device && state.scales.device() == device &&
+                   state.map == map,
+               "[{}] expected {} as u8 codes and f32 scales of its own map, got {} and {}", op,
+               name, describe(state.codes), describe(state.scales));
+}
+
 BlockwiseState blockwise_zeros(int64_t n, StateMap map, Device device) {
   // A scale of 0 makes all elements 0, whatever byte 0 stands for.
-  return {Tensor::zeros({n}, DType::u8, device), Tensor::zeros({blocks_of(n)}, DType::f32, device),
-          map};
+  return {Tensor::zeros({n}, DType::u8, device),
+          Tensor::zeros({state_blocks(n)}, DType::f32, device), map};
 }
 
 BlockwiseState quantize_blockwise(const Tensor& x, StateMap map, const std::optional<RngKey>& key) {
   check_real("quantize_blockwise", "x", x);
   const BlockwiseState state{Tensor::empty({x.numel()}, DType::u8, x.device()),
-                             Tensor::empty({blocks_of(x.numel())}, DType::f32, x.device()), map};
+                             Tensor::empty({state_blocks(x.numel())}, DType::f32, x.device()), map};
   const Tensor dense = contiguous(x);
   dispatch(x.device(),
            [&](auto backend) { quantize_blockwise_kernel(backend, dense, state, key); });
@@ -93,7 +103,7 @@ Tensor dequantize_blockwise(const BlockwiseState& state, DType dtype) {
   check_dim("dequantize_blockwise", "codes", state.codes, 1);
   FRUGAL_CHECK(dtype == DType::f32 || dtype == DType::f64,
                "[dequantize_blockwise] expected dtype f32 or f64, got {}", name_of(dtype));
-  check_shape("dequantize_blockwise", "scales", state.scales, {blocks_of(state.codes.numel())});
+  check_shape("dequantize_blockwise", "scales", state.scales, {state_blocks(state.codes.numel())});
   const Tensor x = Tensor::empty(state.codes.shape(), dtype, state.codes.device());
   dispatch(x.device(), [&](auto backend) { dequantize_blockwise_kernel(backend, state, x); });
   return x;

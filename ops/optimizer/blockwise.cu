@@ -11,7 +11,7 @@ template <class T>
 __global__ void quantize_kernel(int64_t n, bool wide, const cuda::DeviceMap map, bool draws,
                                 RngKey key, const T* x, uint8_t* codes, float* scales) {
   const int lane = static_cast<int>(threadIdx.x) % cuda::kWarp;
-  const int64_t blocks = (n + kStateBlock - 1) / kStateBlock;
+  const int64_t blocks = state_blocks(n);
   for (int64_t block = cuda::first_index() / cuda::kWarp; block < blocks;
        block += cuda::index_stride() / cuda::kWarp) {
     const int64_t at = block * kStateBlock + lane * kStateRun;

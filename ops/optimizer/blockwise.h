@@ -38,6 +38,13 @@ struct BlockwiseState {
   StateMap map = StateMap::with_sign;
 };
 
+// The number of blocks of n elements.
+constexpr int64_t state_blocks(int64_t n) { return (n + kStateBlock - 1) / kStateBlock; }
+
+// Errors: a state that is not one of `parameter` with this map. Messages name `op` and `name`.
+void check_blockwise(const char* op, const char* name, const BlockwiseState& state, StateMap map,
+                     const Tensor& parameter);
+
 // The state of n zeros.
 BlockwiseState blockwise_zeros(int64_t n, StateMap map, Device device = kCpu);
 

@@ -125,8 +125,6 @@ __device__ __forceinline__ void store_some(T* to, int64_t count, bool wide,
 }
 
 // The grid in which each block of numbers has a warp.
-inline Grid state_grid(int64_t n) {
-  return {blocks_for((n + kStateBlock - 1) / kStateBlock * kWarp), 256};
-}
+inline Grid state_grid(int64_t n) { return {blocks_for(state_blocks(n) * kWarp), 256}; }
 
 }  // namespace frugal::ops::cuda

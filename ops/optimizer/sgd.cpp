@@ -8,6 +8,7 @@
 #include "core/parallel.h"
 #include "ops/checks.h"
 #include "ops/dense/copy.h"
+#include "ops/optimizer/sgd_loop.h"
 #include "ops/optimizer/trained.h"
 #include "ops/shared_kernels.h"
 
@@ -38,20 +39,13 @@ void sgd_update(const Tensor& parameter, const Tensor& gradient, const Tensor& v
     using T = decltype(zero);
     T* __restrict p = parameter.mut<T>();
     const T* __restrict g = gradient.data<T>();
-    const T lr = static_cast<T>(step.lr), decay = static_cast<T>(step.weight_decay);
-    const T momentum = static_cast<T>(step.momentum);
+    const auto f = SgdFactors<T>::of(step);
     parallel_for(0, parameter.numel(), kCopyGrain, [&](int64_t begin, int64_t end) {
-      if (!velocity.defined()) {
-        for (int64_t i = begin; i < end; ++i) p[i] -= lr * (g[i] + decay * p[i]);
+      if (velocity.defined()) {
+        sgd_loop(p + begin, g + begin, velocity.mut<T>() + begin, end - begin, f);
         return;
       }
-      T* __restrict v = velocity.mut<T>();
-      const T of_total = step.nesterov ? T{1} : T{0}, of_velocity = step.nesterov ? momentum : T{1};
-      for (int64_t i = begin; i < end; ++i) {
-        const T total = g[i] + decay * p[i];
-        v[i] = momentum * v[i] + total;
-        p[i] -= lr * (of_total * total + of_velocity * v[i]);
-      }
+      for (int64_t i = begin; i < end; ++i) p[i] -= f.lr * (g[i] + f.decay * p[i]);
     });
   });
 }

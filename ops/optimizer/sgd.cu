@@ -2,32 +2,24 @@
 
 #include "ops/cuda/cuda_sum.h"
 #include "ops/cuda/cuda_tensors.h"
+#include "ops/optimizer/sgd_loop.h"
 
 namespace frugal::ops {
 namespace {
 
-struct SgdFactors {
-  float lr, decay, momentum, of_total, of_velocity;
-};
-SgdFactors factors_of(const SgdStep& step) {
-  const auto momentum = static_cast<float>(step.momentum);
-  return {static_cast<float>(step.lr), static_cast<float>(step.weight_decay), momentum,
-          step.nesterov ? 1.0f : 0.0f, step.nesterov ? momentum : 1.0f};
-}
-
 struct Plain {  // tensors: parameter, gradient
-  using Factors = SgdFactors;
+  using Factors = SgdFactors<float>;
   static constexpr int kTensors = 2;
   static constexpr unsigned kWritten = 0b01;
-  __device__ static void apply(const SgdFactors& f, float (&v)[2]) {
+  __device__ static void apply(const SgdFactors<float>& f, float (&v)[2]) {
     v[0] -= f.lr * (v[1] + f.decay * v[0]);
   }
 };
 struct Momentum {  // tensors: parameter, gradient, velocity
-  using Factors = SgdFactors;
+  using Factors = SgdFactors<float>;
   static constexpr int kTensors = 3;
   static constexpr unsigned kWritten = 0b101;
-  __device__ static void apply(const SgdFactors& f, float (&v)[3]) {
+  __device__ static void apply(const SgdFactors<float>& f, float (&v)[3]) {
     const float total = v[1] + f.decay * v[0];
     v[2] = f.momentum * v[2] + total;
     v[0] -= f.lr * (f.of_total * total + f.of_velocity * v[2]);
@@ -48,10 +40,10 @@ struct Squares {
 }  // namespace
 
 void sgd_steps_kernel(Cuda, const std::vector<SgdUpdate>& updates) {
-  std::vector<cuda::TensorEntry<2, SgdFactors>> plain;
-  std::vector<cuda::TensorEntry<3, SgdFactors>> moving;
+  std::vector<cuda::TensorEntry<2, SgdFactors<float>>> plain;
+  std::vector<cuda::TensorEntry<3, SgdFactors<float>>> moving;
   for (const SgdUpdate& u : updates) {
-    const SgdFactors factors = factors_of(u.step);
+    const auto factors = SgdFactors<float>::of(u.step);
     if (u.velocity.defined())
       moving.push_back({{&u.parameter, &u.gradient, &u.velocity}, factors});
     else

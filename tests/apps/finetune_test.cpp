@@ -162,7 +162,8 @@ TEST_CASE("frozen layers keep their values, whatever the optimizer decays, and s
   const TempFolder folder;
   write_published(folder / "w", 3);
   const auto published = values_in(folder / "w");
-  for (const char* optimizer : {"sgd", "adamw", "adamw_8bit", "lamb", "lars", "adafactor"}) {
+  for (const char* optimizer :
+       {"sgd", "sgd_8bit", "adamw", "adamw_8bit", "lamb", "lars", "adafactor"}) {
     CAPTURE(optimizer);
     Json config = small();
     config["model"]["weights"] = folder / "w";

@@ -11,6 +11,7 @@
 #include "optim/lamb.h"
 #include "optim/lars.h"
 #include "optim/sgd.h"
+#include "optim/sgd8bit.h"
 #include "tests/cuda/gpu.h"
 #include "tests/optim/samples.h"
 
@@ -48,11 +49,18 @@ Tensor flag(int value) { return Tensor::full({}, value, DType::u8, gpu::kCuda); 
 TEST_CASE("replayed updates have the rates and counts of their step, of more tables than one") {
   if (!gpu::available()) return;
   using Maker = std::function<std::unique_ptr<Optimizer>(const std::vector<ParameterGroup>&)>;
-  const Adam8bitOptions packed{.least_elements = 0};
+  const BlockwiseOptions packed{.least_elements = 0};
   const std::vector<std::pair<std::string, Maker>> makers = {
       {"sgd", [](const auto& g) { return std::make_unique<Sgd>(g, SgdOptions{}); }},
       {"adam", [](const auto& g) { return std::make_unique<Adam>(g, AdamOptions{}); }},
-      {"adam8bit", [&](const auto& g) { return std::make_unique<Adam8bit>(g, packed); }},
+      {"sgd8bit",
+       [&](const auto& g) {
+         return std::make_unique<Sgd8bit>(g, Sgd8bitOptions{.state = packed});
+       }},
+      {"adam8bit",
+       [&](const auto& g) {
+         return std::make_unique<Adam8bit>(g, Adam8bitOptions{.state = packed});
+       }},
       {"lamb", [](const auto& g) { return std::make_unique<Lamb>(g, LambOptions{}); }},
       {"lars", [](const auto& g) { return std::make_unique<Lars>(g, LarsOptions{}); }},
       {"adafactor",

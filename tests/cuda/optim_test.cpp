@@ -21,6 +21,7 @@
 #include "optim/lamb.h"
 #include "optim/lars.h"
 #include "optim/sgd.h"
+#include "optim/sgd8bit.h"
 #include "tests/cuda/gpu.h"
 #include "tests/optim/samples.h"
 
@@ -106,6 +107,11 @@ TEST_CASE("optimizers on CUDA take the CPU's steps") {
       {"lars", [](const auto& g) { return std::make_unique<Lars>(g, LarsOptions{}); }},
       {"adafactor",
        [](const auto& g) { return std::make_unique<Adafactor>(g, AdafactorOptions{}); }},
+      {"sgd8bit",
+       [](const auto& g) {
+         return std::make_unique<Sgd8bit>(
+             g, Sgd8bitOptions{{0.9, true}, {.least_elements = 0, .seed = 3}});
+       }},
       {"adam8bit", [](const auto& g) { return std::make_unique<Adam8bit>(g, Adam8bitOptions{}); }}};
   for (const auto& [name, make] : makers) {
     CAPTURE(name);
@@ -146,8 +152,13 @@ TEST_CASE("a step on CUDA takes as many launches, however many parameters there 
   CHECK(count([](const auto& g) { return std::make_unique<Lars>(g, LarsOptions{}); }) == 3);
   CHECK(count([](const auto& g) { return std::make_unique<Adafactor>(g, AdafactorOptions{}); }) ==
         5);
-  const Adam8bitOptions packed{.least_elements = 0};
-  CHECK(count([&](const auto& g) { return std::make_unique<Adam8bit>(g, packed); }) == 1);
+  const BlockwiseOptions packed{.least_elements = 0};
+  CHECK(count([&](const auto& g) {
+          return std::make_unique<Adam8bit>(g, Adam8bitOptions{.state = packed});
+        }) == 1);
+  CHECK(count([&](const auto& g) {
+          return std::make_unique<Sgd8bit>(g, Sgd8bitOptions{.state = packed});
+        }) == 1);
 }
 
 TEST_CASE("more parameters than one launch lists") {
@@ -173,7 +184,7 @@ TEST_CASE("more parameters than one launch lists") {
   CHECK(norm.item() == std::sqrt(3 * 1100.0));
 }
 
-TEST_CASE("LAMB, LARS, Adafactor and Adam of 8 bits on more parameters than one launch lists") {
+TEST_CASE("LAMB, LARS, Adafactor and 8-bit optimizers on more parameters than one launch lists") {
   if (!gpu::available()) return;
   const auto stepped = [](const Maker& make, Device device) {
     ParameterGroup group;
@@ -189,12 +200,15 @@ TEST_CASE("LAMB, LARS, Adafactor and Adam of 8 bits on more parameters than one 
     for (const auto& entry : group.parameters) values.push_back(entry.second.value());
     return values;
   };
-  const Adam8bitOptions packed{.least_elements = 0};
+  const BlockwiseOptions packed{.least_elements = 0};
   const std::vector<Maker> makers = {
       [](const auto& g) { return std::make_unique<Lamb>(g, LambOptions{}); },
       [](const auto& g) { return std::make_unique<Lars>(g, LarsOptions{}); },
       [](const auto& g) { return std::make_unique<Adafactor>(g, AdafactorOptions{}); },
-      [&](const auto& g) { return std::make_unique<Adam8bit>(g, packed); }};
+      [&](const auto& g) {
+        return std::make_unique<Adam8bit>(g, Adam8bitOptions{.state = packed});
+      },
+      [&](const auto& g) { return std::make_unique<Sgd8bit>(g, Sgd8bitOptions{.state = packed}); }};
   for (const Maker& make : makers) {
     const auto here = stepped(make, kCpu), there = stepped(make, gpu::kCuda);
     double most = 0;

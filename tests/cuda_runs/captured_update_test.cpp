@@ -78,6 +78,7 @@ TEST_CASE("recorded updates of every optimizer have the bits of updates that are
   const std::vector<std::pair<const char*, std::string>> cases = {
       {kMlp, "optim.name=sgd optim.lr=0.05 optim.momentum=0.9 optim.nesterov=true"},
       {kMlp, "optim.name=sgd optim.lr=0.05 optim.momentum=0 optim.clip_norm=0.5"},
+      {kMlp, "model.hidden=[128] optim.name=sgd_8bit optim.lr=0.05 optim.nesterov=true"},
       {kEncoder, "optim.name=adamw optim.lr=0.01 optim.clip_norm=0.1" + decay},
       {kEncoder, "optim.name=adamw_8bit optim.lr=0.01 optim.clip_norm=0.1" + decay},
       {kEncoder, "optim.name=lamb optim.lr=0.01 optim.ema=0.9" + decay},
@@ -131,7 +132,7 @@ TEST_CASE("recorded steps of a task without targets have the bits of steps that 
 
 TEST_CASE("a replayed step that is not finite leaves parameters and the optimizer as they were") {
   if (!gpu::available()) return;
-  for (const char* name : {"sgd", "adamw", "adamw_8bit", "lamb", "lars", "adafactor"}) {
+  for (const char* name : {"sgd", "sgd_8bit", "adamw", "adamw_8bit", "lamb", "lars", "adafactor"}) {
     CAPTURE(std::string(name));
     const std::string sets =
         fmt::format("optim.name={} optim.lr=0.01 optim.clip_norm=1 optim.ema=0.9", name);

@@ -11,6 +11,7 @@
 #include "optim/lamb.h"
 #include "optim/lars.h"
 #include "optim/sgd.h"
+#include "optim/sgd8bit.h"
 #include "tests/distributed/ranks.h"
 
 namespace frugal::distributed {
@@ -81,7 +82,12 @@ inline std::vector<Kind> kinds() {
        [](Groups g) { return std::make_unique<Adam>(g, AdamOptions{.decoupled = false}); }},
       {"adam8bit", false,
        [](Groups g) {
-         return std::make_unique<Adam8bit>(g, Adam8bitOptions{.full_precision = {"conv"}});
+         return std::make_unique<Adam8bit>(g,
+                                           Adam8bitOptions{.state = {.full_precision = {"conv"}}});
+       }},
+      {"sgd8bit", false,
+       [](Groups g) {
+         return std::make_unique<Sgd8bit>(g, Sgd8bitOptions{.state = {.full_precision = {"conv"}}});
        }},
       {"adafactor", false, [](Groups g) { return std::make_unique<Adafactor>(g); }},
       {"lamb", false, [](Groups g) { return std::make_unique<Lamb>(g); }},

@@ -35,27 +35,6 @@ std::vector<double> samples(uint64_t seed, bool with_sign) {
   return x;
 }
 
-// A noisy quadratic with curvatures over two decades; the mean loss of the last tenth.
-double converge(Optimizer& optimizer, Variable p) {
-  const Tensor goal = normals(p.shape(), 7, DType::f32);
-  const int steps = 400;
-  double total = 0;
-  for (int t = 0; t < steps; ++t) {
-    const Tensor g = normals(p.shape(), 1000 + static_cast<uint64_t>(t), DType::f32, 0.1);
-    double loss = 0;
-    for (int64_t i = 0; i < g.numel(); ++i) {
-      const double curvature = std::pow(10.0, -static_cast<double>(i % 17) / 8);
-      const double off = static_cast<double>(p.value().data<float>()[i] - goal.data<float>()[i]);
-      loss += curvature * off * off / 2;
-      g.mut<float>()[i] += static_cast<float>(curvature * off);
-    }
-    if (t >= steps * 9 / 10) total += loss / static_cast<double>(g.numel()) / (steps / 10);
-    p.set_grad(g);
-    optimizer.step(0.02);
-  }
-  return total;
-}
-
 }  // namespace
 
 TEST_CASE("8-bit maps: 256 increasing numbers by the rule, with 0 and 1") {
@@ -187,7 +166,7 @@ TEST_CASE("8-bit AdamW converges as AdamW does") {
            q = Variable::parameter(Tensor::zeros(shape));
   Adam8bit packed(group(p), {});
   Adam plain(group(q), {});
-  const double got = converge(packed, p), wanted = converge(plain, q);
+  const double got = noisy_quadratic(packed, p, 0.02), wanted = noisy_quadratic(plain, q, 0.02);
   MESSAGE("mean loss with 8 bits ", got, ", with 32 ", wanted);
   CHECK(wanted < 0.02);
   CHECK(got < 1.08 * wanted);  // 1.15 with rounding to the nearest
@@ -216,7 +195,7 @@ TEST_CASE("8-bit AdamW: state takes 2.03 bytes an element, and less than 4096 st
   Variable small = Variable::parameter(normals({4095}, 1, DType::f32));
   Variable named = Variable::parameter(normals({n}, 1, DType::f32));
   Adam8bitOptions options;
-  options.full_precision = {"embeddings."};
+  options.state.full_precision = {"embeddings."};
   Adam8bit adam({{{{"w", big}, {"b", small}, {"bert.embeddings.word", named}}, 1, 0}}, options);
   for (Variable* p : {&big, &small, &named}) p->set_grad(normals(p->shape(), 5, DType::f32));
   const auto step_leaf = [&](const Variable& p) {
@@ -235,8 +214,8 @@ TEST_CASE("8-bit AdamW: state takes 2.03 bytes an element, and less than 4096 st
     bytes += tensor.dtype() == DType::u8 ? 1 : 0;
   }
   CHECK(bytes == 2);
-  options.least_elements = 0;
-  options.full_precision = {};
+  options.state.least_elements = 0;
+  options.state.full_precision = {};
   Adam8bit all({{{{"b", small}}, 1, 0}}, options);
   all.step(0.1);
   CHECK(all.state()[1].first == "m8/b");
@@ -262,7 +241,7 @@ TEST_CASE("8-bit AdamW: the same bits for every thread count, and after a restar
 
 TEST_CASE("8-bit AdamW refuses impossible options and tensors") {
   Adam8bitOptions options;
-  options.least_elements = -1;
+  options.state.least_elements = -1;
   CHECK_THROWS_WITH_AS(Adam8bit({}, options),
                        doctest::Contains("[adam8bit] expected least_elements of at least 0"),
                        Error);

@@ -16,6 +16,7 @@
 #include "optim/lamb.h"
 #include "optim/lars.h"
 #include "optim/sgd.h"
+#include "optim/sgd8bit.h"
 #include "tests/optim/samples.h"
 
 using namespace frugal;
@@ -28,11 +29,13 @@ const std::vector<std::pair<std::string, Maker>>& makers() {
   static const std::vector<std::pair<std::string, Maker>> all = {
       {"sgd", [](const auto& g) { return std::make_unique<Sgd>(g, SgdOptions{}); }},
       {"adam", [](const auto& g) { return std::make_unique<Adam>(g, AdamOptions{}); }},
+      {"sgd_8bit",
+       [](const auto& g) {
+         return std::make_unique<Sgd8bit>(g, Sgd8bitOptions{.state = {.least_elements = 0}});
+       }},
       {"adamw_8bit",
        [](const auto& g) {
-         Adam8bitOptions options;
-         options.least_elements = 0;
-         return std::make_unique<Adam8bit>(g, options);
+         return std::make_unique<Adam8bit>(g, Adam8bitOptions{.state = {.least_elements = 0}});
        }},
       {"lamb", [](const auto& g) { return std::make_unique<Lamb>(g, LambOptions{}); }},
       {"lars", [](const auto& g) { return std::make_unique<Lars>(g, LarsOptions{}); }},

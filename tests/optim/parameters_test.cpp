@@ -8,6 +8,7 @@
 #include "optim/lamb.h"
 #include "optim/lars.h"
 #include "optim/sgd.h"
+#include "optim/sgd8bit.h"
 
 using namespace frugal;
 using namespace frugal::optim;
@@ -39,6 +40,7 @@ TEST_CASE("optimizers take a module's parameters as they are") {
     CHECK(a.value().to_vector() == before);
   };
   check([](const auto& p) { return std::make_unique<Sgd>(p, SgdOptions{.momentum = 0}); });
+  check([](const auto& p) { return std::make_unique<Sgd8bit>(p); });
   check([](const auto& p) { return std::make_unique<Adam>(p); });
   check([](const auto& p) { return std::make_unique<Adam8bit>(p); });
   check([](const auto& p) { return std::make_unique<Adafactor>(p); });
@@ -71,6 +73,9 @@ TEST_CASE("the weight decay of the options holds for groups that name none") {
   };
   CHECK(rates([](const auto& p) {
           return std::make_unique<Adam>(p, AdamOptions{.weight_decay = 0.5});
+        }) == 0.75);
+  CHECK(rates([](const auto& p) {
+          return std::make_unique<Sgd8bit>(p, Sgd8bitOptions{.sgd = {.weight_decay = 0.5}});
         }) == 0.75);
   CHECK(rates([](const auto& p) {
           return std::make_unique<Adam8bit>(p, Adam8bitOptions{.adam = {.weight_decay = 0.5}});

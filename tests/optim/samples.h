@@ -53,6 +53,28 @@ inline std::vector<double> run_steps(Optimizer& optimizer, Variable p, int first
   return p.value().to_vector();
 }
 
+// 400 steps on a noisy quadratic with curvatures over two decades. Returns the mean loss of the
+// last tenth.
+inline double noisy_quadratic(Optimizer& optimizer, Variable p, double lr) {
+  const Tensor goal = normals(p.shape(), 7, DType::f32);
+  const int steps = 400;
+  double total = 0;
+  for (int t = 0; t < steps; ++t) {
+    const Tensor g = normals(p.shape(), 1000 + static_cast<uint64_t>(t), DType::f32, 0.1);
+    double loss = 0;
+    for (int64_t i = 0; i < g.numel(); ++i) {
+      const double curvature = std::pow(10.0, -static_cast<double>(i % 17) / 8);
+      const double off = static_cast<double>(p.value().data<float>()[i] - goal.data<float>()[i]);
+      loss += curvature * off * off / 2;
+      g.mut<float>()[i] += static_cast<float>(curvature * off);
+    }
+    if (t >= steps * 9 / 10) total += loss / static_cast<double>(g.numel()) / (steps / 10);
+    p.set_grad(g);
+    optimizer.step(lr);
+  }
+  return total;
+}
+
 class Threads {
  public:
   explicit Threads(int threads) : before_(num_threads()) { set_num_threads(threads); }

@@ -119,6 +119,8 @@ TEST_CASE("wrong types and values out of range say where and what was expected")
 
 TEST_CASE("values that contradict each other") {
   CHECK(has(complaint(R"({"optim": {"nesterov": true, "momentum": 0}})"), "optim.nesterov"));
+  CHECK(has(complaint(R"({"optim": {"name": "sgd_8bit", "momentum": 0}})"),
+            "optim.momentum: expected a number above 0 with sgd_8bit"));
   CHECK(has(complaint(R"({"schedule": {"name": "step"}})"), "schedule.milestones"));
   CHECK(has(complaint(R"({"schedule": {"milestones": [3, 2]}})"), "increasing"));
   CHECK(has(complaint(R"({"schedule": {"min_lr": 1}})"), "at most optim.lr"));
