@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """One PyTorch training step on CPU: median time in both memory layouts and the bytes autograd saves. One JSON line a workload.
 
-usage: torch_step.py [--steps 7] [--threads 2] r20|r18|r50|bert|gcn|fcn|retinanet ...
-       torch_step.py --peak [--batch 8] [--side 256] r50|fcn|retinanet
+usage: torch_step.py [--steps 7] [--threads 2] r20|r18|r50|bert|gcn|fcn|deeplab|retinanet ...
+       torch_step.py --peak [--batch 8] [--side 256] r50|fcn|deeplab|retinanet
 needs: Debian's python3-torch and python3-torchvision
 
 r20: CIFAR ResNet-20 with projection shortcuts, batch 128, 3x32x32; r18: ResNet-18 with a 3x3 stem, batch 32, 3x32x32;
@@ -10,7 +10,7 @@ r50: torchvision's ResNet-50, batch 4, 3x224x224. SGD with momentum.
 bert: nn.TransformerEncoder of 4 layers, 256 wide, 4 heads, on word embeddings, batch 32, length 128. AdamW.
 gcn: 3 layers, 256 wide, with batch norm and dropout, on a random graph as large as ogbn-arxiv. SGD with momentum.
 The same models as `frugal bench step --workload`. Saved bytes leave out parameters; "input_bytes" says how many are the batch's own.
-fcn, retinanet: torchvision's fcn_resnet50 with 21 classes and retinanet_resnet50_fpn with 91, nothing frozen, batch 8, 3x256x256. SGD with momentum.
+fcn, deeplab, retinanet: torchvision's fcn_resnet50 and deeplabv3_resnet50 with 21 classes and retinanet_resnet50_fpn with 91, nothing frozen, batch 8, 3x256x256. SGD with momentum.
 
 --peak measures the memory of a step instead, for one workload in a fresh process:
   tensor_peak: the highest sum of what PyTorch's allocator has given out, with parameters, momentum and the batch, as its profiler tells.
@@ -120,6 +120,10 @@ def fcn():
     return torchvision.models.segmentation.fcn_resnet50(weights_backbone=None, num_classes=21, aux_loss=False)
 
 
+def deeplab():
+    return torchvision.models.segmentation.deeplabv3_resnet50(weights_backbone=None, num_classes=21, aux_loss=False)
+
+
 def retinanet():
     return torchvision.models.detection.retinanet_resnet50_fpn(weights_backbone=None, num_classes=91, trainable_backbone_layers=5)
 
@@ -148,9 +152,10 @@ WORKLOADS = {
     "bert": (Encoder, lambda: (torch.randint(0, 30522, (32, 128)), torch.randint(0, 2, (32,))), adamw),
     "gcn": (GraphNet, lambda: (torch.randn(169343, 128), torch.randint(0, 40, (169343,))), sgd),
     "fcn": (fcn, lambda: masks(8, 256), sgd),
+    "deeplab": (deeplab, lambda: masks(8, 256), sgd),
     "retinanet": (retinanet, lambda: boxes(8, 256), sgd),
 }
-DRAWS = {"r50": images, "fcn": masks, "retinanet": boxes}  # of a batch and a side
+DRAWS = {"r50": images, "fcn": masks, "deeplab": masks, "retinanet": boxes}  # of a batch and a side
 
 
 def saved_bytes(model, x, y):

@@ -118,6 +118,8 @@ def compare(binary, name):
     return good
 
 
+if len(sys.argv) < 2:
+    sys.exit("expected the path of the binary frugal; " + __doc__[__doc__.index("usage"):])
 torch.randperm = lambda n, **_: torch.arange(n)  # samplers take the first candidates in order
 names = sys.argv[2:] or ["retinanet_resnet50_fpn", "fasterrcnn_resnet50_fpn"]
 sys.exit(0 if all([compare(sys.argv[1], name) for name in names]) else 1)
