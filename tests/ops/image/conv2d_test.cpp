@@ -242,6 +242,9 @@ TEST_CASE("conv2d: no images") {
     CHECK(conv2d_backward_input(y, w, x.shape(), o).shape() == x.shape());
     const Tensor dw = conv2d_backward_weight(y, x, w.shape(), o);
     CHECK(error(dw, std::vector<double>(static_cast<size_t>(w.numel()), 0.0)) == 0);
+    const Conv2dOptions dilated = with({1, 1}, {7, 7}, {7, 7});
+    const Tensor none = conv2d_backward_weight(conv2d(x, w, {}, dilated), x, w.shape(), dilated);
+    CHECK(error(none, std::vector<double>(static_cast<size_t>(w.numel()), 0.0)) == 0);
   }
 }
 
