@@ -8,7 +8,7 @@
 #include "core/parallel.h"
 #include "ops/checks.h"
 #include "ops/dense/copy.h"
-#include "ops/optimizer/sgd_loop.h"
+#include "ops/optimizer/sgd_loops.h"
 #include "ops/optimizer/trained.h"
 #include "ops/shared_kernels.h"
 

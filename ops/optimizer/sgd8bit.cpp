@@ -8,7 +8,7 @@
 #include "ops/checks.h"
 #include "ops/dense/copy.h"
 #include "ops/optimizer/blockwise_codes.h"
-#include "ops/optimizer/sgd_loop.h"
+#include "ops/optimizer/sgd_loops.h"
 #include "ops/optimizer/trained.h"
 
 namespace frugal::ops {

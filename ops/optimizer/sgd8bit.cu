@@ -2,7 +2,7 @@
 
 #include "ops/cuda/cuda_tensors.h"
 #include "ops/optimizer/blockwise_cuda.h"
-#include "ops/optimizer/sgd_loop.h"
+#include "ops/optimizer/sgd_loops.h"
 
 namespace frugal::ops {
 namespace {
