@@ -35,7 +35,7 @@ void conv2d_backward_input_into(const Tensor& dx, const Tensor& dy, const Tensor
                                 const Conv2dOptions& options);
 
 // sum += dx. `sum` is contiguous and has the shape and dtype of dx. The result has the bits of that
-// sum, unless the weight is large (below): then each part is added on its own. Where oneDNN's
+// sum, unless the weight is large (above): then each part is added on its own. Where oneDNN's
 // kernel can add, no tensor of dx's size is made. On `meta` that tensor is counted outside a
 // KernelMemoryScope, because the kernels of the machine that runs the step are not known.
 void add_conv2d_backward_input(const Tensor& sum, const Tensor& dy, const Tensor& weight,
