@@ -78,32 +78,25 @@ void adam8bit_steps_kernel(Cuda, const std::vector<Adam8bitUpdate>& updates) {
   Table table;
   table.with_sign = cuda::device_map(StateMap::with_sign);
   table.positive = cuda::device_map(StateMap::positive);
-  const auto run = [&] {
-    if (table.chunks > 0)
-      cuda::with_late(table, [&]<class Argument>(const Argument& argument) {
-        cuda::launch(update_packed_kernel<Argument>, cuda::state_grid(table.chunks * kStateBlock),
-                     argument);
-      });
-    table.chunks = table.rows = 0;
+  const auto row = [&](const Adam8bitUpdate& u) {
+    return Row{u.parameter.mut<float>(),
+               u.gradient.data<float>(),
+               u.m.codes.mut<uint8_t>(),
+               u.v.codes.mut<uint8_t>(),
+               u.m.scales.mut<float>(),
+               u.v.scales.mut<float>(),
+               u.parameter.numel(),
+               table.chunks,
+               AdamFactors<float>::of(u.step),
+               u.key,
+               cuda::loads_packs(u)};
   };
-  for (const Adam8bitUpdate& u : updates) {
-    const int64_t n = u.parameter.numel();
-    table.row[table.rows++] = {
-        u.parameter.mut<float>(),
-        u.gradient.data<float>(),
-        u.m.codes.mut<uint8_t>(),
-        u.v.codes.mut<uint8_t>(),
-        u.m.scales.mut<float>(),
-        u.v.scales.mut<float>(),
-        n,
-        table.chunks,
-        AdamFactors<float>::of(u.step),
-        u.key,
-        cuda::is_packable(u.parameter.raw()) && cuda::is_packable(u.gradient.raw())};
-    table.chunks += state_blocks(n);
-    if (table.rows == Table::kRows) run();
-  }
-  run();
+  cuda::with_state_tables(table, updates, row, [&] {
+    cuda::with_late(table, [&]<class Argument>(const Argument& argument) {
+      cuda::launch(update_packed_kernel<Argument>, cuda::state_grid(table.chunks * kStateBlock),
+                   argument);
+    });
+  });
 }
 
 }  // namespace frugal::ops

@@ -2,6 +2,7 @@
 // does. A warp takes a block, and a lane takes eight neighbours of it. For .cu files.
 #pragma once
 #include <limits>
+#include <vector>
 
 #include "core/cuda/cuda_kernel.h"
 #include "core/finite.h"
@@ -122,6 +123,28 @@ __device__ __forceinline__ void store_some(T* to, int64_t count, bool wide,
     for (int k = 0; k < kStateRun; ++k)
       if (k < count) to[k] = from[k];
   }
+}
+
+// Lists updates in a table, and calls launch() whenever the table is full and at the end.
+// make(update) gives a row; the table's chunks are blocks of the state.
+template <class Table, class Update, class Make, class Launch>
+void with_state_tables(Table& table, const std::vector<Update>& updates, const Make& make,
+                       const Launch& launch) {
+  const auto run = [&] {
+    if (table.chunks > 0) launch();
+    table.chunks = table.rows = 0;
+  };
+  for (const Update& u : updates) {
+    table.row[table.rows++] = make(u);
+    table.chunks += state_blocks(u.parameter.numel());
+    if (table.rows == Table::kRows) run();
+  }
+  run();
+}
+// May p and g of an update be loaded 16 bytes at a time?
+template <class Update>
+bool loads_packs(const Update& u) {
+  return is_packable(u.parameter.raw()) && is_packable(u.gradient.raw());
 }
 
 // The grid in which each block of numbers has a warp.

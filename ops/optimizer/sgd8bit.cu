@@ -79,30 +79,23 @@ __global__ void update_packed_momentum_kernel(const Argument argument) {
 void sgd8bit_steps_kernel(Cuda, const std::vector<Sgd8bitUpdate>& updates) {
   Table table;
   table.map = cuda::device_map(StateMap::with_sign);
-  const auto run = [&] {
-    if (table.chunks > 0)
-      cuda::with_late(table, [&]<class Argument>(const Argument& argument) {
-        cuda::launch(update_packed_momentum_kernel<Argument>,
-                     cuda::state_grid(table.chunks * kStateBlock), argument);
-      });
-    table.chunks = table.rows = 0;
+  const auto row = [&](const Sgd8bitUpdate& u) {
+    return Row{u.parameter.mut<float>(),
+               u.gradient.data<float>(),
+               u.velocity.codes.mut<uint8_t>(),
+               u.velocity.scales.mut<float>(),
+               u.parameter.numel(),
+               table.chunks,
+               SgdFactors<float>::of(u.step),
+               u.key,
+               cuda::loads_packs(u)};
   };
-  for (const Sgd8bitUpdate& u : updates) {
-    const int64_t n = u.parameter.numel();
-    table.row[table.rows++] = {
-        u.parameter.mut<float>(),
-        u.gradient.data<float>(),
-        u.velocity.codes.mut<uint8_t>(),
-        u.velocity.scales.mut<float>(),
-        n,
-        table.chunks,
-        SgdFactors<float>::of(u.step),
-        u.key,
-        cuda::is_packable(u.parameter.raw()) && cuda::is_packable(u.gradient.raw())};
-    table.chunks += state_blocks(n);
-    if (table.rows == Table::kRows) run();
-  }
-  run();
+  cuda::with_state_tables(table, updates, row, [&] {
+    cuda::with_late(table, [&]<class Argument>(const Argument& argument) {
+      cuda::launch(update_packed_momentum_kernel<Argument>,
+                   cuda::state_grid(table.chunks * kStateBlock), argument);
+    });
+  });
 }
 
 }  // namespace frugal::ops
