@@ -76,6 +76,22 @@ class LayerNoise {
   std::vector<GradientNoise> noise_;
 };
 
+// The configuration with each width of --bits, or as it is without --bits.
+std::vector<Config> packings(const LabArguments& arguments) {
+  std::vector<std::vector<std::string>> changes;
+  for (const int64_t bits : arguments.bits)
+    changes.push_back({fmt::format("compression.bits={}", bits)});
+  if (changes.empty()) changes.emplace_back();
+  std::vector<Config> configs;
+  for (const std::vector<std::string>& change : changes) {
+    std::vector<std::string> sets = arguments.sets;
+    sets.insert(sets.end(), change.begin(), change.end());
+    configs.push_back(load_config(arguments.config, sets, "compression"));
+    resolve(configs.back());
+  }
+  return configs;
+}
+
 }  // namespace
 
 void study_layers(const LabArguments& arguments) {
@@ -101,11 +117,8 @@ void study_layers(const LabArguments& arguments) {
   Json results = Json::array();
   std::vector<std::vector<std::string>> rows = {
       {"layer", "bits", "share of the minibatch variance", "variance", "squared bias"}};
-  for (const int64_t bits : arguments.bits) {
-    std::vector<std::string> sets = arguments.sets;
-    sets.push_back(fmt::format("compression.bits={}", bits));
-    Config packing = load_config(arguments.config, sets, "compression");
-    resolve(packing);
+  for (const Config& packing : packings(arguments)) {
+    const std::string bits = fmt::format("{}", packing.compression.width);
     KeepsWhole policy(make_policy(packing.compression, static_cast<uint64_t>(config.run.seed)),
                       arguments.whole);
     bench.let_learn(policy, packing, key);
@@ -117,14 +130,14 @@ void study_layers(const LabArguments& arguments) {
       if (own == 0) continue;  // frozen
       const Estimate variance = noise.of(i).variance(), bias = noise.of(i).squared_bias();
       results.push_back({{"layer", layers[i].name},
-                         {"bits", bits},
+                         {"bits", packing.compression.width},
                          {"share", own / unit},
                          {"variance", estimate_json(variance, own)},
                          {"squared_bias", estimate_json(bias, own)}});
-      rows.push_back({layers[i].name, std::to_string(bits), fmt::format("{:.3f}", own / unit),
+      rows.push_back({layers[i].name, bits, fmt::format("{:.3f}", own / unit),
                       estimate_text(variance, own), estimate_text(bias, own)});
     }
-    std::fprintf(stderr, "%d bits: done, %s of activations\n", static_cast<int>(bits),
+    std::fprintf(stderr, "%s bits: done, %s of activations\n", bits.c_str(),
                  readable_bytes(bench.memory().saved()).c_str());
   }
   print_gradients({arguments, config, draws, unit}, "layers", results, rows);

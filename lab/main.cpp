@@ -36,7 +36,9 @@ void add_studies(CLI::App& app) {
       ->capture_default_str();
   gradient->add_flag("--policies", a.policies,
                      "Compare policies, at 2 bits unless --bits says more");
-  gradient->add_flag("--layers", a.layers, "Of each layer, compressed as CONFIG says");
+  gradient->add_flag(
+      "--layers", a.layers,
+      "Of each layer, compressed as CONFIG says, with its bits unless --bits says more");
   gradient->add_option("--whole", a.whole, "With --layers: ops whose tensors stay whole, as a,b")
       ->delimiter(',');
   add_sets(gradient, a.sets);
@@ -47,9 +49,11 @@ void add_studies(CLI::App& app) {
       throw apps::ConfigError("", "--layers: expected no --policies beside it");
     if (!a.layers && !a.whole.empty())
       throw apps::ConfigError("", "--whole: expected --layers beside it");
+    const bool usual_bits = gradient->get_option("--bits")->count() == 0;
+    if (a.layers && usual_bits) a.bits.clear();
+    if (a.policies && usual_bits) a.bits = {2};
     if (a.layers) return study_layers(a);
     if (!a.policies) return study_gradient(a);
-    if (gradient->get_option("--bits")->count() == 0) a.bits = {2};
     study_policies(a);
   });
   CLI::App* sensitivity = common(command(

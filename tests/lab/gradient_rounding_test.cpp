@@ -16,9 +16,9 @@ struct Bench {
         "data": {"name": "random", "batch_size": 16, "shape": [8, 8, 1], "workers": 0,
                  "train_samples": 256}, "compression": {"advanced": {"min_elements": 96}}, "threads": 1})");
   }
-  Ran run(const std::string& arguments) const {
+  Ran run(const std::string& arguments, const std::string& bits = "--bits 2 ") const {
     return frugal_lab("gradient " + folder / "c.json" +
-                      " --train-steps 2 --batches 8 --repeats 8 --bits 2 --json " + arguments);
+                      " --train-steps 2 --batches 8 --repeats 8 --json " + bits + arguments);
   }
   // The variance of each row.
   std::map<std::string, double> rows(const std::string& arguments, const char* list,
@@ -85,6 +85,12 @@ TEST_CASE("layers: the shares of all layers add up, and what stays whole adds no
   const Json learned =
       layers("--set compression.gact.adaptive=true --set compression.gact.solver=greedy");
   CHECK(learned.back()["variance"]["value"] != usual.back()["variance"]["value"]);
+  // Without --bits the width is that of the configuration, which may be a fraction.
+  const Ran fraction = bench.run("--layers --set compression.bits=2.5", "");
+  REQUIRE_MESSAGE(fraction.status == 0, fraction.err);
+  const Json row = Json::parse(fraction.out)["layers"].back();
+  CHECK(row["bits"] == 2.5);
+  CHECK(row["variance"]["value"] < usual.back()["variance"]["value"]);
   for (const char* wrong :
        {"--whole linear", "--layers --policies", "--layers --set compression.policy=acgc",
         "--layers --set compression.memory_budget=3x"})
