@@ -181,6 +181,11 @@ bool SavedEntry::knows_variance() const {
   return packed != nullptr ? (*packed)->knows_variance() : quality() == Replay::exact;
 }
 
+bool SavedEntry::serves_one_op() const {
+  const auto* packed = std::get_if<std::shared_ptr<Packed>>(&content_);
+  return packed != nullptr && (*packed)->serves_one_op();
+}
+
 Replay SavedEntry::quality() const {
   if (is_lossless()) return Replay::exact;
   return recipe() != nullptr ? recipe()->quality : Replay::unbiased;

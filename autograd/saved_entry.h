@@ -53,6 +53,7 @@ class SavedEntry {
   // Packed::run(), by `mask` unless null. False unless this is packed.
   bool run(PackedPass& pass, SavedEntry* mask) const;
   bool knows_variance() const;  // see SavedTensor
+  bool serves_one_op() const;   // see Packed
   Replay quality() const;
   // See SavedTensor::rests_on(). `seq` is the SaveInfo::seq that the policy decided about.
   void collect_sources(std::vector<uint64_t>& seqs) const;

@@ -79,6 +79,7 @@ class SaveContext {
     }
     const Key key = key_of(policy, view.ordered);
     std::shared_ptr<SavedEntry> entry = find(key);
+    if (entry != nullptr && entry->serves_one_op()) entry = nullptr;
     const SavedEntry::Raw raw{view.ordered, view.ordered.storage()->version(), op};
     if (request.only_for_replay) {
       if (entry == nullptr) entry = source_of(request, raw);

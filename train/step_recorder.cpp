@@ -106,6 +106,7 @@ class StepRecorder::Recorded final : public Packed {
     return inner_->unpack_sign();
   }
   bool carries_sign() const override { return inner_->carries_sign(); }
+  bool serves_one_op() const override { return inner_->serves_one_op(); }
   Tensor unpack_sign_rows(int64_t begin, int64_t end) const override {
     const Stopwatch watch(seconds_);
     return inner_->unpack_sign_rows(begin, end);

@@ -38,6 +38,7 @@ class EntropyCoded final : public Movable {
   Tensor unpack() const override;
   Tensor unpack_rows(int64_t begin, int64_t end) const override;
   bool carries_sign() const override { return plain_->carries_sign(); }
+  bool serves_one_op() const override { return plain_->serves_one_op(); }
   Tensor unpack_sign() const override;
   Tensor unpack_sign_rows(int64_t begin, int64_t end) const override;
   bool knows_variance() const override { return plain_->knows_variance(); }

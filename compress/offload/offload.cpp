@@ -28,6 +28,7 @@ class Offloaded final : public Packed {
     return Here(*this)->run(pass);
   }
   bool carries_sign() const override { return packed_->carries_sign(); }
+  bool serves_one_op() const override { return packed_->serves_one_op(); }
   bool knows_variance() const override { return packed_->knows_variance(); }
   void prefetch() override { store_->prefetch(id_); }
 

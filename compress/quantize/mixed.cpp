@@ -64,6 +64,12 @@ class Mixed final : public Grouped {
     return out;
   }
   bool carries_sign() const override { return layout_.split; }
+  bool serves_one_op() const override {
+    const auto keeps = [&](const MixedLayout::Segment& segment) {
+      return may_keep_mean(weights_, segment.layout.bits);
+    };
+    return layout_.split && std::any_of(layout_.segments.begin(), layout_.segments.end(), keeps);
+  }
   Tensor unpack_sign() const override {
     if (!layout_.split) return {};
     CategoryScope scope(Category::workspace);

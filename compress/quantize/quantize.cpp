@@ -282,6 +282,10 @@ Tensor Quantized::unpack_range(const Range& range, const Tensor& affine) const {
   return out;
 }
 
+bool Quantized::serves_one_op() const {
+  return layout_.split && may_keep_mean(split_weights(slope_), layout_.bits);
+}
+
 Tensor Quantized::unpack_sign() const {
   if (!layout_.split) return {};
   CategoryScope scope(Category::workspace);

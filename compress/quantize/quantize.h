@@ -87,6 +87,7 @@ class Quantized final : public Grouped {
   Tensor unpack_rows(int64_t begin, int64_t end) const override;
 
   bool carries_sign() const override { return layout_.split; }
+  bool serves_one_op() const override;
   Tensor unpack_sign() const override;
   // The mask of unpack_rows(begin, end)'s elements, a bitmask of that shape. Fastest where the
   // range begins at a row of [rows, C] that is a multiple of 8 and has a multiple of 8 of them;

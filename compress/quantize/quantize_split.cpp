@@ -64,12 +64,19 @@ void for_codes(const uint8_t* payload, const GroupLayout& layout, const SplitWei
 SplitWeights split_weights(double slope) {
   constexpr float kLeast = 1.0f / 9;
   const float s = std::clamp(std::fabs(static_cast<float>(slope)), kLeast, 1 / kLeast);
-  return {std::min(s, 1.0f) / 4, std::min(1.0f / s, 1.0f) / 4};
+  return {std::min(s, 1.0f) / 4, std::min(1.0f / s, 1.0f) / 4, slope == 0};
+}
+
+float split_mean(float lo, float range, float sum, float count) {
+  const float mean = std::fma(sum / count, range / kMeanLevels, lo);
+  return std::bit_cast<float>((std::bit_cast<uint32_t>(mean) + 0x8000u) & 0xffff0000u);
 }
 
 double split_variance(double slope, int bits) {
   const SplitWeights weights = split_weights(slope);
-  const SplitCodes codes = split_codes(1, 1, weights, bits);
+  // A mean is off by about as much as rounding to two codes.
+  const SplitCodes codes =
+      may_keep_mean(weights, bits) ? SplitCodes{{2, 3}} : split_codes(1, 1, weights, bits);
   const double of[2] = {weights.class0 * 4.0, weights.class1 * 4.0};
   double sum = 0;
   for (int k = 0; k < 2; ++k) {
@@ -122,12 +129,28 @@ int64_t reference_split_pack(const float* x, const uint8_t* mask, const GroupLay
         mn[k] = std::min(mn[k], value), mx[k] = std::max(mx[k], value);
       }
       nonfinite += !finite;
+      ClassRange ranges[2];
+      if (finite)
+        for (int k = 0; k < 2; ++k) ranges[k] = class_range(mn[k], mx[k]);
+      if (finite && may_keep_mean(weights, layout.bits) && ranges[0].range > 0 &&
+          ranges[1].range > 0) {
+        const float inverse = kMeanLevels / ranges[0].range;
+        int64_t sum = 0, count = 0;
+        for (int64_t row = row0; row < row0 + n; ++row) {
+          if (bit_of(mask, layout, row, c)) continue;
+          const float u = element_dither(stream, stochastic, row, c);
+          sum += static_cast<int64_t>(
+                     std::fma(x[row * layout.cols + c] - ranges[0].lo, inverse, 1.0f + u)) -
+                 1;
+          ++count;
+        }
+        ranges[0] = {split_mean(ranges[0].lo, ranges[0].range, static_cast<float>(sum),
+                                static_cast<float>(count)),
+                     0.0f};
+      }
       for (int k = 0; k < 2; ++k) {
         uint16_t words[2] = {kNonfiniteBits, kNonfiniteBits};
-        if (finite) {
-          const ClassRange range = class_range(mn[k], mx[k]);
-          words[0] = to_bf16(range.lo), words[1] = to_bf16(range.range);
-        }
+        if (finite) words[0] = to_bf16(ranges[k].lo), words[1] = to_bf16(ranges[k].range);
         for (int64_t i = 0; i < 2; ++i)
           std::memcpy(payload + layout.meta_offset(g) + ((2 * k + i) * layout.metas() + c) * 2,
                       &words[i], 2);

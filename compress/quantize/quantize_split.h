@@ -17,6 +17,11 @@
 //             c0 = min(s, 1) / 4, c1 = min(1 / s, 1) / 4, s = |slope| within 1/9 to 9
 //     step    range / (n - 1), 0 where n < 2
 //     inverse (n - 1) / range, 0 where n < 2
+//     Where both classes have a range above 0, the width is 2 bits and the slope is 0, class 0 has
+//     one code, which stands for its mean, and class 1 has three: lo is the mean, range +0. The
+//     mean is split_mean() of lo and range as above, with the sum of the class's
+//     trunc(fma(x - lo, 255 / range, 1 + u)) - 1. It is the one case where rounding is not
+//     unbiased.
 //   Element of class k:
 //     code    offset + trunc(min(fma(x - lo, inverse, 1 + u), n)) - 1, offset 0 or n0, u as in the
 //             plain format
@@ -26,6 +31,7 @@
 //   1, code = k, step = 0: NaN everywhere, the bits are still exact.
 #pragma once
 #include "compress/quantize/quantize_reference.h"
+#include "core/host_device.h"
 
 namespace frugal::compress {
 
@@ -36,12 +42,26 @@ inline constexpr uint16_t kEmptyRangeBits = 0x8000;
 // How much errors of each class matter, scaled so that nothing overflows.
 struct SplitWeights {
   float class0 = 0, class1 = 0.25f;
+  bool zero = false;  // the slope is 0: no gradient passes the elements of class 0
 };
 // REQUIRES: a finite slope; its sign does not matter. Values below 1/9 act as 1/9, and values above
 // 9 as 9: elements whose derivative is 0 still matter a little, because the statistics of their
 // batch include them. The bound was measured on ResNet-20. There the errors of such elements would
 // bound the variance of the gradient from below at 5 bits and more.
 SplitWeights split_weights(double slope);
+
+// Whether class 0 may have one code, for its mean. With two codes of four, each class would have
+// the ends of its range only, so the errors of class 1 would have four times the variance. Elements
+// of class 0 only reach the gradient by the statistics of a norm. docs/design/gradients.md has what
+// this does to the variance of gradients, and what bias it brings. From 3 bits on the bias would
+// cost more than the code brings.
+FRUGAL_HD bool may_keep_mean(const SplitWeights& weights, int bits) {
+  return weights.zero && bits == 2;
+}
+inline constexpr float kMeanLevels = 255;
+// The mean of a class in bf16, to the nearest, halves away from 0. `sum` of `count` whole numbers
+// from 0 to kMeanLevels, all up to 2^24.
+float split_mean(float lo, float range, float sum, float count);
 
 // How the codes of a group are divided between the two classes.
 struct SplitCodes {

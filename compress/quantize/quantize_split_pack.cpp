@@ -1,5 +1,6 @@
 // Pack of split groups, as quantize_pack.cpp does it: the first pass finds both classes' extremes,
 // the second one quantizes from the cache while it prefetches the next unit.
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -30,7 +31,14 @@ struct SplitColumns {
   alignas(64) float base[2][kMostColumns];                           // lo, 0 for a non-finite group
   alignas(64) float inverse[2][kMostColumns];
   alignas(64) float count[2][kMostColumns];
-  bool keep[kMostColumns];  // false for a non-finite group; set where some column is
+  bool keeps_mean[kMostColumns];  // class 0 does; set where classes may
+  bool keep[kMostColumns];        // false for a non-finite group; set where some column is
+};
+
+// What the means of class 0 are made of, in the order of vectors of columns, the last of which may
+// overlap the one before: sums of trunc(level), and how many elements are in class 1.
+struct MeanSums {
+  alignas(64) uint32_t sum[kMostColumns] = {}, ones[kMostColumns] = {};
 };
 
 }  // namespace frugal::compress
@@ -225,36 +233,72 @@ bool SplitParameters(const PackJob& job, const Unit& unit, const SplitSource<T>&
     }
     job.nonfinite->add(nonfinite);
   }
+  const bool means = may_keep_mean(job.weights, job.layout.bits);
   for (size_t j = 0; j < cols; j += lanes) {
-    const VF range[2] = {hn::BitCast(d, hn::Load(du, columns.range[0] + j)),
-                         hn::BitCast(d, hn::Load(du, columns.range[1] + j))};
+    VF range[2] = {hn::BitCast(d, hn::Load(du, columns.range[0] + j)),
+                   hn::BitCast(d, hn::Load(du, columns.range[1] + j))};
+    VF inverse0 = zero;
+    if (means) {
+      const MF mean = hn::And(hn::Gt(range[0], zero), hn::Gt(range[1], zero));
+      inverse0 = hn::IfThenElseZero(mean, hn::Div(hn::Set(d, kMeanLevels), range[0]));
+      range[0] = hn::IfThenZeroElse(mean, range[0]);
+    }
     VF count[2];
     MF spread[2];
     SplitCodesOf(range[0], range[1], job.weights, job.layout.bits, count, spread);
     for (int k = 0; k < 2; ++k) {
       const VF inverse = hn::Div(hn::Sub(count[k], one), range[k]);
       const VF lo = hn::BitCast(d, hn::Load(du, columns.lo[k] + j));
-      hn::Store(hn::IfThenElseZero(spread[k], inverse), d, columns.inverse[k] + j);
+      hn::Store(hn::IfThenElse(spread[k], inverse, k == 0 ? inverse0 : zero), d,
+                columns.inverse[k] + j);
       hn::Store(hn::IfThenElseZero(hn::Eq(lo, lo), lo), d, columns.base[k] + j);
       hn::Store(count[k], d, columns.count[k] + j);
     }
+  }
+  for (size_t j = 0; means && j < cols; ++j) {
+    const auto above_zero = [&](int k) { return std::bit_cast<float>(columns.range[k][j]) > 0; };
+    columns.keeps_mean[j] = above_zero(0) && above_zero(1);
   }
   uint16_t* meta =
       reinterpret_cast<uint16_t*>(job.payload + job.layout.meta_offset(unit.group)) + unit.col0;
   for (int k = 0; k < 2; ++k) {
     for (size_t j = 0; j < cols; ++j) meta[j] = static_cast<uint16_t>(columns.lo[k][j] >> 16);
     meta += job.layout.metas();
-    for (size_t j = 0; j < cols; ++j) meta[j] = static_cast<uint16_t>(columns.range[k][j] >> 16);
+    for (size_t j = 0; j < cols; ++j) {
+      const bool mean = means && k == 0 && columns.keeps_mean[j];
+      meta[j] = static_cast<uint16_t>(mean ? 0 : columns.range[k][j] >> 16);
+    }
     meta += job.layout.metas();
   }
   return odd;
 }
 
-// ---- Second pass: one block of 8 rows of f32 `x` in vector `v` of columns, from column `j` on.
-template <int kBits, bool kFull>
+// The means of class 0 where it keeps them, once the second pass has added up.
+HWY_INLINE void StoreMeans(const PackJob& job, const Unit& unit, const SplitColumns& columns,
+                           const MeanSums& sums) {
+  const size_t lanes = hn::Lanes(DF()), cols = static_cast<size_t>(unit.cols);
+  uint16_t* meta =
+      reinterpret_cast<uint16_t*>(job.payload + job.layout.meta_offset(unit.group)) + unit.col0;
+  for (size_t v = 0; v < VectorsOf(cols); ++v) {
+    const size_t first = FirstColumn(v, cols);
+    for (size_t j = first; j < std::min(first + lanes, cols); ++j) {
+      if (!columns.keeps_mean[j]) continue;
+      const size_t at = v * lanes + j - first;
+      const uint32_t elements = static_cast<uint32_t>(unit.rows) - sums.ones[at];
+      const float mean =
+          split_mean(columns.base[0][j], std::bit_cast<float>(columns.range[0][j]),
+                     static_cast<float>(sums.sum[at] - elements), static_cast<float>(elements));
+      meta[j] = static_cast<uint16_t>(std::bit_cast<uint32_t>(mean) >> 16);
+    }
+  }
+}
+
+// ---- Second pass: one block of 8 rows of f32 `x` in a vector of columns, from column `j` on.
+// kMeans: columns whose class 0 keeps its mean add to sums[lane].
+template <int kBits, bool kFull, bool kMeans>
 HWY_INLINE void SplitBlock(const float* x, int64_t x_stride, VU bytes, const GroupLayout& layout,
                            const SplitColumns& columns, size_t j, const BlockWords* words,
-                           uint8_t* codes, const BlockShape& at) {
+                           uint8_t* codes, const BlockShape& at, MeanSums* sums, size_t lane) {
   const DF d;
   VF dither[8];
   LoadDither<kBits != 0>(words, j, dither);
@@ -264,7 +308,7 @@ HWY_INLINE void SplitBlock(const float* x, int64_t x_stride, VU bytes, const Gro
   const VF count0 = hn::LoadU(d, columns.count[0] + j);
   const VF count1 = hn::LoadU(d, columns.count[1] + j);
   const VU offset = Truncate(count0);
-  VU code[8];
+  VU code[8], sum = hn::Zero(DU());
   for (int r = 0; r < 8; ++r) {
     const MF bit = BitsOfRow(bytes, r);
     const VF base = hn::IfThenElse(bit, base1, base0);
@@ -272,8 +316,15 @@ HWY_INLINE void SplitBlock(const float* x, int64_t x_stride, VU bytes, const Gro
     VF level = Fma(hn::Sub(hn::LoadU(d, x + r * x_stride), base), inverse, dither[r]);
     // With up to 256 codes (n - 1) (1 + 2^-24) + u + 1 with u <= 1 - 2^-9 rounds below n + 1:
     // nothing to clamp.
-    if constexpr (kBits == 0) level = hn::Min(level, hn::IfThenElse(bit, count1, count0));
+    if constexpr (kMeans) sum = MaskedAdd(hn::Not(bit), sum, Truncate(level));
+    if constexpr (kBits == 0 || kMeans) level = hn::Min(level, hn::IfThenElse(bit, count1, count0));
     code[r] = MaskedAdd(bit, Truncate(level), offset);
+  }
+  if constexpr (kMeans) {
+    const DU du;
+    hn::Store(hn::Add(hn::Load(du, sums->sum + lane), sum), du, sums->sum + lane);
+    const VU ones = hn::Add(hn::Load(du, sums->ones + lane), hn::PopulationCount(bytes));
+    hn::Store(ones, du, sums->ones + lane);
   }
   StoreCodes<kBits, kFull>(code, layout, codes + j, at);
 }
@@ -281,9 +332,14 @@ HWY_INLINE void SplitBlock(const float* x, int64_t x_stride, VU bytes, const Gro
 // One function for all widths and dtypes, so that the compiler has less to do.
 HWY_NOINLINE void SplitStaged(const float* block, VU bytes, const GroupLayout& layout,
                               const SplitColumns& columns, size_t j, const BlockWords* words,
-                              uint8_t* codes, const BlockShape& at) {
-  SplitBlock<0, false>(block, static_cast<int64_t>(hn::Lanes(DF())), bytes, layout, columns, j,
-                       words, codes, at);
+                              uint8_t* codes, const BlockShape& at, MeanSums* sums, size_t lane) {
+  const auto stride = static_cast<int64_t>(hn::Lanes(DF()));
+  if (sums != nullptr)
+    SplitBlock<0, false, true>(block, stride, bytes, layout, columns, j, words, codes, at, sums,
+                               lane);
+  else
+    SplitBlock<0, false, false>(block, stride, bytes, layout, columns, j, words, codes, at, sums,
+                                lane);
 }
 
 // Copies a block of few columns, of another dtype, or with non-finite columns, which become 0.
@@ -298,8 +354,9 @@ HWY_INLINE void PrepareSplit(const T* x, int64_t stride, int64_t cols, bool odd,
     for (size_t r = 0; r < 8 && !columns.keep[j + c]; ++r) block[r * lanes + c] = 0;
 }
 
-// kBits: 0 for any width and rounding; else that width with stochastic rounding.
-template <class T, int kBits>
+// kBits: 0 for any width and rounding; else that width with stochastic rounding. kMeans: class 0
+// may keep its mean.
+template <class T, int kBits, bool kMeans>
 HWY_INLINE void SplitUnit(const PackJob& job, const Unit& unit, int64_t next_offset) {
   const DF d;
   const size_t lanes = hn::Lanes(d), cols = static_cast<size_t>(unit.cols);
@@ -331,6 +388,9 @@ HWY_INLINE void SplitUnit(const PackJob& job, const Unit& unit, int64_t next_off
   const BlockWords* words = nullptr;
   uint8_t* codes = job.payload + layout.code_offset(unit.group) + unit.col0;
   const size_t vectors = VectorsOf(cols);
+  std::conditional_t<kMeans, MeanSums, char> sums;
+  MeanSums* to_means = nullptr;
+  if constexpr (kMeans) to_means = &sums;
   for (int64_t b = 0; b < from.blocks; ++b) {
     if (job.stochastic) words = &draws.draw(b);
     const T* at = from.x + b * 8 * stride;
@@ -340,8 +400,9 @@ HWY_INLINE void SplitUnit(const PackJob& job, const Unit& unit, int64_t next_off
       for (; !odd && cols >= lanes && v < vectors; ++v) {
         j = FirstColumn(v, cols);
         Prefetch<6>(from.next + (from.blocks * 2 + b * 6) * stride + j, stride);
-        SplitBlock<kBits, true>(at + j, stride, LoadBytes(bytes + j, kLanes), layout, columns, j,
-                                words, codes, {b, unit.rows, 0});
+        SplitBlock<kBits, true, kMeans>(at + j, stride, LoadBytes(bytes + j, kLanes), layout,
+                                        columns, j, words, codes, {b, unit.rows, 0}, to_means,
+                                        v * lanes);
       }
     }
     for (; v < vectors; ++v) {
@@ -350,25 +411,32 @@ HWY_INLINE void SplitUnit(const PackJob& job, const Unit& unit, int64_t next_off
       alignas(64) float block[8 * kLanes];
       PrepareSplit(at + j, stride, cols_left, odd, columns, j, block);
       SplitStaged(block, LoadBytes(bytes + j, cols_left), layout, columns, j, words, codes,
-                  {b, unit.rows, cols_left});
+                  {b, unit.rows, cols_left}, to_means, v * lanes);
     }
   }
+  if constexpr (kMeans) StoreMeans(job, unit, columns, sums);
 }
 
-template <class T, int kBits>
+template <class T, int kBits, bool kMeans>
 void SplitRange(const PackJob& job, int64_t begin, int64_t end) {
   for (int64_t i = begin; i < end; ++i) {
     const Unit next = unit_at(job.layout, std::min(i + 1, end - 1));
-    SplitUnit<T, kBits>(job, unit_at(job.layout, i),
-                        next.row0 * job.layout.cols + next.col0 - first_element(job));
+    SplitUnit<T, kBits, kMeans>(job, unit_at(job.layout, i),
+                                next.row0 * job.layout.cols + next.col0 - first_element(job));
   }
 }
 
 void SplitPackUnits(const PackJob& job, int64_t begin, int64_t end) {
-  WithKernel<2, 3, 4, 5, 6, 7, 8>(
-      job.dtype, job.stochastic ? job.layout.bits : 0, [&](auto zero, auto width) {
-        SplitRange<decltype(zero), decltype(width)::value>(job, begin, end);
-      });
+  WithKernel<2, 3, 4, 5, 6, 7, 8>(job.dtype, job.stochastic ? job.layout.bits : 0,
+                                  [&](auto zero, auto width) {
+                                    using T = decltype(zero);
+                                    constexpr int kBits = decltype(width)::value;
+                                    if constexpr (kBits == 0 || kBits == 2) {
+                                      if (may_keep_mean(job.weights, job.layout.bits))
+                                        return SplitRange<T, kBits, true>(job, begin, end);
+                                    }
+                                    SplitRange<T, kBits, false>(job, begin, end);
+                                  });
 }
 
 }  // namespace HWY_NAMESPACE

@@ -236,7 +236,7 @@ TEST_CASE("a loss that is not finite has no sensitivities") {
 }
 
 TEST_CASE("widths from sensitivities beat one width") {
-  Problem p(2);
+  Problem p(4);
   auto drawn = [&] {
     GradientNoise noise(p.gradient(0, false));
     for (uint64_t draw = 0; draw < 32; ++draw) noise.add(p.gradient(draw));

@@ -69,8 +69,9 @@ TEST_CASE("CUDA packs small groups of any number of columns") {
   for (const int64_t group : {8, 16, 24})
     for (int64_t cols = 1; cols <= 33; cols += cols < 20 ? 1 : 4) {
       const Shape shape{group * 80, cols};
-      check_as_cpu(gpu::normals(shape, DType::f32, 7), random_mask(shape, 8), 0,
-                   {4, group, GroupAxis::column, Rounding::dithered, 5}, false);
+      for (const int bits : {2, 4})  // with 2 bits, class 0 keeps its mean
+        check_as_cpu(gpu::normals(shape, DType::f32, 7), random_mask(shape, 8), 0,
+                     {bits, group, GroupAxis::column, Rounding::dithered, 5}, false);
     }
 }
 
@@ -90,8 +91,10 @@ TEST_CASE("CUDA packs and unpacks the CPU's bytes of split groups") {
                    {bits, 256, GroupAxis::column, static_cast<Rounding>(n % 3), 8});
     }
   for (int64_t group : {8, 64, 512})
-    check_as_cpu(gpu::normals({600, 12}, DType::f32, 6), random_mask({600, 12}, 3), 0,
-                 {4, group, GroupAxis::column, Rounding::dithered, 8}, false);
+    for (int bits : {2, 4})
+      for (DType dtype : {DType::f32, DType::bf16})
+        check_as_cpu(gpu::normals({600, 12}, dtype, 6), random_mask({600, 12}, 3), 0,
+                     {bits, group, GroupAxis::column, Rounding::dithered, 8}, false);
 }
 
 TEST_CASE("CUDA packs the CPU's bytes of odd split groups") {

@@ -39,6 +39,7 @@ class FaultyPacked final : public Packed {
   }
   Tensor unpack_sign() const override { return faults_.pass(), inner_->unpack_sign(); }
   bool carries_sign() const override { return inner_->carries_sign(); }
+  bool serves_one_op() const override { return inner_->serves_one_op(); }
   Tensor unpack_sign_rows(int64_t begin, int64_t end) const override {
     return faults_.pass(), inner_->unpack_sign_rows(begin, end);
   }

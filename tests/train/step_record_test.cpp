@@ -129,10 +129,10 @@ TEST_CASE("tensors have the layers of their ops, and errors that fall with the b
     FAIL("no packed tensor of layer2.0.bn1");
     return 0.0;
   };
-  const double two = error_at(2), four = error_at(4), eight = error_at(8);
+  const double three = error_at(3), four = error_at(4), eight = error_at(8);
   CHECK(eight > 0);
   CHECK(four > eight);
-  CHECK(two > four);
+  CHECK(three > four);
   const Trained run = trained(options, true);
   const auto& tensors = run.records.front().second.tensors;
   CHECK(tensors.front().layer == "conv1");

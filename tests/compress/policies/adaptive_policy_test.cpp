@@ -124,8 +124,8 @@ TEST_CASE("the relative variance of a width counts the codes that a sign takes")
   residual.slope = 1;
   CHECK(AdaptivePolicy::variance(plain, 1) == 1);
   CHECK(AdaptivePolicy::variance(plain, 4) == doctest::Approx(1.0 / 225));
-  // 2 of 4 and 14 codes; 26 and 230; errors count 1/729 and 1.
-  CHECK(AdaptivePolicy::variance(relu, 2) == doctest::Approx(1 + 1.0 / 729));
+  // A mean and 3 codes; 2 and 14; 26 and 230; errors count 1/729 and 1.
+  CHECK(AdaptivePolicy::variance(relu, 2) == doctest::Approx(1.0 / 4 + 1.0 / 729));
   CHECK(AdaptivePolicy::variance(relu, 4) == doctest::Approx(1.0 / 169 + 1.0 / 729));
   CHECK(AdaptivePolicy::variance(relu, 8) == doctest::Approx(1.0 / 229 / 229 + 1.0 / 729 / 625));
   CHECK(AdaptivePolicy::variance(residual, 2) == doctest::Approx(2));

@@ -14,7 +14,7 @@ TEST_CASE("each element of both classes is unbiased and has the variance f (1 - 
   for (Bits kind : {Bits::sign, Bits::random})
     for (int bits : {2, 3, 4, 8})
       for (double slope : {0.0, 0.3}) {
-        if (slope > 0 && bits == 2) continue;  // 2 and 2 codes whatever the slope
+        const bool keeps_mean = bits == 2 && slope == 0;  // class 0 does
         CAPTURE(static_cast<int>(kind));
         CAPTURE(bits);
         CAPTURE(slope);
@@ -44,6 +44,7 @@ TEST_CASE("each element of both classes is unbiased and has the variance f (1 - 
         double z_sum[2] = {}, observed[2] = {}, expected[2] = {}, count[2] = {};
         for (size_t i = 0; i < x.size(); ++i) {
           const bool k = bit_at(mask, shape, static_cast<int64_t>(i));
+          if (keeps_mean && !k) continue;
           const double step = groups[i].step(k), lo = static_cast<double>(groups[i].of[k].lo);
           const double t = (static_cast<double>(x[i]) - lo) / step, f = t - std::floor(t);
           const double variance = f * (1 - f) * step * step;
@@ -54,13 +55,61 @@ TEST_CASE("each element of both classes is unbiased and has the variance f (1 - 
           z_sum[k] += z, count[k] += 1;
           observed[k] += square[i], expected[k] += variance;
         }
-        for (size_t k = 0; k < 2; ++k) {
+        for (size_t k = keeps_mean ? 1 : 0; k < 2; ++k) {
           // The elements of a class together: a common drift, and the mean variance.
           REQUIRE(count[k] > 20);
           CHECK(std::abs(z_sum[k]) / std::sqrt(count[k]) < 5);
           CHECK(observed[k] == doctest::Approx(expected[k]).epsilon(0.02));
         }
       }
+}
+
+TEST_CASE("with 2 bits and slope 0, class 0 keeps its mean and class 1 has three codes") {
+  const Shape shape{640, 37};  // the last group is shorter, the last vector overlaps another
+  std::vector<float> x = normals(shape.numel(), 23);
+  for (size_t i = 0; i < x.size(); ++i) x[i] += 0.03f * static_cast<float>(i % 37) - 0.5f;
+  for (Bits kind : {Bits::sign, Bits::random})
+    for (Rounding rounding : {Rounding::stochastic, Rounding::dithered, Rounding::nearest}) {
+      CAPTURE(static_cast<int>(kind));
+      CAPTURE(static_cast<int>(rounding));
+      const Tensor mask = mask_of(x, shape, kind);
+      const SplitCase result =
+          split_pack(Quantizer({2, 256, GroupAxis::column, rounding}), x, shape, mask, 0);
+      REQUIRE(same_bytes(result.quantized().unpack_sign(), mask));
+      const std::vector<double> y = result.packed.values();
+      for (int64_t row = 0; row < 640; row += 256)
+        for (int64_t column = 0; column < 37; ++column) {
+          const SplitGroup group = result.group_of(row, column);
+          REQUIRE(group.codes.count[0] == 1);
+          REQUIRE(group.codes.count[1] == 3);
+          double sum = 0, count = 0, least = 0, most = -1e9;
+          for (int64_t r = row; r < std::min<int64_t>(row + 256, 640); ++r) {
+            const int64_t i = r * 37 + column;
+            if (bit_at(mask, shape, i)) continue;
+            const auto value = static_cast<double>(x[static_cast<size_t>(i)]);
+            sum += value, ++count;
+            least = std::min(least, value), most = std::max(most, value);
+            REQUIRE(y[static_cast<size_t>(i)] == static_cast<double>(group.of[0].lo));
+          }
+          // bf16, and the steps in which elements are added.
+          const double mean = sum / count, kept = static_cast<double>(group.of[0].lo);
+          REQUIRE(std::abs(kept - mean) <= std::abs(mean) * 0x1p-8 + (most - least) / 255);
+        }
+    }
+}
+
+TEST_CASE("class 0 keeps codes where class 1 needs none, gradients pass it, or there are 3 bits") {
+  const Shape shape{256, 2};
+  const std::vector<float> x = normals(shape.numel(), 29);
+  const auto codes_of_class0 = [&](Bits kind, int bits, double slope) {
+    return split_pack(Quantizer({bits}), x, shape, mask_of(x, shape, kind), slope)
+        .group_of(0, 0)
+        .codes.count[0];
+  };
+  CHECK(codes_of_class0(Bits::sign, 2, 0) == 1);
+  CHECK(codes_of_class0(Bits::clear, 2, 0) == 4);
+  CHECK(codes_of_class0(Bits::sign, 2, 0.01) == 2);
+  CHECK(codes_of_class0(Bits::sign, 3, 0) == 2);
 }
 
 TEST_CASE("at slope 0 nearly all codes serve the active side") {
