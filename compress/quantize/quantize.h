@@ -25,7 +25,8 @@
 // for bit (compress/quantize/quantize_split.h): each of the two classes of a group has a range and
 // codes of its own, |x^ - x| is at most the step of the element's class, both are unbiased, and
 // metadata takes 8 bytes a group instead of 4. With slope 0 the elements of bit 0 have about a
-// tenth of the codes, at least 2.
+// tenth of the codes, at least 2. With slope 0 and 2 bits they have one, which stands for their
+// mean and is not unbiased.
 //
 // A group that holds NaN, an infinity or a value beyond the limit unpacks to NaN in every element
 // and is counted, where the mask stays exact. f64 goes through f32; bf16 and f16 return rounded to

@@ -5,7 +5,7 @@
 // each with its own range and its own codes, so that rounding never moves an element into the other
 // class: the sign of an activation function costs no byte, and codes go where errors count.
 // Elements of class 0 count `slope` times as much as those of class 1: at slope 0 they get few of
-// the 2^bits codes, 2 of 16, but enough to be unbiased.
+// the 2^bits codes, 2 of 16, but enough to be unbiased. With 2 bits they get one, for their mean.
 //
 //   Class, with minimum mn and maximum mx, a zero of either sign taken as +0:
 //     lo      mn rounded to bf16 towards -infinity
