@@ -454,17 +454,18 @@ void bench_step(const BenchArguments& arguments) {
   Json document = arguments.config.empty()
                       ? workload(arguments.workload.empty() ? "r20" : arguments.workload)
                       : read_json(arguments.config);
+  const Json file = document;
   apply_sets(document, arguments.sets);
   Bench bench;
   bench.config = parse_config(document);
   const Config& config = bench.config;
-  const std::vector<UnreadKey> unread = unread_keys(config);
+  const std::vector<UnreadKey> refused = refused_keys(config, file, arguments.sets);
   resolve(bench.config);
   std::vector<Variant> variants;
   if (!arguments.only) variants.push_back(parse_variant(kBase, document));
   for (const std::string& text : arguments.variants.empty() ? kUsual : arguments.variants)
     variants.push_back(parse_variant(text, document));
-  for (const UnreadKey& key : unread) check_unread(key, variants);
+  for (const UnreadKey& key : refused) check_unread(key, variants);
   bench.device = set_up_device(config.run);
   const bool runs = bench.device.type != DeviceType::meta;
   const int64_t repeats = !runs ? 1 : arguments.repeats > 0 ? arguments.repeats : 5;

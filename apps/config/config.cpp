@@ -290,20 +290,25 @@ Config load_config(const std::string& path, const std::vector<std::string>& sets
   apply_sets(document, sets);
   Config config = parse_config(document);
   check_set_keys(config, sets, chosen);
-  std::vector<UnreadKey> own;
-  try {
-    own = unread_keys(parse_config(file));
-  } catch (const ConfigError&) {  // only what --set changed makes it whole
-    own = unread_keys(config);
-  }
-  for (const UnreadKey& key : unread_keys(config))
-    for (const UnreadKey& other : own)
-      if (key.path == other.path && !is_within(key.path, chosen))
-        throw ConfigError(key.path, key.what);
+  for (const UnreadKey& key : refused_keys(config, file, sets))
+    if (!is_within(key.path, chosen)) throw ConfigError(key.path, key.what);
   return config;
 }
 
 namespace {
+
+bool has_same_value(const Config& a, const Config& b, const std::string& path) {
+  for (const Section& section : config_sections())
+    for (const Field& field : section.fields)
+      if (section.path(field) == path) return field.get(a) == field.get(b);
+  return false;
+}
+
+// Is `path` the key that "path=value" gives, or in the section that it gives?
+bool names(const std::string& set, const std::string& path) {
+  const std::string named = set.substr(0, set.find('='));
+  return path == named || is_within(path, named);
+}
 
 bool is_chosen(const std::vector<std::string>& sets, const std::string& path) {
   return std::any_of(sets.begin(), sets.end(),
@@ -316,15 +321,36 @@ void check_set_keys(const Config& config, const std::vector<std::string>& sets,
                     const std::string& chosen) {
   for (const UnreadKey& key : unread_keys(config))
     for (const std::string& set : sets) {
-      const std::string path = set.substr(0, set.find('='));
       if (is_within(key.path, chosen)) continue;
-      if (key.path == path || is_within(key.path, path)) throw ConfigError(key.path, key.what);
+      if (names(set, key.path)) throw ConfigError(key.path, key.what);
       const std::string level = level_set_by(set);
       if (level.empty() || is_chosen(sets, key.path)) continue;
       for (const auto& each : keys_of_level(policy_of(config), level))
         if (each.first == key.path)
-          throw ConfigError(path, fmt::format("{} sets {}: {}", level, key.path, key.what));
+          throw ConfigError(set.substr(0, set.find('=')),
+                            fmt::format("{} sets {}: {}", level, key.path, key.what));
     }
+}
+
+std::vector<UnreadKey> refused_keys(const Config& config, const Json& file,
+                                    const std::vector<std::string>& sets) {
+  const std::vector<UnreadKey> unread = unread_keys(config);
+  std::optional<Config> own;
+  try {
+    own = parse_config(file);
+  } catch (const ConfigError&) {  // only what --set changed makes it whole
+    return unread;
+  }
+  const std::vector<UnreadKey> unread_before = unread_keys(*own);
+  std::vector<UnreadKey> refused;
+  for (const UnreadKey& key : unread) {
+    const bool named = std::any_of(sets.begin(), sets.end(),
+                                   [&](const std::string& set) { return names(set, key.path); });
+    const bool before = std::any_of(unread_before.begin(), unread_before.end(),
+                                    [&](const UnreadKey& b) { return b.path == key.path; });
+    if (named || before || !has_same_value(config, *own, key.path)) refused.push_back(key);
+  }
+  return refused;
 }
 
 Json to_json(const Config& config) {

@@ -262,9 +262,8 @@ void apply_set(Json& document, const std::string& assignment);
 // first, so that the level counts, and what `sets` gives beside it.
 void apply_sets(Json& document, const std::vector<std::string>& sets);
 
-// A key that nothing reads in this run, such as data.split with images. Errors: one that `sets`
-// names. load_config() refuses those of the file, too, where nothing reads them in the file's own
-// run either: `--set compression.bits=0` may leave the file's group_size without a reader.
+// Errors: a key of `sets` that nothing reads in this run, such as data.split with images. Of the
+// file's keys, load_config() refuses refused_keys() (config_table.h).
 void check_set_keys(const Config& config, const std::vector<std::string>& sets,
                     const std::string& chosen = {});
 

@@ -116,6 +116,24 @@ TEST_CASE("bench step takes rows of its caller's") {
   CHECK(other.err.find("optim.lr=1") != std::string::npos);
 }
 
+TEST_CASE("bench step refuses the keys that other commands refuse") {
+  const TempFolder folder;
+  write_file(folder / "c.json", R"({"model": {"name": "unet", "width": 8},
+      "data": {"name": "image_masks", "classes": 2, "flip": true, "batch_size": 4, "workers": 0}})");
+  const std::string bench = "bench step " + folder / "c.json" +
+                            " --json --repeats 1 --set device=meta --set data.name=random_masks"
+                            " --set data.shape=[32,32,3]";
+  // The file's own run reads data.flip.
+  const Ran ran = frugal(bench);
+  CHECK_MESSAGE(ran.status == 0, ran.err);
+  for (const char* set : {"data.flip=true", "data.scale=[0.5,2]", "compression.actnn.interval=3"}) {
+    const Ran refused = frugal(bench + " --set " + set);
+    CAPTURE(std::string(set));
+    CHECK(refused.status == 2);
+    CHECK(refused.err.find("nothing reads it") != std::string::npos);
+  }
+}
+
 TEST_CASE("bench quantizer reports each width") {
   const Ran ran = frugal("bench quantizer --mebibytes 1 --repeats 1 --json");
   REQUIRE_MESSAGE(ran.status == 0, ran.err);
