@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <fstream>
+#include <iterator>
+#include <memory>
 #include <sstream>
 
 #include "apps/config/level_keys.h"
@@ -19,36 +21,69 @@ int64_t bytes_in(const char* path) {
   return file >> bytes ? bytes : 0;
 }
 
-std::string set_text(const Recommendation& found) {
-  return "--set compression.preset=" + found.preset +
-         (found.test_batch ? fmt::format(" --set data.test_batch_size={}", *found.test_batch) : "");
+// "--set PATH=VALUE" each.
+std::vector<std::string> set_words(const Recommendation& found) {
+  std::vector<std::string> words = {"--set compression.preset=" + found.row().preset};
+  for (const std::string& set : found.row().sets) words.push_back("--set " + set);
+  if (found.test_batch)
+    words.push_back(fmt::format("--set data.test_batch_size={}", *found.test_batch));
+  return words;
 }
 
 std::string reason(const Recommendation& found) {
-  const auto& row =
-      *std::find_if(found.rows.begin(), found.rows.end(),
-                    [&](const Recommendation::Row& each) { return each.preset == found.preset; });
+  const Recommendation::Row& row = found.row();
   const std::string memory = fmt::format("{} ({})", readable_bytes(found.memory), found.from);
+  const std::string peak = readable_bytes(row.peak);
+  if (found.fits && row.sets.empty())
+    return fmt::format("{}: its peak, {}, fits into {}", row.what, peak, memory);
   if (found.fits)
-    return fmt::format("{}: its peak, {}, fits into {}", row.what, readable_bytes(row.peak),
-                       memory);
+    return fmt::format("no preset alone fits into {}; with these keys its peak is {}", memory,
+                       peak);
   return fmt::format(
-      "no preset fits into {}: a step of this one takes {}{}. A smaller data.batch_size or "
-      "train.checkpointing=true takes less",
-      memory, readable_bytes(row.peak),
-      row.peak <= found.memory ? ", but evaluations take more" : ", the least");
+      "no preset fits into {}: a step of this one takes {}{}. A smaller data.batch_size takes less",
+      memory, peak, row.peak <= found.memory ? ", but evaluations take more" : ", the least");
 }
 
-// The text in lines of at most 80 columns.
-std::string wrapped(const std::string& text) {
-  std::istringstream words(text);
+// Lists of keys that lower the peak with any preset. Those of the first group cost next to no time.
+// Those of the second recompute blocks, which updates in the backward pass exclude.
+std::vector<std::vector<std::vector<std::string>>> keys_for_less(const OptimConfig& optim) {
+  using Keys = std::vector<std::string>;
+  const Keys in_backward = {"optim.in_backward=true"}, recomputed = {"train.checkpointing=true"};
+  std::vector<Keys> quick, slow = {recomputed};
+  if (!optim.in_backward) quick.push_back(in_backward);
+  if (optim.name == "sgd" || optim.name == "adamw") {
+    const std::string in_8bit = fmt::format("optim.name={}_8bit", optim.name);
+    quick.push_back(optim.in_backward ? Keys{in_8bit} : Keys{in_backward[0], in_8bit});
+    slow.push_back({recomputed[0], in_8bit});
+  }
+  return {quick, slow};
+}
+
+// Null where the configuration cannot have the keys.
+std::unique_ptr<PlanSteps> steps_with(const Config& config, const std::vector<std::string>& keys) {
+  try {
+    return std::make_unique<PlanSteps>(with_level(config, {"", keys}));
+  } catch (const ConfigError&) {
+    return nullptr;
+  }
+}
+
+// Lines of at most 80 columns.
+std::string wrapped(const std::vector<std::string>& words) {
   std::string all, line;
-  for (std::string word; words >> word; line += (line.empty() ? "" : " ") + word)
-    if (line.size() + 1 + word.size() > 80) {
+  for (const std::string& word : words) {
+    if (!line.empty() && line.size() + 1 + word.size() > 80) {
       all += line + "\n";
       line.clear();
     }
+    line += (line.empty() ? "" : " ") + word;
+  }
   return all + line;
+}
+
+std::vector<std::string> words_of(const std::string& text) {
+  std::istringstream stream(text);
+  return {std::istream_iterator<std::string>(stream), {}};
 }
 
 }  // namespace
@@ -86,41 +121,59 @@ Recommendation recommend(const Config& config, std::optional<int64_t> memory, Pl
     found.memory = std::max<int64_t>(free - free / kShareOfProgram - kProgram, 0);
     found.from = "free memory";
   }
-  for (const Preset& preset : presets()) {
-    if (preset.of_paper) continue;
-    const Config with =
-        with_level(config, {preset.name, {fmt::format("compression.preset={}", preset.name)}});
-    const StepMemory step = steps.step(with);
-    found.rows.push_back({preset.name, preset.what, step.saved(), step.peak});
+  const auto count = [&](const Preset& preset, const std::vector<std::string>& keys,
+                         PlanSteps& counted) {
+    std::vector<std::string> sets = {fmt::format("compression.preset={}", preset.name)};
+    sets.insert(sets.end(), keys.begin(), keys.end());
+    const Config with = with_level(config, {preset.name, sets});
+    const StepMemory step = counted.step(with);
+    found.rows.push_back({preset.name, preset.what, keys, step.saved(), step.peak});
+    if (found.fits || step.peak > found.memory) return;
     // An evaluation packs nothing. It takes less with a smaller batch.
     int64_t test_batch = with.data.test_batch_size;
-    while (test_batch > 1 && steps.evaluation(test_batch) > found.memory) test_batch /= 2;
-    const bool fits = step.peak <= found.memory && steps.evaluation(test_batch) <= found.memory;
-    if (!fits || found.fits) continue;
+    while (test_batch > 1 && counted.evaluation(test_batch) > found.memory) test_batch /= 2;
+    if (counted.evaluation(test_batch) > found.memory) return;
     found.fits = true;
-    found.preset = preset.name;
+    found.chosen = found.rows.size() - 1;
     if (test_batch < with.data.test_batch_size) found.test_batch = test_batch;
-  }
-  if (!found.fits)  // the lowest peak; of equal ones the first
-    found.preset =
-        std::min_element(found.rows.begin(), found.rows.end(), [](const auto& a, const auto& b) {
-          return a.peak < b.peak;
-        })->preset;
+  };
+  std::vector<Preset> ours;
+  for (const Preset& preset : presets())
+    if (!preset.of_paper) ours.push_back(preset);
+  for (const Preset& preset : ours) count(preset, {}, steps);
+  const auto lowest = [&] {  // of equal ones the first
+    return std::min_element(found.rows.begin(), found.rows.end(),
+                            [](const auto& a, const auto& b) { return a.peak < b.peak; });
+  };
+  if (lowest()->peak > found.memory)
+    for (const auto& lists : keys_for_less(config.optim)) {
+      std::vector<std::unique_ptr<PlanSteps>> with_keys;
+      for (const auto& keys : lists) with_keys.push_back(steps_with(config, keys));
+      for (const Preset& preset : ours)
+        for (size_t i = 0; i < lists.size(); ++i)
+          if (!found.fits && with_keys[i] != nullptr) count(preset, lists[i], *with_keys[i]);
+    }
+  if (!found.fits) found.chosen = static_cast<size_t>(lowest() - found.rows.begin());
   return found;
 }
 
 std::string text_of(const Recommendation& found) {
-  return fmt::format("recommended: {}\n{}\n", set_text(found), wrapped(reason(found)));
+  std::vector<std::string> sets = set_words(found);
+  sets.insert(sets.begin(), "recommended:");
+  return fmt::format("{}\n{}\n", wrapped(sets), wrapped(words_of(reason(found))));
 }
 
 Json to_json(const Recommendation& found) {
   Json rows = Json::array();
   for (const Recommendation::Row& row : found.rows)
-    rows.push_back(
-        {{"preset", row.preset}, {"activation_bytes", row.activations}, {"peak_bytes", row.peak}});
-  return {{"preset", found.preset},  {"fits", found.fits},           {"set", set_text(found)},
-          {"reason", reason(found)}, {"memory_bytes", found.memory}, {"memory_from", found.from},
-          {"presets", rows}};
+    rows.push_back({{"preset", row.preset},
+                    {"with", row.sets},
+                    {"activation_bytes", row.activations},
+                    {"peak_bytes", row.peak}});
+  return {{"preset", found.row().preset}, {"with", found.row().sets},
+          {"fits", found.fits},           {"set", fmt::to_string(fmt::join(set_words(found), " "))},
+          {"reason", reason(found)},      {"memory_bytes", found.memory},
+          {"memory_from", found.from},    {"presets", rows}};
 }
 
 }  // namespace frugal::apps

@@ -169,7 +169,7 @@ TEST_CASE("the first preset that fits is recommended, and evaluations are made t
   };
   const Recommendation all = of(int64_t{1} << 40);
   REQUIRE(all.rows.size() == 4);
-  CHECK(all.preset == "lossless");
+  CHECK(all.row().preset == "lossless");
   CHECK(all.fits);
   CHECK_FALSE(all.test_batch);
   CHECK(all.from == "--memory");
@@ -178,14 +178,15 @@ TEST_CASE("the first preset that fits is recommended, and evaluations are made t
     CHECK(all.rows[i].peak >= all.rows[i + 1].peak);
   }
   const Recommendation less = of(all.rows[0].peak - 1);
-  CHECK(less.preset == "safe");
+  CHECK(less.row().preset == "safe");
   CHECK(less.fits);
   const Recommendation tight = of(all.rows[1].peak);
-  CHECK(tight.preset == "safe");
+  CHECK(tight.row().preset == "safe");
   REQUIRE(tight.test_batch);
   CHECK(*tight.test_batch < 256);
   const Recommendation none = of(1 << 20);
   CHECK_FALSE(none.fits);
+  CHECK(none.rows.size() == 20);
   CHECK(text_of(none).find("no preset fits into 1.0 MiB (--memory)") != std::string::npos);
   small.run.memory_limit = int64_t{1} << 40;
   CHECK(of(std::nullopt).from == "memory_limit");
@@ -194,6 +195,42 @@ TEST_CASE("the first preset that fits is recommended, and evaluations are made t
   CHECK(of(std::nullopt).from == "free memory");
   small.run.device = "cuda";
   CHECK_THROWS_WITH_AS(of(std::nullopt), doctest::Contains("--memory: expected"), ConfigError);
+}
+
+TEST_CASE("where no preset fits, updates in the backward pass and an 8-bit optimizer are tried") {
+  const auto of = [](const Config& config, int64_t memory) {
+    PlanSteps steps(config);
+    return recommend(config, memory, steps);
+  };
+  const Config sgd = parse_config(Json::parse(R"({"model": {"name": "resnet18", "stem": "cifar"},
+      "data": {"name": "random", "shape": [32, 32, 3], "batch_size": 2, "test_batch_size": 2}})"));
+  const Recommendation none = of(sgd, 1 << 20);
+  const auto peak_of = [&](const Recommendation& found, const std::vector<std::string>& sets) {
+    for (const auto& row : found.rows)
+      if (row.preset == "lossless" && row.sets == sets) return row.peak;
+    return int64_t{-1};
+  };
+  const std::string in_backward = "optim.in_backward=true", in_8bit = "optim.name=sgd_8bit";
+  const int64_t whole = peak_of(none, {}), less = peak_of(none, {in_backward}),
+                least = peak_of(none, {in_backward, in_8bit});
+  CHECK(less < whole);
+  CHECK(least < less);
+  // The keys are those of a run that has them.
+  Config both = sgd;
+  both.optim.in_backward = true;
+  both.optim.name = "sgd_8bit";
+  CHECK(of(both, int64_t{1} << 40).rows[0].peak == least);
+  const Recommendation found = of(sgd, less);
+  CHECK(found.fits);
+  CHECK(found.row().sets == std::vector<std::string>{in_backward});
+  CHECK(text_of(found).find("--set compression.preset=lossless --set optim.in_backward=true") !=
+        std::string::npos);
+  // Gradients that are clipped are needed together, and Adafactor has no form of 8 bits.
+  Config clipped = sgd;
+  clipped.optim.clip_norm = 1;
+  clipped.optim.name = "adafactor";
+  for (const auto& row : of(clipped, 1 << 20).rows)
+    CHECK((row.sets.empty() || row.sets == std::vector<std::string>{"train.checkpointing=true"}));
 }
 
 TEST_CASE("frugal plan says which preset to set, within 80 columns and as JSON") {
