@@ -124,8 +124,8 @@ Variable soft_cross_entropy(const Variable& logits, const Tensor& target,
 Variable mse_loss(const Variable& x, const Variable& target);  // scalar mean. Saves: the difference
 
 // ---- pooling (functions/pool.cpp), NHWC
-// Saves: the index, of which an element has 2 bits in windows of at most 4 cells, 4 in those of at
-// most 16, 8 in those of at most 256, and 32 in larger ones.
+// Saves: the index, of which an element has 1 bit in windows of at most 2 cells, 2 in those of at
+// most 4, 4 in those of at most 16, 8 in those of at most 256, and 32 in larger ones.
 Variable max_pool2d(const Variable& x, const Pool2dOptions& options);
 Variable avg_pool2d(const Variable& x, const Pool2dOptions& options);           // Saves: nothing
 Variable adaptive_avg_pool2d(const Variable& x, int64_t out_h, int64_t out_w);  // Saves: nothing

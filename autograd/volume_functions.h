@@ -15,8 +15,8 @@ Variable conv3d(const Variable& x, const Variable& weight, const Variable& bias,
 Variable conv_transpose3d(const Variable& x, const Variable& weight, const Variable& bias,
                           const ConvTranspose3dOptions& options = {});
 
-// ---- functions/pool.cpp. [N, H, W, C] -> [N, out_h, out_w, C].  Saves: the cell in the window, u8
-// (i32 for windows of more than 256 cells).
+// ---- functions/pool.cpp. [N, H, W, C] -> [N, out_h, out_w, C].  Saves: the cell in the window, in
+// 1, 2, 4 or 8 bits (i32 for windows of more than 256 cells).
 Variable adaptive_max_pool2d(const Variable& x, int64_t out_h, int64_t out_w);
 
 // ---- functions/volume.cpp: made of functions of images, which save what these say.
@@ -32,9 +32,9 @@ struct Pool1dOptions {
   bool count_include_pad = true;  // average pooling, as PyTorch
 };
 // x [N, L, C] -> [N, OL, C].
-Variable max_pool1d(const Variable& x, const Pool1dOptions& options);  // Saves: the index, u8
+Variable max_pool1d(const Variable& x, const Pool1dOptions& options);  // Saves: as max_pool2d
 Variable avg_pool1d(const Variable& x, const Pool1dOptions& options);  // Saves: nothing
-Variable adaptive_max_pool1d(const Variable& x, int64_t out);          // Saves: the index, u8
+Variable adaptive_max_pool1d(const Variable& x, int64_t out);          // Saves: as of images
 Variable adaptive_avg_pool1d(const Variable& x, int64_t out);          // Saves: nothing
 
 struct Pool3dOptions {
@@ -44,8 +44,8 @@ struct Pool3dOptions {
   bool count_include_pad = true;  // average pooling, as PyTorch
 };
 // x [N, D, H, W, C] -> [N, OD, OH, OW, C]. Each layer is pooled, then the layers. Maxima save the
-// index in a layer and the index of the layer, u8 each; of equal values the first counts. Averages
-// save nothing.
+// index in a layer and the index of the layer, as max_pool2d; of equal values the first counts.
+// Averages save nothing.
 Variable max_pool3d(const Variable& x, const Pool3dOptions& options);
 Variable avg_pool3d(const Variable& x, const Pool3dOptions& options);
 Variable adaptive_max_pool3d(const Variable& x, const Triple& out);

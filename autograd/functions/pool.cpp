@@ -18,34 +18,35 @@ auto pool_describer(const Pool2dOptions& options) {
   };
 }
 
-// Bits that the backward pass keeps of each element of the index; 0: the index as it is.
-int bits_of(const Tensor& index, const Pool2dOptions& options) {
-  if (index.dtype() != DType::u8) return 0;
-  const int bits = ops::window_index_bits(options.kernel[0] * options.kernel[1]);
-  return bits < 8 ? bits : 0;
+// Records maxima whose index is kept in as few bits as `out.cells` allows. gradient(dy, index)
+// gives that of x.
+template <class Gradient>
+Variable record_maxima(const OpName& op, const Variable& x, ops::MaxPooled out, Gradient gradient) {
+  const int bits = out.index.dtype() == DType::u8 ? ops::window_index_bits(out.cells) : 8;
+  if (bits == 8 || !recording({x}))
+    return record(op, {x}, out.y, {save_exact(out.index)},
+                  [gradient](const Backward& b) { return Grads{gradient(b.dy(), b.saved(0))}; });
+  const Shape shape = out.index.shape();
+  out.index = ops::pack_window_index(out.index, bits);
+  return record(op, {x}, out.y, {save_whole(out.index)},
+                [gradient, shape, bits](const Backward& b) {
+                  Tensor index;
+                  {
+                    CategoryScope scope(Category::workspace);
+                    index = ops::unpack_window_index(b.saved(0), bits, shape);
+                  }
+                  return Grads{gradient(b.dy(), index)};
+                });
 }
 
 }  // namespace
 
 Variable max_pool2d(const Variable& x, const Pool2dOptions& options) {
-  ops::MaxPooled out = ops::max_pool2d(x.value(), options);
-  if (const int bits = bits_of(out.index, options); bits != 0 && recording({x})) {
-    const Shape shape = out.index.shape();
-    out.index = ops::pack_window_index(out.index, bits);
-    return record({"max_pool2d", pool_describer(options)}, {x}, out.y, {save_whole(out.index)},
-                  [x_shape = x.shape(), shape, bits, options](const Backward& b) {
-                    Tensor index;
-                    {
-                      CategoryScope scope(Category::workspace);
-                      index = ops::unpack_window_index(b.saved(0), bits, shape);
-                    }
-                    return Grads{ops::max_pool2d_backward(b.dy(), index, x_shape, options)};
-                  });
-  }
-  return record({"max_pool2d", pool_describer(options)}, {x}, out.y, {save_exact(out.index)},
-                [x_shape = x.shape(), options](const Backward& b) {
-                  return Grads{ops::max_pool2d_backward(b.dy(), b.saved(0), x_shape, options)};
-                });
+  return record_maxima({"max_pool2d", pool_describer(options)}, x,
+                       ops::max_pool2d(x.value(), options),
+                       [x_shape = x.shape(), options](const Tensor& dy, const Tensor& index) {
+                         return ops::max_pool2d_backward(dy, index, x_shape, options);
+                       });
 }
 
 Variable avg_pool2d(const Variable& x, const Pool2dOptions& options) {
@@ -63,11 +64,10 @@ Variable adaptive_avg_pool2d(const Variable& x, int64_t out_h, int64_t out_w) {
 }
 
 Variable adaptive_max_pool2d(const Variable& x, int64_t out_h, int64_t out_w) {
-  const ops::MaxPooled out = ops::adaptive_max_pool2d(x.value(), out_h, out_w);
-  return record("adaptive_max_pool2d", {x}, out.y, {save_exact(out.index)},
-                [x_shape = x.shape()](const Backward& b) {
-                  return Grads{ops::adaptive_max_pool2d_backward(b.dy(), b.saved(0), x_shape)};
-                });
+  return record_maxima("adaptive_max_pool2d", x, ops::adaptive_max_pool2d(x.value(), out_h, out_w),
+                       [x_shape = x.shape()](const Tensor& dy, const Tensor& index) {
+                         return ops::adaptive_max_pool2d_backward(dy, index, x_shape);
+                       });
 }
 
 Variable global_avg_pool2d(const Variable& x) {

@@ -14,7 +14,6 @@ namespace frugal::ops {
 namespace {
 
 constexpr const char* kAdaptiveMaxPool2d = "adaptive_max_pool2d";
-constexpr int64_t kCellsOfByte = 256;
 
 // The most positions that a window along an axis holds.
 int64_t longest(int64_t extent, int64_t outputs) {
@@ -103,7 +102,7 @@ MaxPooled adaptive_max_pool2d(const Tensor& x, int64_t out_h, int64_t out_w) {
   const int64_t cells = longest(x.size(1), out_h) * longest(x.size(2), out_w);
   const Tensor in = contiguous(x);
   MaxPooled out{Tensor::empty(shape, x.dtype(), x.device()),
-                Tensor::empty(shape, cells <= kCellsOfByte ? DType::u8 : DType::i32, x.device())};
+                Tensor::empty(shape, window_index_dtype(cells), x.device()), cells};
   dispatch(x.device(),
            [&](auto backend) { adaptive_max_pool2d_kernel(backend, in, out.y, out.index); });
   return out;

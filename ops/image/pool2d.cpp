@@ -16,10 +16,6 @@
 namespace frugal::ops {
 namespace {
 
-DType window_index_dtype(const Pool2dOptions& o) {
-  return o.kernel[0] * o.kernel[1] <= 256 ? DType::u8 : DType::i32;
-}
-
 bool is_fast(const Tensor& x, const Tensor& index) {
   return x.dtype() == DType::f32 && index.dtype() == DType::u8;
 }
@@ -227,8 +223,9 @@ MaxPooled max_pool2d(const Tensor& x, const Pool2dOptions& options) {
   check_real("max_pool2d", "x", x);
   const Shape shape = pool2d_shape("max_pool2d", x.shape(), options);
   const Tensor in = contiguous(x);
+  const int64_t cells = options.kernel[0] * options.kernel[1];
   MaxPooled out{Tensor::empty(shape, x.dtype(), x.device()),
-                Tensor::empty(shape, window_index_dtype(options), x.device())};
+                Tensor::empty(shape, window_index_dtype(cells), x.device()), cells};
   dispatch(x.device(),
            [&](auto backend) { max_pool2d_kernel(backend, in, options, out.y, out.index); });
   return out;

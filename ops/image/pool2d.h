@@ -14,6 +14,7 @@ Shape pool2d_shape(const char* op, const Shape& x, const Pool2dOptions& options)
 // always is.
 struct MaxPooled {
   Tensor y, index;
+  int64_t cells = 0;  // the most that a window has
 };
 MaxPooled max_pool2d(const Tensor& x, const Pool2dOptions& options);
 void max_pool2d_kernel(Cpu, const Tensor& x, const Pool2dOptions& options, const Tensor& y,

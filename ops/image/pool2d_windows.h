@@ -66,6 +66,9 @@ FRUGAL_HD MeanWindow mean_window(const Windows& v, int64_t height, int64_t width
   return {h.inside, w.inside, static_cast<double>(area)};
 }
 
+// The type that numbers the positions of windows of up to `cells`.
+inline DType window_index_dtype(int64_t cells) { return cells <= 256 ? DType::u8 : DType::i32; }
+
 // Calls f with a value of the type that numbers the positions of a window: u8 or i32.
 template <class F>
 void with_window_index(const Tensor& index, F f) {

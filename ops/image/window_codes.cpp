@@ -8,11 +8,14 @@
 namespace frugal::ops {
 namespace {
 
+bool is_packed_width(int bits) { return bits == 1 || bits == 2 || bits == 4; }
+
 constexpr int64_t kPackedGrain = int64_t{1} << 16;  // bytes
 
-// Calls f with 2 or 4 as a constant.
+// Calls f with 1, 2 or 4 as a constant.
 template <class F>
 void with_bits(int bits, F f) {
+  if (bits == 1) return f(std::integral_constant<int, 1>());
   if (bits == 2) return f(std::integral_constant<int, 2>());
   f(std::integral_constant<int, 4>());
 }
@@ -21,7 +24,7 @@ void with_bits(int bits, F f) {
 
 int window_index_bits(int64_t cells) {
   FRUGAL_ASSERT(1 <= cells && cells <= 256);
-  return cells <= 4 ? 2 : cells <= 16 ? 4 : 8;
+  return cells <= 2 ? 1 : cells <= 4 ? 2 : cells <= 16 ? 4 : 8;
 }
 
 void pack_window_index_kernel(Cpu, const Tensor& index, int bits, const Tensor& packed) {
@@ -60,7 +63,7 @@ void unpack_window_index_kernel(Cpu, const Tensor& packed, int bits, const Tenso
 }
 
 Tensor pack_window_index(const Tensor& index, int bits) {
-  FRUGAL_ASSERT(index.is_contiguous() && index.dtype() == DType::u8 && (bits == 2 || bits == 4));
+  FRUGAL_ASSERT(index.is_contiguous() && index.dtype() == DType::u8 && is_packed_width(bits));
   Tensor packed =
       Tensor::empty({ceil_div(index.numel() * bits, int64_t{8})}, DType::u8, index.device());
   dispatch(index.device(),
@@ -69,7 +72,7 @@ Tensor pack_window_index(const Tensor& index, int bits) {
 }
 
 Tensor unpack_window_index(const Tensor& packed, int bits, const Shape& shape) {
-  FRUGAL_ASSERT(bits == 2 || bits == 4);
+  FRUGAL_ASSERT(is_packed_width(bits));
   Tensor index = Tensor::empty(shape, DType::u8, packed.device());
   FRUGAL_ASSERT(packed.numel() == ceil_div(index.numel() * bits, int64_t{8}));
   dispatch(packed.device(),

@@ -101,6 +101,23 @@ TEST_CASE("pools of volumes take the maximum and the mean of each window") {
   CHECK(total == doctest::Approx(static_cast<double>(most.value().numel())));
 }
 
+TEST_CASE("maxima keep their index in the bits that the largest window needs") {
+  const auto kept = [](const auto& function) {
+    const int64_t before = allocator(kCpu).report().of(Category::activation);
+    const Variable y = function();
+    const int64_t numel = y.value().numel(), of_y = numel * size_of(y.value().dtype());
+    const int64_t bytes = allocator(kCpu).report().of(Category::activation) - before - of_y;
+    return static_cast<double>(bytes) * 8 / static_cast<double>(numel);
+  };
+  const Variable x = noise({4, 8, 8, 8, 16}), image = noise({4, 20, 20, 64});
+  // A layer's windows of 2 x 2 need 2 bits in twice as many places, the layers 1 bit.
+  CHECK(kept([&] { return max_pool3d(x, {}); }) == doctest::Approx(2 * 2 + 1));
+  CHECK(kept([&] { return adaptive_max_pool3d(x, {4, 4, 4}); }) == doctest::Approx(2 * 2 + 1));
+  CHECK(kept([&] { return adaptive_max_pool2d(image, 10, 20); }) == doctest::Approx(1));
+  CHECK(kept([&] { return adaptive_max_pool2d(image, 5, 5); }) == doctest::Approx(4));
+  CHECK(kept([&] { return adaptive_max_pool2d(image, 4, 4); }) == doctest::Approx(8));
+}
+
 TEST_CASE("adaptive pools of volumes and sequences, windows as PyTorch divides them") {
   const Variable x = noise({1, 5, 3, 4, 2});
   const Variable most = adaptive_max_pool3d(x, {2, 3, 1}), mean = adaptive_avg_pool3d(x, {2, 3, 1});

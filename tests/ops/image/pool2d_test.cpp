@@ -241,12 +241,14 @@ TEST_CASE("pool2d: errors say what was expected") {
         [&] { global_avg_pool2d_backward(out.y, x.shape()); });
 }
 
-TEST_CASE("the index of small windows comes back from 2 or 4 bits") {
+TEST_CASE("the index of small windows comes back from 1, 2 or 4 bits") {
+  CHECK(window_index_bits(2) == 1);
+  CHECK(window_index_bits(3) == 2);
   CHECK(window_index_bits(4) == 2);
   CHECK(window_index_bits(5) == 4);
   CHECK(window_index_bits(16) == 4);
   CHECK(window_index_bits(17) == 8);
-  for (const int bits : {2, 4})
+  for (const int bits : {1, 2, 4})
     for (const int64_t n : {0, 1, 2, 7, 200003}) {
       CAPTURE(bits);
       CAPTURE(n);
