@@ -71,9 +71,9 @@ all_started() {  # RANKS; fails if the job ends before
   done
   return 1
 }
-ranks_end() {  # RANKS: all processes of the job end soon
+ranks_end() {  # RANKS: all processes of the job end soon, if need be because they wait for each other no longer
   local i r left
-  for ((i = 0; i < 300; i++)); do
+  for ((i = 0; i < 600; i++)); do
     left=
     for ((r = 0; r < $1; r++)); do
       kill -0 "$(<pid.$r)" 2>none && left+=" $r"
@@ -83,6 +83,15 @@ ranks_end() {  # RANKS: all processes of the job end soon
   done
   for r in $left; do kill -9 "$(<pid.$r)" 2>none || true; done
   fail "$what: ranks$left live on"
+}
+mpirun_ends() {  # After its ranks. Open MPI 4 may live on if a rank is killed while that rank connects to it.
+  local i
+  for ((i = 0; i < 300; i++)); do
+    kill -0 "$started" 2>none || return 0
+    sleep 0.1
+  done
+  echo "$what: all ranks ended, but mpirun lives on after 30 seconds and is killed"
+  kill -9 $(pgrep -P "$started") 2>none || true
 }
 no_leftovers() {  # FOLDER: names of files that were begun and not ended
   local found
@@ -345,6 +354,8 @@ kill)
           sleep "0.0$(printf %02d $((RANDOM % 30)))"
         fi
         kill -9 "$(<pid.$victim)" 2>none || true
+        ranks_end $ranks
+        mpirun_ends
       fi
       finish
       [ $code -ne 0 ] || break
@@ -352,7 +363,6 @@ kill)
       [ $kills -lt $wanted ] || fail "$what: expected a run that ends, got exit status $code: $out"
       kills=$((kills + 1))
       at+=" $victim@$(lines run)"
-      ranks_end $ranks
     done
     same checkpoint/last.safetensors run whole
     same_metrics run whole
