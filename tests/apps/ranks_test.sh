@@ -71,12 +71,16 @@ all_started() {  # RANKS; fails if the job ends before
   done
   return 1
 }
+lives() {  # PID; one that has ended is a zombie until its parent asks for its exit status
+  local text
+  text=$(cat "/proc/$1/stat" 2>none) && [[ $text != *") Z "* ]]
+}
 ranks_end() {  # RANKS: all processes of the job end soon, if need be because they wait for each other no longer
   local i r left
   for ((i = 0; i < 600; i++)); do
     left=
     for ((r = 0; r < $1; r++)); do
-      kill -0 "$(<pid.$r)" 2>none && left+=" $r"
+      if lives "$(<pid.$r)"; then left+=" $r"; fi
     done
     [ -n "$left" ] || return 0
     sleep 0.1
