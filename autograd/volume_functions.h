@@ -31,11 +31,12 @@ struct Pool1dOptions {
   int64_t kernel = 2, stride = 2, padding = 0;
   bool count_include_pad = true;  // average pooling, as PyTorch
 };
-// x [N, L, C] -> [N, OL, C].
-Variable max_pool1d(const Variable& x, const Pool1dOptions& options);  // Saves: as max_pool2d
-Variable avg_pool1d(const Variable& x, const Pool1dOptions& options);  // Saves: nothing
-Variable adaptive_max_pool1d(const Variable& x, int64_t out);          // Saves: as of images
-Variable adaptive_avg_pool1d(const Variable& x, int64_t out);          // Saves: nothing
+// x [N, L, C] -> [N, OL, C].  Saves: maxima the cell in the window, in 1, 2, 4 or 8 bits, as maxima
+// of images do; averages nothing.
+Variable max_pool1d(const Variable& x, const Pool1dOptions& options);
+Variable avg_pool1d(const Variable& x, const Pool1dOptions& options);
+Variable adaptive_max_pool1d(const Variable& x, int64_t out);
+Variable adaptive_avg_pool1d(const Variable& x, int64_t out);
 
 struct Pool3dOptions {
   Triple kernel{2, 2, 2};
@@ -44,8 +45,8 @@ struct Pool3dOptions {
   bool count_include_pad = true;  // average pooling, as PyTorch
 };
 // x [N, D, H, W, C] -> [N, OD, OH, OW, C]. Each layer is pooled, then the layers. Maxima save the
-// index in a layer and the index of the layer, as max_pool2d; of equal values the first counts.
-// Averages save nothing.
+// cell in a layer and the number of the layer, each in 1, 2, 4 or 8 bits. Of equal values the first
+// counts. Averages save nothing.
 Variable max_pool3d(const Variable& x, const Pool3dOptions& options);
 Variable avg_pool3d(const Variable& x, const Pool3dOptions& options);
 Variable adaptive_max_pool3d(const Variable& x, const Triple& out);

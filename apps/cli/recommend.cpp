@@ -37,7 +37,7 @@ std::string reason(const Recommendation& found) {
   if (found.fits && row.sets.empty())
     return fmt::format("{}: its peak, {}, fits into {}", row.what, peak, memory);
   if (found.fits)
-    return fmt::format("no preset alone fits into {}; with these keys its peak is {}", memory,
+    return fmt::format("no preset alone fits into {}; with these keys a step takes {}", memory,
                        peak);
   return fmt::format(
       "no preset fits into {}: a step of this one takes {}{}. A smaller data.batch_size takes less",

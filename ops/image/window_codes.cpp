@@ -8,9 +8,9 @@
 namespace frugal::ops {
 namespace {
 
-bool is_packed_width(int bits) { return bits == 1 || bits == 2 || bits == 4; }
-
 constexpr int64_t kPackedGrain = int64_t{1} << 16;  // bytes
+
+bool is_packed_width(int bits) { return bits == 1 || bits == 2 || bits == 4; }
 
 // Calls f with 1, 2 or 4 as a constant.
 template <class F>

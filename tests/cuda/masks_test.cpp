@@ -92,6 +92,7 @@ TEST_CASE("windows' and maxima's positions on CUDA are the CPU's") {
          std::vector<std::pair<int64_t, int64_t>>{{2, 1}, {2, 2}, {3, 3}, {17, 17}}) {
       CAPTURE(c);
       CAPTURE(height);
+      CAPTURE(width);
       const Tensor x = values({2, 19, 18, c}, true);
       const Pool2dOptions options{{height, width}, {2, 1}, {height / 2, 0}, true};
       for (const DType dtype : {DType::f32, DType::bf16}) {
