@@ -46,9 +46,16 @@ struct Save {
   SavedTensor kept = {};  // defined where keep() was called already
   bool curved = false;    // the gradient is not linear in `value`: see keeps_known_noise()
   bool lossless = false;  // an activation that must come back unchanged
+  int channel_axes = 1;   // how many of the last axes, together, number the channels
 
   Save with_use(const Use& how) && {
     use = how;
+    return std::move(*this);
+  }
+  // For a tensor [.., heads, D]: a channel is a feature of one head. Codecs then see [.., heads D],
+  // so their groups do not mix heads, whose sizes may differ by orders of magnitude.
+  Save with_channel_axes(int count) && {
+    channel_axes = count;
     return std::move(*this);
   }
   Save with_sign(const Tensor& mask, double slope) && {

@@ -56,7 +56,7 @@ Tensor SavedEntry::rebuild() {
   if (others_claim()) {
     if (recipe.codec != nullptr && !(value.nbytes() <= kWaitsRaw && others_are_near())) {
       const TimeSpan span(Timeline::Kind::pack);
-      content_ = std::shared_ptr<Packed>(recipe.codec->pack(value, recipe.info));
+      content_ = std::shared_ptr<Packed>(recipe.codec->pack(value.view(shape_), recipe.info));
     } else
       content_ = Raw{value, value.storage()->version(), recipe.info.op};
   }
@@ -157,7 +157,9 @@ void SavedEntry::keep_part(const Rows& rows, const Tensor& value) {
   const auto at = std::find_if(now.parts.begin(), now.parts.end(),
                                [&](const PackedPart& part) { return part.begin > rows.begin; });
   const TimeSpan span(Timeline::Kind::pack);
-  now.parts.insert(at, {rows.begin, rows.end, now.codec->pack(value, info)});
+  Shape shape = shape_;
+  shape[0] = rows.end - rows.begin;
+  now.parts.insert(at, {rows.begin, rows.end, now.codec->pack(value.view(shape), info)});
   int64_t covered = 0;
   for (const PackedPart& part : now.parts) covered += part.end - part.begin;
   if (covered == shape_[0])
@@ -178,7 +180,7 @@ bool SavedEntry::run(PackedPass& pass, SavedEntry* mask) const {
 
 bool SavedEntry::knows_variance() const {
   const auto* packed = std::get_if<std::shared_ptr<Packed>>(&content_);
-  return packed != nullptr ? (*packed)->knows_variance() : quality() == Replay::exact;
+  return (packed != nullptr && (*packed)->knows_variance()) || quality() == Replay::exact;
 }
 
 bool SavedEntry::serves_one_op() const {
@@ -187,7 +189,8 @@ bool SavedEntry::serves_one_op() const {
 }
 
 Replay SavedEntry::quality() const {
-  if (is_lossless()) return Replay::exact;
+  const auto* packed = std::get_if<std::shared_ptr<Packed>>(&content_);
+  if (is_lossless() || (packed != nullptr && (*packed)->loses_nothing())) return Replay::exact;
   return recipe() != nullptr ? recipe()->quality : Replay::unbiased;
 }
 

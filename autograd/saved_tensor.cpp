@@ -33,6 +33,17 @@ DenseView dense_view(const Tensor& tensor) {
   return {ordered.is_contiguous(), ordered};
 }
 
+// `tensor` with its last `count` axes as one. REQUIRES: contiguous.
+Tensor with_one_channel_axis(const Tensor& tensor, int count) {
+  if (count <= 1 || tensor.dim() < count) return tensor;
+  Shape shape;
+  for (int axis = 0; axis < tensor.dim() - count; ++axis) shape.push_back(tensor.size(axis));
+  int64_t channels = 1;
+  for (int axis = tensor.dim() - count; axis < tensor.dim(); ++axis) channels *= tensor.size(axis);
+  shape.push_back(channels);
+  return tensor.view(shape);
+}
+
 struct Key {
   const SavePolicy* policy;  // which decided: another one may want no loss
   uint64_t storage, version;
@@ -77,6 +88,7 @@ class SaveContext {
       if (request.only_for_replay) return {};
       view.ordered = layout = ops::contiguous(request.value);
     }
+    view.ordered = with_one_channel_axis(view.ordered, request.channel_axes);
     const Key key = key_of(policy, view.ordered);
     std::shared_ptr<SavedEntry> entry = find(key);
     if (entry != nullptr && entry->serves_one_op()) entry = nullptr;

@@ -142,6 +142,9 @@ class Packed {
   virtual bool run(PackedPass&) const { return false; }
   // Does run() take PackedPass::Variance?
   virtual bool knows_variance() const { return false; }
+  // Does unpack() give the bits that were packed? Then ops treat the tensor as one that is kept
+  // raw.
+  virtual bool loses_nothing() const { return false; }
 };
 
 // Packs a tensor that is never whole: its rows of the leading axis come in order, in slices.

@@ -6,10 +6,10 @@
 // batch: samples add independent terms to a mean, so c_l goes with 1 / batch, and the same number
 // costs samples / batch of the price. A refresh takes as many tensors as `share` of the samples of
 // an interval allow, those that were measured longest ago first; the first one takes them all. It
-// takes more samples where the groups of much that is packed would mix channels with fewer:
-// rounding of those is coarser than that of the whole batch. A tensor that the policy keeps raw has
-// no rounding to measure: its last sensitivity stays. Each of several ranks measures with its own
-// share of the batch, and the mean of what they found counts.
+// takes more samples where much that is packed would have groups of few rows with fewer samples:
+// rounding of these groups is finer than that of the whole batch. A tensor that the policy keeps
+// raw has no rounding to measure: its last sensitivity stays. Each of several ranks measures with
+// its own share of the batch, and the mean of what they found counts.
 #pragma once
 #include <functional>
 

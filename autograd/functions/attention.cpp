@@ -16,6 +16,9 @@ enum PackedSlot { kQkv, kPackedY, kPackedLse, kPackedMask, kPackedBias };
 
 Tensor value_of(const Variable& x) { return x.defined() ? x.value() : Tensor(); }
 
+// A save of [N, T, heads, D].
+Save by_head(Save x) { return std::move(x).with_channel_axes(2); }
+
 void describe(TracedOp& op, const Tensor& mask, const AttentionOptions& options) {
   op.tensor(mask);
   op.set("causal", options.causal);
@@ -61,8 +64,8 @@ Variable scaled_dot_product_attention(const Variable& q, const Variable& k, cons
       ops::attention({q.value(), k.value(), v.value(), mask, value_of(bias)}, options);
   return record(
       {"attention", [&](TracedOp& t) { describe(t, mask, options); }}, {q, k, v, bias}, out.y,
-      {save(q), save(k), save(v), save_output(out.y), save_whole(out.lse), save_exact(mask),
-       save(bias)},
+      {by_head(save(q)), by_head(save(k)), by_head(save(v)), by_head(save_output(out.y)),
+       save_whole(out.lse), save_exact(mask), save(bias)},
       [options](const Backward& b) {
         const ops::AttentionInputs in{b.saved(kQ), b.saved(kK), b.saved(kV), b.saved(kMask),
                                       b.saved(kBias)};
@@ -84,7 +87,8 @@ Variable qkv_attention(const Variable& qkv, const Tensor& mask, const Variable& 
       ops::attention({part_of(x, 0), part_of(x, 1), part_of(x, 2), mask, value_of(bias)}, options);
   return record(
       {"qkv_attention", [&](TracedOp& t) { describe(t, mask, options); }}, {qkv, bias}, out.y,
-      {save(qkv), save_output(out.y), save_whole(out.lse), save_exact(mask), save(bias)},
+      {by_head(save(qkv)), by_head(save_output(out.y)), save_whole(out.lse), save_exact(mask),
+       save(bias)},
       [options](const Backward& b) {
         const Tensor all = b.saved(kQkv);
         const ops::AttentionInputs in{part_of(all, 0), part_of(all, 1), part_of(all, 2),

@@ -26,8 +26,8 @@ Variable graph_attention(const GraphPtr& graph, const Variable& h, const Variabl
     t.set("dropout", options.dropout);
   };
   return record({"graph_attention", describe}, {h, a_src, a_dst}, y,
-                {narrow ? save_whole(h.value()) : save(h), save_whole(a_src.value()),
-                 save_whole(a_dst.value())},
+                {narrow ? save_whole(h.value()) : save(h).with_channel_axes(2),
+                 save_whole(a_src.value()), save_whole(a_dst.value())},
                 [graph, settings](const Backward& b) {
                   const ops::GraphAttentionGradients g = ops::graph_attention_backward(
                       *graph, b.dy(), b.saved(0), b.saved(1), b.saved(2), settings);
@@ -37,15 +37,15 @@ Variable graph_attention(const GraphPtr& graph, const Variable& h, const Variabl
 
 Variable head_scores(const Variable& h, const Variable& weight) {
   const Use use = Use::product({.input = 1});
-  return record(
-      "head_scores", {h, weight}, ops::head_scores(h.value(), weight.value()),
-      {save_if(weight.requires_grad(), h).with_use(use), save_if(h.requires_grad(), weight)},
-      [](const Backward& b) {
-        Grads grads(2);
-        if (b.needs(0)) grads[0] = ops::head_scores_backward_input(b.dy(), b.saved(1));
-        if (b.needs(1)) grads[1] = ops::head_scores_backward_weight(b.dy(), b.saved(0));
-        return grads;
-      });
+  return record("head_scores", {h, weight}, ops::head_scores(h.value(), weight.value()),
+                {save_if(weight.requires_grad(), h).with_use(use).with_channel_axes(2),
+                 save_if(h.requires_grad(), weight)},
+                [](const Backward& b) {
+                  Grads grads(2);
+                  if (b.needs(0)) grads[0] = ops::head_scores_backward_input(b.dy(), b.saved(1));
+                  if (b.needs(1)) grads[1] = ops::head_scores_backward_weight(b.dy(), b.saved(0));
+                  return grads;
+                });
 }
 
 }  // namespace frugal

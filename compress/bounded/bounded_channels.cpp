@@ -13,8 +13,7 @@ namespace frugal::compress::bounded {
 
 namespace {
 
-constexpr int64_t kColumns = 256;     // of a view at least, where rows suffice
-constexpr int64_t kSharedRows = 256;  // fewer: one range for all channels
+constexpr int64_t kColumns = 256;  // of a view at least, where rows suffice
 constexpr float kHuge = std::numeric_limits<float>::max();
 
 // Minima and maxima of columns. `probe` is NaN if a value of the column is not finite.
@@ -53,21 +52,20 @@ void add_zeros(const float* x, size_t n, Extremes& e) {
 
 }  // namespace
 
-View make_view(const Shape& shape, bool by_channel) {
+View make_view(const Shape& shape) {
   View view;
   view.numel = shape.numel();
   view.channels = shape.dim() == 0 ? 1 : std::max<int64_t>(shape.back(), 1);
   const int64_t rows = view.numel / view.channels;
-  view.shared = !by_channel && rows < kSharedRows;
   view.repeat = std::clamp<int64_t>(kColumns / view.channels, 1, std::max<int64_t>(rows / 64, 1));
   return view;
 }
 
 std::vector<Range> ranges_of(const float* x, const View& view, bool zeros) {
-  std::vector<Range> ranges(static_cast<size_t>(view.codes()));
+  std::vector<Range> ranges(static_cast<size_t>(view.channels));
   for (Range& range : ranges) {
     range = {kHuge, -kHuge, true, 0, 0, kHuge, -kHuge};
-    range.values = view.numel / view.codes();
+    range.values = view.numel / view.channels;
   }
   const int64_t cols = view.cols(), rows = (view.numel + cols - 1) / cols;
   constexpr int64_t kChunk = 1 << 16;  // elements
@@ -83,7 +81,7 @@ std::vector<Range> ranges_of(const float* x, const View& view, bool zeros) {
     const std::lock_guard lock(mutex);  // extremes and whole numbers: any order
     for (int64_t j = 0; j < cols; ++j) {
       const auto at = static_cast<size_t>(j);
-      Range& range = ranges[view.shared ? 0 : static_cast<size_t>(j % view.channels)];
+      Range& range = ranges[static_cast<size_t>(j % view.channels)];
       range.min = std::min(range.min, e.min[at]);
       range.max = std::max(range.max, e.max[at]);
       range.finite = range.finite && e.probe[at] == 0;
@@ -122,7 +120,7 @@ Code tight_code(float min, float max, double bound, const ErrorBoundedOptions& o
 Lanes make_lanes(const View& view, std::span<const Code> codes) {
   const auto cols = static_cast<size_t>(view.cols());
   auto code_of = [&](int32_t column) -> const Code& {
-    return codes[view.shared ? 0 : static_cast<size_t>(column % view.channels)];
+    return codes[static_cast<size_t>(column % view.channels)];
   };
   Lanes lanes;
   lanes.column.resize(cols);

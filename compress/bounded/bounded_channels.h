@@ -14,15 +14,11 @@ namespace frugal::compress::bounded {
 // short.
 struct View {
   int64_t numel = 0, channels = 1, repeat = 1;
-  bool shared = false;  // one range and code for all channels
   int64_t cols() const { return channels * repeat; }
   int64_t block() const { return 8 * cols(); }
   int64_t blocks() const { return (numel + block() - 1) / block(); }
-  int64_t codes() const { return shared ? 1 : channels; }  // number of ranges and codes
 };
-// Uses one range for all channels if there are too few rows to pay for more and there is only one
-// bound.
-View make_view(const Shape& shape, bool by_channel);
+View make_view(const Shape& shape);
 
 struct Range {
   float min = 0, max = 0;  // of the finite values
@@ -30,7 +26,7 @@ struct Range {
   int64_t values = 0, zeros = 0;
   float nonzero_min = 0, nonzero_max = 0;  // if `zeros` was asked for and there are other values
 };
-// One range for each code of the view.
+// One range for each channel.
 std::vector<Range> ranges_of(const float* x, const View& view, bool zeros);
 
 // x becomes the integer trunc((x - lo) / step + u), at most 2^width - 1, with u in [0, 1). It

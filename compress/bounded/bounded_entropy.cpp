@@ -133,10 +133,10 @@ class PackedSteps final : public Payload {
 };
 
 void PackedSteps::decode(int64_t begin, int64_t end, float* out) const {
-  const std::vector<Code> codes = read_codes(bytes(), view_.codes());
+  const std::vector<Code> codes = read_codes(bytes(), view_.channels);
   const Lanes lanes = make_lanes(view_, codes);
   const Layout layout(view_, lanes);
-  const uint8_t* const ends = bytes() + view_.codes() * kCodeBytes;
+  const uint8_t* const ends = bytes() + view_.channels * kCodeBytes;
   const uint8_t* at = ends + 8 * layout.chunks();
   std::vector<Plan> plans(layout.planes.size());
   std::vector<std::optional<rans::DecodeTable>> tables(plans.size());
@@ -217,15 +217,15 @@ void PackedSteps::decode(int64_t begin, int64_t end, float* out) const {
 std::unique_ptr<Packed> BoundedEntropy::pack(const Tensor& tensor, const ErrorBound& bound,
                                              const SaveInfo& info) const {
   const Tensor x = on_host(checked("bounded_entropy", tensor, bound));
-  const View view = make_view(tensor.shape(), bound.by_channel());
-  const int64_t head = view.codes() * kCodeBytes;
+  const View view = make_view(tensor.shape());
+  const int64_t head = view.channels * kCodeBytes;
   if (x.device() == kMeta)
     return std::make_unique<PackedSteps>(meta_payload(head, view.numel, options_), tensor.shape(),
                                          tensor.dtype(), view);
   const auto* values = x.data<float>();
   std::vector<Code> codes;
   const std::vector<Range> ranges = ranges_of(values, view, false);
-  for (int64_t c = 0; c < view.codes(); ++c) {
+  for (int64_t c = 0; c < view.channels; ++c) {
     const Range& range = ranges[static_cast<size_t>(c)];
     codes.push_back(range.values == 0 ? Code{} : step_code(range, bound.at(c), options_));
   }

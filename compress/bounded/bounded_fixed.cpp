@@ -51,8 +51,8 @@ BoundedFixed::BoundedFixed(const BoundedFixedOptions& options) : options_(option
 std::unique_ptr<Packed> BoundedFixed::pack(const Tensor& tensor, const ErrorBound& bound,
                                            const SaveInfo& info) const {
   const Tensor x = checked("bounded_fixed", tensor, bound);
-  const View view = make_view(tensor.shape(), bound.by_channel());
-  const int64_t head = view.codes() * kCodeBytes;
+  const View view = make_view(tensor.shape());
+  const int64_t head = view.channels * kCodeBytes;
   if (x.device() == kMeta)
     return std::make_unique<PackedFixed>(meta_payload(head, view.numel, options_.of),
                                          tensor.shape(), tensor.dtype(), view, std::vector<Code>(),
@@ -64,7 +64,7 @@ std::unique_ptr<Packed> BoundedFixed::pack(const Tensor& tensor, const ErrorBoun
            [&](auto backend) { ranges = ranges_kernel(backend, values, view, options_.zeros); });
   std::vector<Code> codes, others;
   double plain = 0, masked = static_cast<double>(view.numel + 64 * view.blocks());
-  for (int64_t c = 0; c < view.codes(); ++c) {
+  for (int64_t c = 0; c < view.channels; ++c) {
     const Range& range = ranges[static_cast<size_t>(c)];
     const double limit = bound.at(c);
     auto code_of = [&](float min, float max) {

@@ -206,7 +206,7 @@ void pack_fixed_kernel(Cpu, const float* x, const FixedCodes& codes,
   auto* const to = payload.mut<uint8_t>();
   std::copy(head.begin(), head.end(), to);
   const Packer packer(x, codes.view, codes.lanes, codes.stream);
-  const uint8_t* const ends = to + codes.view.codes() * kCodeBytes;
+  const uint8_t* const ends = to + codes.view.channels * kCodeBytes;
   parallel_for(0, codes.view.blocks(), kGrain, [&](int64_t begin, int64_t end) {
     Scratch scratch(codes.view.cols());
     for (int64_t b = begin; b < end; ++b) {
@@ -225,7 +225,7 @@ void unpack_fixed_kernel(Cpu, const Tensor& payload, const FixedCodes& codes, in
   const Unpacker unpacker(view, lanes);
   const int64_t block = view.block(), start = codes.head();
   const auto* const bytes = payload.data<uint8_t>();
-  const uint8_t* const ends = bytes + view.codes() * kCodeBytes;
+  const uint8_t* const ends = bytes + view.channels * kCodeBytes;
   parallel_for(begin / block, (end + block - 1) / block, kGrain, [&](int64_t first, int64_t last) {
     Scratch scratch(view.cols());
     std::vector<float> rows(static_cast<size_t>(block));

@@ -18,7 +18,7 @@ struct FixedCodes {
   bool masked = false;                 // zeros are stored as masks
   const CodeStream* stream = nullptr;  // stream of stochastic rounding; null: nearest rounding
   int64_t head() const {               // bytes before the blocks
-    return view.codes() * kCodeBytes + (masked ? 8 * view.blocks() : 0);
+    return view.channels * kCodeBytes + (masked ? 8 * view.blocks() : 0);
   }
 };
 

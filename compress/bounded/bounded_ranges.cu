@@ -61,22 +61,22 @@ __global__ void extremes_kernel(const float* x, int64_t n, int64_t codes, int64_
 
 std::vector<Range> ranges_kernel(Cuda, const float* x, const View& view, bool zeros) {
   check_not_recording("error_bounded");
-  const auto count = static_cast<size_t>(view.codes());
+  const auto count = static_cast<size_t>(view.channels);
   std::vector<Extremes> all(count);
   const Tensor there = upload(all, current_device());
   // 16 elements a thread at least.
   int64_t blocks = blocks_across((view.numel + 16 * kBlockThreads - 1) / (16 * kBlockThreads), 8).x;
-  blocks = std::max(blocks, (view.codes() + kBlockThreads - 1) / kBlockThreads);
-  const int64_t step = blocks * kBlockThreads / view.codes() * view.codes();
-  const bool near = view.codes() <= kNearCodes;
+  blocks = std::max(blocks, (view.channels + kBlockThreads - 1) / kBlockThreads);
+  const int64_t step = blocks * kBlockThreads / view.channels * view.channels;
+  const bool near = view.channels <= kNearCodes;
   if (view.numel > 0)
     launch(extremes_kernel, {as_blocks(blocks), kBlockThreads, near ? count * sizeof(Extremes) : 0},
-           x, view.numel, view.codes(), step, as<Extremes>(there));
+           x, view.numel, view.channels, step, as<Extremes>(there));
   frugal::copy_bytes(all.data(), kCpu, there.raw(), there.device(), there.nbytes());
   std::vector<Range> ranges;
   for (const Extremes& e : all) {
     Range range;
-    range.values = view.numel / view.codes();
+    range.values = view.numel / view.channels;
     range.min = float_at(e.min) + 0.0f;
     range.max = float_at(e.max) + 0.0f;
     range.finite = e.odd == 0;

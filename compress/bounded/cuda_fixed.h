@@ -143,7 +143,7 @@ class CodesThere {
               codes.view.numel,
               lanes.block_bytes,
               codes.head(),
-              codes.view.codes() * kCodeBytes,
+              codes.view.channels * kCodeBytes,
               codes.stream != nullptr,
               {{stream.key[0], stream.key[1]}, {stream.counter[0], stream.counter[1]}}};
   }

@@ -4,7 +4,8 @@
 
 namespace frugal::compress {
 
-// While its payload is away, only carries_sign(), knows_variance() and put_payload() may be called.
+// While its payload is away, only put_payload() and the functions that tell facts about the codes
+// may be called: carries_sign(), serves_one_op(), knows_variance(), loses_nothing().
 class Movable : public Packed {
  public:
   // The one tensor that holds the packed bytes. It is contiguous, and nobody writes to it from now

@@ -30,6 +30,7 @@ class Offloaded final : public Packed {
   bool carries_sign() const override { return packed_->carries_sign(); }
   bool serves_one_op() const override { return packed_->serves_one_op(); }
   bool knows_variance() const override { return packed_->knows_variance(); }
+  bool loses_nothing() const override { return packed_->loses_nothing(); }
   void prefetch() override { store_->prefetch(id_); }
 
  private:

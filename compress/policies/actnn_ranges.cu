@@ -49,24 +49,6 @@ __global__ void column_terms_kernel(Cut cut, const T* x, double* terms) {
   }
 }
 
-// terms[n, g], a warp for each.
-template <class T>
-__global__ void run_terms_kernel(Cut cut, const T* x, double* terms) {
-  const int lane = static_cast<int>(threadIdx.x) % kWarp;
-  for (int64_t i = first_index() / kWarp; i < cut.count * cut.groups; i += index_stride() / kWarp) {
-    const int64_t g = i % cut.groups, n = i / cut.groups;
-    const int64_t first = g * cut.group, left = cut.elements(n) - first;
-    const int64_t take = std::min(cut.group, left);
-    Extremes all;
-    for (int64_t k = lane; k < take; k += kWarp) all.add(load(x[n * cut.size + first + k]));
-    for (int step = kWarp / 2; step > 0; step /= 2) {
-      all.mn = fminf(all.mn, __shfl_xor_sync(kAllLanes, all.mn, step));
-      all.mx = fmaxf(all.mx, __shfl_xor_sync(kAllLanes, all.mx, step));
-    }
-    if (lane == 0) terms[i] = take > 0 ? static_cast<double>(take) * all.square() : 0;
-  }
-}
-
 __global__ void add_terms_kernel(int64_t sums, int64_t groups, int64_t cols, const double* terms,
                                  double* to) {
   for (int64_t i = first_index(); i < sums; i += index_stride()) {
@@ -81,14 +63,14 @@ __global__ void add_terms_kernel(int64_t sums, int64_t groups, int64_t cols, con
 void range_sums_kernel(Cuda, const RangeJob& job, double* sums) {
   const Samples& samples = job.samples;
   const int64_t longest = samples.numel - (samples.count - 1) * samples.size();
-  const int64_t cols = job.columns(), steps = longest / cols;
+  const int64_t cols = samples.cols, rows = longest / cols;
   const Cut cut{samples.count,
                 samples.size(),
                 samples.numel,
                 cols,
                 job.group,
                 RangeJob::kLookedRows,
-                (steps + job.group - 1) / job.group};
+                (rows + job.group - 1) / job.group};
   int current = 0;
   FRUGAL_CUDA_CHECK(cudaGetDevice(&current));
   const Device device{DeviceType::cuda, current};
@@ -99,10 +81,7 @@ void range_sums_kernel(Cuda, const RangeJob& job, double* sums) {
   double* each = terms.mut<double>();
   with_activation(job.dtype, [&]<class T>(T) {
     const T* x = static_cast<const T*>(job.x);
-    if (job.by_column)
-      launch(column_terms_kernel<T>, {blocks_for(terms.numel())}, cut, x, each);
-    else
-      launch(run_terms_kernel<T>, {blocks_for(terms.numel() * kWarp)}, cut, x, each);
+    launch(column_terms_kernel<T>, {blocks_for(terms.numel())}, cut, x, each);
   });
   launch(add_terms_kernel, {blocks_for(count)}, count, cut.groups, cols, each, added.mut<double>());
   frugal::copy_bytes(sums, kCpu, added.raw(), device, added.nbytes());

@@ -10,14 +10,11 @@ struct RangeJob {
   DType dtype = DType::f32;
   Samples samples;
   int64_t group = 256;
-  bool by_column = false;  // else groups are runs of neighbours
   // Rows of a group of `take` that are looked at: each of these, from the first on.
   static constexpr int64_t kLookedRows = 64;
-
-  int64_t columns() const { return by_column ? samples.cols : 1; }
 };
 
-// sums[n * columns() + c], on the host: over the groups of column c of sample n, in their order,
+// sums[n * samples.cols + c], on the host: over the groups of column c of sample n, in their order,
 // elements * range^2. CUDA: f32 or bf16; the CPU's terms, added in the CPU's order.
 void range_sums_kernel(Cpu, const RangeJob& job, double* sums);
 void range_sums_kernel(Cuda, const RangeJob& job, double* sums);

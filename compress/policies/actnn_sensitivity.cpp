@@ -12,7 +12,6 @@
 namespace frugal::compress {
 namespace {
 
-constexpr int64_t kColumnRows = 32;  // fewer rows have no range to speak of
 constexpr int kStripColumns = 16;
 constexpr float kInfiniteValue = std::numeric_limits<float>::infinity();
 
@@ -69,23 +68,6 @@ void column_ranges(const T* x, int64_t rows, int64_t cols, int64_t group, double
   }
 }
 
-// The sum of n * range^2 over runs of `group` neighbours.
-template <class T>
-double neighbour_ranges(const T* x, int64_t count, int64_t group) {
-  double sum = 0;
-  for (int64_t i = 0; i < count; i += group) {
-    const int64_t take = std::min(group, count - i);
-    float mn = kInfiniteValue, mx = -kInfiniteValue;
-    for (int64_t k = i; k < i + take; ++k) {
-      const float v = value_of(x[k]);
-      mn = v < mn ? v : mn;
-      mx = v > mx ? v : mx;
-    }
-    sum += static_cast<double>(take) * squared_range(mn, mx);
-  }
-  return sum;
-}
-
 template <class T>
 void add_ranges(const T* x, const RangeJob& job, double* sums) {
   const Samples& samples = job.samples;
@@ -94,11 +76,8 @@ void add_ranges(const T* x, const RangeJob& job, double* sums) {
   parallel_for(0, samples.count, grain, [&](int64_t first, int64_t last) {
     for (int64_t i = first; i < last; ++i) {
       const int64_t begin = samples.begin(i), count = samples.end(i) - begin;
-      if (job.by_column)
-        column_ranges(x + begin, count / samples.cols, samples.cols, job.group,
-                      sums + i * samples.cols);
-      else
-        sums[i] = neighbour_ranges(x + begin, count, job.group);
+      column_ranges(x + begin, count / samples.cols, samples.cols, job.group,
+                    sums + i * samples.cols);
     }
   });
 }
@@ -150,20 +129,14 @@ GroupRanges group_ranges(const Tensor& tensor, const Samples& samples, int64_t g
   const auto n = static_cast<size_t>(samples.count), cols = static_cast<size_t>(samples.cols);
   if (tensor.device() == kMeta || tensor.numel() == 0)
     return {std::vector<double>(n, 1), std::vector<double>(cols, 1)};
-  const RangeJob job{tensor.raw(), tensor.dtype(), samples, group, samples.rows() >= kColumnRows};
-  std::vector<double> sums(n * static_cast<size_t>(job.columns()));
+  const RangeJob job{tensor.raw(), tensor.dtype(), samples, group};
+  std::vector<double> sums(n * cols);
   dispatch(tensor.device(), [&](auto backend) { range_sums_kernel(backend, job, sums.data()); });
   GroupRanges ranges{std::vector<double>(n), std::vector<double>(cols)};
   const auto elements = [&](size_t i) {
     const auto index = static_cast<int64_t>(i);
     return static_cast<double>(std::max<int64_t>(samples.end(index) - samples.begin(index), 1));
   };
-  if (!job.by_column) {
-    double sum = 0;
-    for (size_t i = 0; i < n; ++i) sum += ranges.samples[i] = sums[i] / elements(i);
-    std::fill(ranges.channels.begin(), ranges.channels.end(), sum / static_cast<double>(n));
-    return ranges;
-  }
   for (size_t i = 0; i < n; ++i)
     for (size_t c = 0; c < cols; ++c) {
       ranges.samples[i] += sums[i * cols + c] / elements(i);

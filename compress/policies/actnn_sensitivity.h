@@ -22,12 +22,11 @@ struct GroupRanges {
   std::vector<double> samples;   // over each sample
   std::vector<double> channels;  // over each column of [rows, C]
 };
-// A group of a sample is up to `group` rows of one column of its [rows, C]. In samples with fewer
-// than 32 rows it is `group` neighbours. Of each column, 64 to 127 evenly spread rows are looked
-// at, or all if there are fewer. That makes all ranges smaller alike, which does not matter,
-// because they only weigh samples. Groups whose range is not finite count 0. On meta all ranges
-// are 1. On CUDA the host waits for the sums of each sample and column. REQUIRES: contiguous and
-// floating, on CUDA f32 or bf16.
+// A group of a sample is up to `group` rows of one column of its [rows, C]. Of each column, 64 to
+// 127 evenly spread rows are looked at, or all if there are fewer. That makes all ranges smaller
+// alike, which does not matter, because they only weigh samples. Groups whose range is not finite
+// count 0. On meta all ranges are 1. On CUDA the host waits for the sums of each sample and column.
+// REQUIRES: contiguous and floating, on CUDA f32 or bf16.
 GroupRanges group_ranges(const Tensor& tensor, const Samples& samples, int64_t group);
 
 // S(b): a width's variance over that of range^2 / 6. Convex in b.

@@ -172,12 +172,14 @@ double AdaptivePolicy::average_bits() const {
 
 bool AdaptivePolicy::is_grouped_alike(const Item& item, int64_t part, int64_t of) const {
   if (item.shape.dim() == 0) return true;
-  const auto mixes = [&](const Shape& shape) {
-    return make_layout(shape, options_.keep.axis, options_.keep.group, 1).shared;
+  constexpr int64_t kManyRows = 64;
+  const int64_t many = std::min(kManyRows, options_.keep.group);
+  const auto has_many = [&](const Shape& shape) {
+    return !groups_by_column(shape, options_.keep.axis) || rows_of(shape) >= many;
   };
   Shape shape = item.shape;
   shape[0] = shape[0] * part / of;
-  return mixes(shape) == mixes(item.shape);
+  return has_many(shape) == has_many(item.shape);
 }
 
 AdaptivePolicy::Probe::Probe(AdaptivePolicy& policy, std::optional<uint64_t> other)

@@ -108,8 +108,9 @@ class AdaptivePolicy final : public SavePolicy, public Adjustable, private Codec
     AdaptivePolicy& policy_;
   };
 
-  // Groups of few rows mix channels (group_layout.h). Does a part of the batch, of `part` of `of`
-  // samples, have groups of the same kind as the whole batch, for this item?
+  // Groups of few rows have smaller ranges, and so finer steps, than those of a whole batch. Is the
+  // rounding of a part of the batch, `part` of `of` samples, as coarse as that of the whole batch,
+  // for this item? It is taken to be so where both have groups of at least 64 rows, or neither has.
   bool is_grouped_alike(const Item& item, int64_t part, int64_t of) const;
 
   bool is_probed() const { return probing_; }

@@ -50,11 +50,16 @@ Decision FixedPolicy::decide(const SaveInfo& info, const Tensor& value) {
     const bool replay = recipes_ && info.replay == Replay::exact && may_replay(info, value);
     return {replay ? Decision::replay : Decision::raw};
   }
-  const bool lossy = bits_ > 0, large = value.numel() > min_elements_;
-  const Codec* codec = lossy && large ? codec_.get() : nullptr;
+  const Codec* codec = bits_ > 0 && pays(value) ? codec_.get() : nullptr;
   if (recipes_ && may_replay(info, value)) return {Decision::replay, codec};
   if (codec == nullptr) return {Decision::raw};
   return {Decision::pack, codec, signs_ == Signs::codes};
+}
+
+bool FixedPolicy::pays(const Tensor& value) const {
+  if (value.numel() <= min_elements_) return false;
+  return !groups_by_column(value.shape(), codec_->options().axis) ||
+         rows_of(value.shape()) >= kLeastRows;
 }
 
 bool FixedPolicy::may_replay(const SaveInfo& info, const Tensor& value) const {

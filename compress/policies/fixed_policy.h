@@ -28,9 +28,11 @@ struct FixedPolicyOptions {
   double chain = 16;
   // Activations of at most this many elements stay raw. They take little memory, and the input of a
   // classifier is among them, which quantizing hurts most. Ref: Liu et al. 2022 (GACT).
+  // Groups by column also need kLeastRows rows (group_layout.h).
   int64_t min_elements = 16384;
   int64_t group = 256;  // see QuantizeOptions
-  // Groups along rows mix channels; they exist to compare with. Their codes carry no sign, so masks
+  // Groups along rows mix channels: a channel of small values beside one of large values is lost.
+  // They exist to compare with. Their codes carry no sign, so masks
   // are kept even with Signs::codes. Ref: Liu et al. 2022 (GACT), whose groups are neighbours in
   // memory: GroupAxis::nchw.
   GroupAxis axis = GroupAxis::column;
@@ -48,8 +50,9 @@ class FixedPolicy final : public SavePolicy, public Adjustable {
   bool lossy() const override { return bits_ > 0; }
   bool decides_by_shape() const override { return true; }
   int64_t slice_bytes() const override { return slice_bytes_; }
-  // Three kinds of tensors stay raw: the batch (its storage has the category `input` and is alive
-  // anyway, unless SaveInfo::released is set), other dtypes, and small tensors.
+  // Four kinds of tensors stay raw: the batch (its storage has the category `input` and is alive
+  // anyway, unless SaveInfo::released is set), other dtypes, small tensors, and tensors of fewer
+  // than kLeastRows rows of [rows, C], for which codes in groups of a channel would not pay.
   Decision decide(const SaveInfo& info, const Tensor& value) override;
   int bits() const { return bits_; }                  // 0: raw
   const Quantizer& codec() const { return *codec_; }  // unused without bits
@@ -68,6 +71,7 @@ class FixedPolicy final : public SavePolicy, public Adjustable {
   }
 
  private:
+  bool pays(const Tensor& value) const;
   bool may_replay(const SaveInfo& info, const Tensor& value) const;
   int bits_;
   bool recipes_, corrected_;

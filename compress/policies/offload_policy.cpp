@@ -8,6 +8,7 @@ class Raw final : public Movable {
  public:
   explicit Raw(Tensor payload) : payload_(std::move(payload)) {}
   Tensor unpack() const override { return payload_; }
+  bool loses_nothing() const override { return true; }
   Tensor take_payload() override { return std::move(payload_); }
   void put_payload(Tensor payload) override { payload_ = std::move(payload); }
 
@@ -50,12 +51,8 @@ Decision OffloadPolicy::decide(const SaveInfo& info, const Tensor& value) {
       decision.codec = moved(*decision.codec);
     return decision;
   }
-  SaveInfo seen = info;
-  if (info.seq == 0) exact_ = true;
-  if (exact_ && info.replay != Replay::none) seen.replay = Replay::exact;
-  Decision decision = inner().decide(seen, value);
+  Decision decision = inner().decide(info, value);
   if (decision.codec != nullptr) {
-    if (decision.what == Decision::pack) exact_ = false;
     decision.codec = moved(*decision.codec);
   } else if (may_move(info, value)) {
     decision.codec = moved(*raw_);

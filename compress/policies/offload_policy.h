@@ -6,8 +6,8 @@
 // or backward use it, and nobody may write to it until then. The batch is not moved, because it is
 // in memory anyway.
 //
-// While the policy inside has packed nothing in a step, everything that the step keeps is exact. So
-// are the recipes that the policy is offered, and it may use them as if nothing had been moved.
+// A raw tensor that is moved loses nothing. So recipes that read only such tensors stay exact, and
+// ops compute what they compute without a file, to the same bits.
 //
 // A policy with a PackPlan says which of its packed tensors are moved. Nothing else is.
 //
@@ -33,7 +33,6 @@ class OffloadPolicy final : public WrappingPolicy {
 
   std::shared_ptr<PayloadStore> store_;
   int64_t min_elements_;
-  bool exact_ = true;  // nothing was packed in this step yet
   std::unique_ptr<Codec> raw_;
   std::map<const Codec*, Offload> codecs_;
 };

@@ -1,7 +1,5 @@
 #include "compress/quantize/group_layout.h"
 
-#include <algorithm>
-
 #include "core/integers.h"
 #include "ops/dense/bitmask.h"
 
@@ -20,15 +18,23 @@ int64_t GroupLayout::bytes() const {
   return code_offset(groups - 1) + code_bytes(rows_of(groups - 1));
 }
 
+int64_t rows_of(const Shape& shape) {
+  const int64_t cols = shape.dim() == 0 ? 1 : shape.back();
+  return cols == 0 ? 0 : shape.numel() / cols;
+}
+
+bool groups_by_column(const Shape& shape, GroupAxis axis) {
+  return axis == GroupAxis::column || (axis == GroupAxis::nchw && shape.dim() == 4);
+}
+
 GroupLayout make_layout(const Shape& shape, GroupAxis axis, int64_t group, int bits) {
   GroupLayout layout;
   layout.bits = bits;
   layout.numel = shape.numel();
   layout.cols = shape.dim() == 0 ? 1 : shape.back();
-  layout.rows = layout.cols == 0 ? 0 : layout.numel / layout.cols;
+  layout.rows = compress::rows_of(shape);
   layout.group_rows = group;
-  const bool by_row = axis == GroupAxis::row || (axis == GroupAxis::nchw && shape.dim() != 4);
-  layout.shared = by_row || layout.rows < std::min<int64_t>(64, group);
+  layout.shared = !groups_by_column(shape, axis);
   if (layout.shared) {
     layout.cols = kRowAxisLanes;
     layout.rows = ceil_div(layout.numel, kRowAxisLanes);

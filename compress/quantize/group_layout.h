@@ -2,10 +2,9 @@
 // bytes.
 //
 // View. Column axis: the tensor is [rows, cols] with cols = the last extent; a group is up to
-// `group` consecutive rows of one column. Row axis: the elements in order, seen as rows of 16 lanes
-// (the last row may be short); a group is up to `group` consecutive elements, with `group` rounded
-// up to a multiple of 128. Tensors with fewer than min(64, group) rows always use the row axis,
-// because their column groups would be too short to pay for their metadata.
+// `group` consecutive rows of one column, however few rows there are. So a group never mixes
+// channels. Row axis: the elements in order, seen as rows of 16 lanes (the last row may be short);
+// a group is up to `group` consecutive elements, with `group` rounded up to a multiple of 128.
 //
 // Payload, u8. First the metadata, for each row group: bf16 lo[k], then bf16 scale[k], with k =
 // cols on the column axis and 1 on the row axis. Then the codes, row group after row group. The
@@ -32,6 +31,9 @@ enum class GroupAxis : uint8_t { column, row, nchw };
 
 inline constexpr int64_t kRowAxisLanes = 16;
 inline constexpr int kMaxBits = 16;  // of a code
+// Policies keep tensors of fewer rows raw: with 8 rows, the metadata of groups by column takes half
+// of the bytes that codes of 4 bits take.
+inline constexpr int64_t kLeastRows = 8;
 
 // The widths of the planes of a code, widest first. REQUIRES: 1 <= bits <= kMaxBits.
 struct Planes {
@@ -71,6 +73,12 @@ struct GroupLayout {
   int64_t code_bytes(int64_t rows_in_group) const;  // bytes of the codes of one row group
   int64_t bytes() const;                            // bytes of the payload
 };
+
+// The number of rows of a tensor of this shape, seen as [rows, C] with C its last extent.
+int64_t rows_of(const Shape& shape);
+
+// Whether groups along `axis` are groups of one column for a tensor of this shape.
+bool groups_by_column(const Shape& shape, GroupAxis axis);
 
 // REQUIRES: options that Quantizer accepts.
 GroupLayout make_layout(const Shape& shape, GroupAxis axis, int64_t group, int bits);

@@ -16,7 +16,8 @@ namespace {
 
 constexpr int64_t kSegment = int64_t{64} << 10;  // elements: what is gathered stays in the cache
 constexpr int64_t kAlign = 16;
-constexpr int64_t kSignRows = 64;  // fewer would lie on the row axis, which carries no sign
+constexpr int64_t kSampleRows = 16;
+constexpr int64_t kSignRows = 64;
 
 // Calls f for each segment. Segments run in parallel if there are enough of them to keep all
 // threads busy. Otherwise, and on other devices, f itself runs in parallel.
@@ -216,12 +217,12 @@ Samples samples_of(const Shape& shape, bool with_sign) {
   const int64_t leading = shape.dim() == 0 ? 1 : shape[0];
   samples.stride = leading > 0 ? samples.numel / leading : 0;
   const int64_t rows = samples.cols > 0 ? samples.stride / samples.cols : 0;
-  samples.each = std::max<int64_t>((leading + kMaxSamples - 1) / kMaxSamples, 1);
-  if (with_sign && rows > 0) {
-    const int64_t unit = 8 / std::gcd<int64_t, int64_t>(rows, 8);
-    samples.each = std::max(samples.each, (kSignRows + rows - 1) / rows);
-    samples.each = round_up(samples.each, unit);
-  }
+  samples.each = std::max<int64_t>(ceil_div(leading, kMaxSamples), 1);
+  // A vector is one row, whatever its length.
+  const int64_t least = rows > 0 ? ceil_div(with_sign ? kSignRows : kSampleRows, rows) : leading;
+  samples.each = std::max(samples.each, least);
+  if (with_sign && rows > 0)
+    samples.each = round_up(samples.each, 8 / std::gcd<int64_t, int64_t>(rows, 8));
   samples.count = std::max<int64_t>(leading / samples.each, 1);
   return samples;
 }

@@ -27,8 +27,10 @@ struct Samples {
   int64_t end(int64_t n) const { return n + 1 == count ? numel : begin(n + 1); }
 };
 inline constexpr int64_t kMaxSamples = 1024;
-// A sample is one entry of the leading axis, or several if there are more than kMaxSamples entries.
-// Codes that carry a sign need samples of at least 64 rows of [rows, C], a multiple of 8.
+// A sample is one entry of the leading axis. It is several entries in three cases: there are more
+// than kMaxSamples of them; an entry has fewer than 16 rows of [rows, C], whose groups would take
+// more bytes for metadata than for codes; or codes carry a sign, which needs at least 64 rows, a
+// multiple of 8.
 Samples samples_of(const Shape& shape, bool with_sign);
 
 struct MixedOptions {

@@ -147,7 +147,7 @@ TEST_CASE("policies that learn keep the CPU's bytes on CUDA") {
 TEST_CASE("ranges of samples' groups on CUDA are the CPU's, bit for bit") {
   if (!gpu::available()) return;
   const float inf = std::numeric_limits<float>::infinity(), nan = std::nanf("");
-  // Columns and runs of neighbours, parts of groups, odd columns, a longer last sample.
+  // Few rows and many, parts of groups, odd columns, a longer last sample.
   for (const Shape& shape : {Shape{5, 200, 7}, {3, 16, 20, 8}, {4, 10, 33}, {1030, 33, 2}, {9}})
     for (const DType dtype : {DType::f32, DType::bf16})
       for (const int64_t group : {64, 256}) {

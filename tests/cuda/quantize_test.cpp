@@ -41,8 +41,9 @@ void check_as_cpu(const Tensor& x, const QuantizeOptions& options) {
 
 TEST_CASE("CUDA packs and unpacks the CPU's bytes: widths, axes, roundings, shapes") {
   if (!gpu::available()) return;
-  const std::vector<Shape> shapes = {{1},      {},        {0, 5},    {64, 1},       {65, 3},
-                                     {257, 8}, {300, 17}, {270, 44}, {2, 9, 15, 4}, {7, 130}};
+  const std::vector<Shape> shapes = {
+      {1},           {},       {0, 5},   {64, 1},        {65, 3}, {257, 8}, {300, 17}, {270, 44},
+      {2, 9, 15, 4}, {7, 130}, {1, 300}, {46, 1, 1, 96}, {63, 5}};
   for (int bits = 1; bits <= 16; ++bits)
     for (size_t s = 0; s < shapes.size(); ++s)
       for (GroupAxis axis : {GroupAxis::column, GroupAxis::row}) {

@@ -171,11 +171,16 @@ TEST_CASE("every codec keeps its own bound in all that is saved, and gradients a
         const std::vector<double> distance = distances(lossy, exact);
         const double wider = row.bound(0, 1, row.bits) / twelve;
         // A gradient that is linear in what is saved goes as far as the bounds do. One that is not
-        // (a norm's statistics) goes farther where codes are coarsest.
-        const double slack = row.bits <= 2 && !op.bias.empty() ? 12 : 2;
-        for (size_t k = 0; k < exact.size(); ++k)
-          REQUIRE(distance[k] <= slack * wider * by_axis[row.shares_lanes][k] +
-                                     op.tolerance * (1 + largest(exact[k])));
+        // (a norm's statistics) goes farther where codes are coarsest. A norm's gradient is a sum
+        // over the rows of a group, up to 16 here: the worst signs make it up to sqrt(16) times as
+        // large as a draw of random signs does.
+        const double slack = op.bias.empty() ? 2 : row.bits <= 2 ? 12 : 4;
+        for (size_t k = 0; k < exact.size(); ++k) {
+          CAPTURE(k);
+          CAPTURE(wider * by_axis[row.shares_lanes][k]);
+          CHECK(distance[k] <= slack * wider * by_axis[row.shares_lanes][k] +
+                                   op.tolerance * (1 + largest(exact[k])));
+        }
       }
     }
 }

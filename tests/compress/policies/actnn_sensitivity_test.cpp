@@ -24,17 +24,22 @@ double cost(const std::vector<double>& weights, const std::vector<int>& bits) {
 
 }  // namespace
 
-TEST_CASE("ranges of samples with few rows are those of neighbours") {
-  // Two samples of 6 values in groups of 8: [0, 5] and [-3, 1].
-  const Tensor x = Tensor::from<float>({0, 1, 2, 5, 4, 3, 1, -3, 0, 0, 0, 0}, {2, 6});
-  const GroupRanges ranges = group_ranges(x, samples_of(x.shape(), false), 8);
+TEST_CASE("ranges of samples with few rows are those of columns, too") {
+  // Two samples of 16 rows and 2 columns: column 0 rises by n + 1 a row, column 1 is constant.
+  std::vector<float> values;
+  for (int n = 0; n < 2; ++n)
+    for (int r = 0; r < 16; ++r) {
+      values.push_back(static_cast<float>(r * (n + 1)));
+      values.push_back(1e6f);
+    }
+  const Tensor x = Tensor::from(values, {2, 16, 2});
+  const GroupRanges ranges = group_ranges(x, samples_of(x.shape(), false), 256);
   REQUIRE(ranges.samples.size() == 2);
-  CHECK(ranges.samples[0] == 25);
-  CHECK(ranges.samples[1] == 16);
-  REQUIRE(ranges.channels.size() == 6);
-  CHECK(ranges.channels[3] == 20.5);
-  // Groups of 4 and what is left over: (4 * 25 + 2 * 1) / 6.
-  CHECK(group_ranges(x, samples_of(x.shape(), false), 4).samples[0] == doctest::Approx(17));
+  CHECK(ranges.samples[0] == doctest::Approx(15.0 * 15 / 2));
+  CHECK(ranges.samples[1] == doctest::Approx(30.0 * 30 / 2));
+  REQUIRE(ranges.channels.size() == 2);
+  CHECK(ranges.channels[0] == doctest::Approx((15.0 * 15 + 30 * 30) / 2));
+  CHECK(ranges.channels[1] == 0);
 }
 
 TEST_CASE("ranges of samples with many rows are those of columns") {
@@ -89,9 +94,15 @@ TEST_CASE("samples of a tensor") {
   CHECK(signs.count == 2);
   CHECK(signs.end(1) == 480);
   CHECK(samples_of({16, 7, 7, 3}, true).each == 8);  // a multiple of 8 rows
+  // At least 16 rows.
   const Samples nodes = samples_of({5000, 16}, false);
-  CHECK(nodes.each == 5);
-  CHECK(nodes.count == 1000);
+  CHECK(nodes.each == 16);
+  CHECK(nodes.count == 312);
+  CHECK(nodes.end(311) == 5000 * 16);
+  CHECK(samples_of({46, 1, 1, 512}, false).each == 16);
+  CHECK(samples_of({50, 3, 3, 8}, false).each == 2);
+  CHECK(samples_of({7, 512}, false).count == 1);
+  CHECK(samples_of({20000}, false).count == 1);
   CHECK(samples_of({}, false).count == 1);
   CHECK(samples_of({0, 4}, false).count == 1);
 }
@@ -140,25 +151,19 @@ TEST_CASE("widths that carry a sign are convex too, as the spreading of bits wan
 
 TEST_CASE("the variance of a dense layer's gradient is as foretold") {
   // dW = dy^T h with sample n's h in bits[n]: sum_n fan / 6 mean R_n^2 |dy_n|^2 / (2^b - 1)^2.
-  const int64_t n = 16, width = 512;
+  const int64_t n = 64, width = 128;
   const int outputs = 3;
   std::vector<float> h(static_cast<size_t>(n * width)), dy = normals(n * outputs, 2);
-  for (size_t i = 0; i < h.size(); ++i)
-    h[i] = uniform({7, 0}, i) * static_cast<float>(1 + static_cast<int64_t>(i) / width % 4);
+  for (size_t i = 0; i < h.size(); ++i) h[i] = uniform({7, 0}, i);
   const Tensor x = Tensor::from(h, {n, width});
-  const Samples samples = samples_of(x.shape(), false);
-  // Row groups of 256 neighbours do not cross samples.
+  // All rows are one sample, and a group is a column of it.
+  const Samples samples{1, n, width, width, n * width};
   const GroupRanges ranges = group_ranges(x, samples, 256);
-  QuantizeOptions rows;
-  rows.bits = 2;
-  rows.axis = GroupAxis::row;
-  const Quantizer quantizer(rows);
+  const Quantizer quantizer({2});
   double foretold = 0;
-  for (size_t i = 0; i < ranges.samples.size(); ++i) {
-    double norm = 0;
-    for (size_t k = 0; k < outputs; ++k) norm += std::pow(dy[i * outputs + k], 2);
-    foretold += static_cast<double>(width) / 6 * ranges.samples[i] * norm * step_variance(2);
-  }
+  for (const float each : dy)
+    foretold +=
+        static_cast<double>(width) / 6 * ranges.samples.at(0) * each * each * step_variance(2);
   double measured = 0;
   const int draws = 200;
   for (int draw = 0; draw < draws; ++draw) {

@@ -212,11 +212,14 @@ TEST_CASE("signs go into codes or into masks, and biased replays are never used"
 TEST_CASE("the batch, other dtypes and small tensors stay raw") {
   FixedPolicy policy;
   const auto what = [&](const Tensor& x) { return policy.decide({}, x).what; };
-  CHECK(what(Tensor::empty({16385}, DType::f32, kMeta)) == Decision::pack);
-  CHECK(what(Tensor::empty({16384}, DType::f32, kMeta)) == Decision::raw);
+  CHECK(what(Tensor::empty({16385, 1}, DType::f32, kMeta)) == Decision::pack);
+  CHECK(what(Tensor::empty({16384, 1}, DType::f32, kMeta)) == Decision::raw);
+  CHECK(what(Tensor::empty({8, 2049}, DType::f32, kMeta)) == Decision::pack);
+  CHECK(what(Tensor::empty({7, 1, 1, 4096}, DType::f32, kMeta)) == Decision::raw);
+  CHECK(what(Tensor::empty({100000}, DType::f32, kMeta)) == Decision::raw);
   CHECK(what(Tensor::empty({100000}, DType::i64, kMeta)) == Decision::raw);
   CHECK(what(Tensor::empty({100000}, DType::u8, kMeta)) == Decision::raw);
-  CHECK(what(Tensor::empty({100000}, DType::bf16, kMeta)) == Decision::pack);
+  CHECK(what(Tensor::empty({1000, 100}, DType::bf16, kMeta)) == Decision::pack);
   {
     CategoryScope scope(Category::input);
     const Tensor batch = Tensor::empty({100000}, DType::f32, kMeta);
@@ -226,7 +229,7 @@ TEST_CASE("the batch, other dtypes and small tensors stay raw") {
   FixedPolicyOptions options;
   options.min_elements = 0;
   FixedPolicy all(options);
-  CHECK(all.decide({}, Tensor::empty({1}, DType::f32, kMeta)).what == Decision::pack);
+  CHECK(all.decide({}, Tensor::empty({8, 1}, DType::f32, kMeta)).what == Decision::pack);
 }
 
 TEST_CASE("a level's name gives the options of its policy, and an unknown one lists the others") {

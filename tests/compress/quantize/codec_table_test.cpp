@@ -17,7 +17,7 @@ namespace {
 // The extremes of the group of element i, for the bound.
 std::pair<double, double> extremes(const CodecRow& row, const std::vector<double>& x, int64_t rows,
                                    int64_t cols, int64_t i) {
-  const bool shared = row.shares_lanes || rows < 64;
+  const bool shared = row.shares_lanes;
   std::pair<double, double> found{x[static_cast<size_t>(i)], x[static_cast<size_t>(i)]};
   for (int64_t k = 0; k < rows * cols; ++k) {
     const bool same =

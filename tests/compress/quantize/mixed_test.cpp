@@ -241,9 +241,9 @@ TEST_CASE("other dtypes and values that are not finite") {
 
 TEST_CASE("errors of mixed widths") {
   const MixedQuantizer codec;
-  const Tensor x = samples({6, 64});
+  const Tensor x = samples({6, 16, 64});
   CHECK_THROWS_WITH_AS(codec.pack(x, entry(0), std::vector<int>{2, 3}),
-                       "[mixed] expected the widths of 6 samples of [6, 64], got 2", Error);
+                       "[mixed] expected the widths of 6 samples of [6, 16, 64], got 2", Error);
   CHECK_THROWS_WITH_AS(codec.pack(x, entry(0), std::vector<int>{2, 3, 0, 2, 2, 2}),
                        "[mixed] expected 1 to 16 bits for sample 2, got 0", Error);
   CHECK_THROWS_WITH_AS(codec.pack(x.transpose(0, 1), entry(0), std::vector<int>{2, 3, 1, 2, 2, 2}),
@@ -259,9 +259,9 @@ TEST_CASE("errors of mixed widths") {
   CHECK_THROWS_WITH_AS(codec.pack(samples({4, 64, 2}), info, std::vector<int>{2, 3, 2, 4}),
                        doctest::Contains("[mixed] expected a finite slope"), Error);
   const auto packed = codec.pack(x, entry(0), std::vector<int>{2, 3, 2, 3, 2, 4});
-  CHECK_THROWS_WITH_AS(packed->unpack_rows(2, 7),
-                       "[mixed] expected a range within the leading axis of [6, 64], got 2 to 7",
-                       Error);
+  CHECK_THROWS_WITH_AS(
+      packed->unpack_rows(2, 7),
+      "[mixed] expected a range within the leading axis of [6, 16, 64], got 2 to 7", Error);
   MixedOptions odd;
   odd.group = 12;
   CHECK_THROWS_AS(MixedQuantizer{odd}, Error);

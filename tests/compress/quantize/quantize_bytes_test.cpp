@@ -125,13 +125,13 @@ TEST_CASE("payloads have exactly the bytes of the formula") {
   CHECK(bytes({259, 5}, 4) == 2 * 5 * 4 + (128 + 2) * 5);     // 3 rows: 2 byte rows
   CHECK(bytes({259, 5}, 3) == 2 * 5 * 4 + (96 + 1 + 1) * 5);  // a plane of 2 and one of 1
   CHECK(bytes({259, 5}, 7) == 2 * 5 * 4 + (224 + 2 + 1 + 1) * 5);
-  CHECK(bytes({63, 16}, 4) == 4 * 4 + 512);  // too few rows: row axis
-  CHECK(bytes({1}, 4) == 4 + 16);
+  CHECK(bytes({63, 16}, 4) == 16 * (4 + 32));  // few rows: still groups of a column
+  CHECK(bytes({1, 16}, 4) == 16 * (4 + 1));
+  CHECK(bytes({1}, 4) == 4 + 1);
   CHECK(bytes({0, 7}, 4) == 0);
   CHECK(make_layout({64, 3}, GroupAxis::column, 256, 4).shared == false);
-  CHECK(make_layout({63, 3}, GroupAxis::column, 256, 4).shared == true);
-  CHECK(make_layout({63, 3}, GroupAxis::column, 32, 4).shared == false);
-  CHECK(make_layout({2, 8, 8, 3}, GroupAxis::nchw, 256, 4).shared == false);
+  CHECK(make_layout({1, 3}, GroupAxis::column, 256, 4).shared == false);
+  CHECK(make_layout({2, 1, 1, 3}, GroupAxis::nchw, 256, 4).shared == false);
   CHECK(make_layout({2, 64, 3}, GroupAxis::nchw, 256, 4).shared == true);
   CHECK(make_layout({128, 3}, GroupAxis::nchw, 256, 4).shared == true);
 }
