@@ -119,12 +119,15 @@ ChannelStats channel_stats(const Dataset& dataset) {
   const auto n = static_cast<size_t>(shape.numel());
   FRUGAL_CHECK(dataset.size() > 0 && n > 0, "[channel_stats] expected samples, got none of {}",
                shape);
-  std::vector<double> sum(channels), squares(channels);
+  // Differences to the first pixel are summed: with a variance far below the square of the mean,
+  // sums of the values would lose its digits.
+  std::vector<double> first(channels), sum(channels), squares(channels);
   std::vector<float> image(n);
   for (int64_t index = 0; index < dataset.size(); ++index) {
     dataset.get_into(index, {}, image.data());
+    if (index == 0) std::copy_n(image.begin(), channels, first.begin());
     for (size_t i = 0; i < n; ++i) {
-      const double x = image[i];
+      const double x = static_cast<double>(image[i]) - first[i % channels];
       sum[i % channels] += x;
       squares[i % channels] += x * x;
     }
@@ -133,7 +136,7 @@ ChannelStats channel_stats(const Dataset& dataset) {
   const double count = static_cast<double>(dataset.size()) * static_cast<double>(n / channels);
   for (size_t c = 0; c < channels; ++c) {
     const double mean = sum[c] / count;
-    stats.mean.push_back(mean);
+    stats.mean.push_back(first[c] + mean);
     stats.std.push_back(std::sqrt(std::max(0.0, squares[c] / count - mean * mean)));
   }
   return stats;

@@ -59,7 +59,10 @@ template <class T>
 void measure(const T* x, const Extents& e, double eps, T* mean, T* invstd) {
   const double count = static_cast<double>(e.rows * e.width);
   std::vector<double> sums;
-  sum_rows<T>(e, sums, [&](int64_t row, int64_t k) { return x[row * e.channels + k]; });
+  // Differences to the first row are summed, because a sum of large values would miss by some ulps.
+  sum_rows<T>(e, sums, [&](int64_t row, int64_t k) { return x[row * e.channels + k] - x[k]; });
+  for (int64_t k = 0; k < e.channels; ++k)
+    sums[static_cast<size_t>(k)] += static_cast<double>(e.rows) * static_cast<double>(x[k]);
   for (int64_t g = 0; g < e.groups; ++g) mean[g] = static_cast<T>(sum_group(sums, e, g) / count);
   std::vector<T> centre;
   spread(mean, e, centre);

@@ -44,10 +44,12 @@ void layer_norm_reference(const Tensor& x, const Tensor& weight, const Tensor& b
       const double* from = x.data<double>() + row * width;
       double* to = out.y.mut<double>() + row * width;
       if (!given) {
-        double sum = 0, squares = 0;
-        for (int64_t k = 0; k < width; ++k) sum += from[k];
-        if (mean.defined()) mean.mut<double>()[row] = sum / n;
-        const double centre = mean.defined() ? sum / n : 0;
+        double sum = 0, squares = 0, off = 0;
+        for (int64_t k = 0; mean.defined() && k < width; ++k) sum += from[k];
+        // The mean is corrected, as in f32: see layer_norm_loops.cpp.
+        for (int64_t k = 0; mean.defined() && k < width; ++k) off += from[k] - sum / n;
+        const double centre = sum / n + off / n;
+        if (mean.defined()) mean.mut<double>()[row] = centre;
         for (int64_t k = 0; k < width; ++k) squares += (from[k] - centre) * (from[k] - centre);
         invstd.mut<double>()[row] = 1 / std::sqrt(squares / n + eps);
       }

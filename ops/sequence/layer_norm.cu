@@ -37,11 +37,28 @@ __global__ void __launch_bounds__(Kind::kThreads)
       if (p.mean != nullptr)
         mean = static_cast<float>(
             static_cast<double>(from.template sum<S>([](int64_t, float v) { return v; })) / count);
-      const S squares = from.template sum<S>([mean](int64_t, float v) {
-        const float d = v - mean;
-        return d * d;
+      S rest = 0, squares = 0;
+      Kind::places(width, [&](int step, int64_t column) {
+        const Floats<N> v = from.at(step, column);
+        float part = 0, parts = 0;
+#pragma unroll
+        for (int i = 0; i < N; ++i) {
+          const float d = v.at[i] - mean;
+          part += d;
+          parts += d * d;
+        }
+        rest += static_cast<S>(part);
+        squares += static_cast<S>(parts);
       });
-      invstd = static_cast<float>(1 / sqrt(static_cast<double>(squares) / count + eps));
+      double variance = static_cast<double>(Kind::sum(squares)) / count;
+      if (p.mean != nullptr) {
+        // The mean is corrected, as on the CPU: see layer_norm_loops.cpp.
+        const double off = static_cast<double>(Kind::sum(rest)) / count;
+        mean = static_cast<float>(static_cast<double>(mean) + off);
+        variance -= off * off;
+        if (variance < 0) variance = 0;  // NaN stays NaN
+      }
+      invstd = static_cast<float>(1 / sqrt(variance + eps));
       if (Kind::lane() == 0) {
         if (p.mean != nullptr) p.mean[row] = mean;
         p.invstd[row] = invstd;

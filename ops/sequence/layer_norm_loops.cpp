@@ -46,6 +46,41 @@ HWY_INLINE float row_sum(int64_t n, F f) {
   return sum;
 }
 
+struct Spread {
+  float sum, squares;
+};
+
+// The sums of d and of d^2 over the columns of a row, with d = x - centre.
+HWY_INLINE Spread row_spread(const float* x, int64_t n, float centre) {
+  const Wide wide;
+  const One one;
+  const auto step = static_cast<int64_t>(hn::Lanes(wide));
+  const auto middle = hn::Set(wide, centre);
+  auto sum_a = hn::Zero(wide), sum_b = sum_a, squares_a = sum_a, squares_b = sum_a;
+  int64_t k = 0;
+  for (; k + 2 * step <= n; k += 2 * step) {
+    const auto a = hn::Sub(hn::LoadU(wide, x + k), middle);
+    const auto b = hn::Sub(hn::LoadU(wide, x + k + step), middle);
+    sum_a = hn::Add(sum_a, a);
+    sum_b = hn::Add(sum_b, b);
+    squares_a = hn::MulAdd(a, a, squares_a);
+    squares_b = hn::MulAdd(b, b, squares_b);
+  }
+  for (; k + step <= n; k += step) {
+    const auto a = hn::Sub(hn::LoadU(wide, x + k), middle);
+    sum_a = hn::Add(sum_a, a);
+    squares_a = hn::MulAdd(a, a, squares_a);
+  }
+  Spread all{hn::GetLane(hn::SumOfLanes(wide, hn::Add(sum_a, sum_b))),
+             hn::GetLane(hn::SumOfLanes(wide, hn::Add(squares_a, squares_b)))};
+  for (; k < n; ++k) {
+    const float d = hn::GetLane(hn::Sub(hn::LoadU(one, x + k), hn::Set(one, centre)));
+    all.sum += d;
+    all.squares += d * d;
+  }
+  return all;
+}
+
 // The forward pass and the replay share this expression, so that both give the same bits.
 template <bool kWeight, bool kBias>
 HWY_INLINE void write_row(const float* x, const RowNorm& norm, float mean, float invstd, float* y) {
@@ -74,17 +109,27 @@ void NormalizeRows(const float* x, const RowNorm& norm, double eps, float* y) {
   const auto width = static_cast<double>(norm.width);
   for (int64_t row = 0; row < norm.rows; ++row, x += norm.width, y += norm.width) {
     float mean = 0;
+    double variance = 0;
     if (norm.mean != nullptr) {
       const float sum =
           row_sum(norm.width, [&](auto d, int64_t k) HWY_ATTR { return hn::LoadU(d, x + k); });
-      norm.mean[row] = mean = static_cast<float>(static_cast<double>(sum) / width);
+      const auto about = static_cast<float>(static_cast<double>(sum) / width);
+      // A sum of large values misses by some ulps, which 1 / sqrt(eps) would make visible in a row
+      // of small variance. The differences to what it gave are small, so their mean mends it.
+      const Spread spread = row_spread(x, norm.width, about);
+      const double off = static_cast<double>(spread.sum) / width;
+      norm.mean[row] = mean = static_cast<float>(static_cast<double>(about) + off);
+      variance = static_cast<double>(spread.squares) / width - off * off;
+      if (variance < 0) variance = 0;  // NaN stays NaN
+    } else {
+      variance = static_cast<double>(row_sum(norm.width,
+                                             [&](auto d, int64_t k) HWY_ATTR {
+                                               const auto v = hn::LoadU(d, x + k);
+                                               return hn::Mul(v, v);
+                                             })) /
+                 width;
     }
-    const float squares = row_sum(norm.width, [&](auto d, int64_t k) HWY_ATTR {
-      const auto v = hn::Sub(hn::LoadU(d, x + k), hn::Set(d, mean));
-      return hn::Mul(v, v);
-    });
-    norm.invstd[row] =
-        static_cast<float>(1 / std::sqrt(static_cast<double>(squares) / width + eps));
+    norm.invstd[row] = static_cast<float>(1 / std::sqrt(variance + eps));
     WriteRow(x, norm, mean, norm.invstd[row], y);
   }
 }

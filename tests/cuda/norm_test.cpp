@@ -139,6 +139,20 @@ TEST_CASE("layer and RMS norm on CUDA: rows of every width") {
       }
 }
 
+TEST_CASE("layer norm on CUDA: a constant row has its value as mean and no variance") {
+  if (!gpu::available()) return;
+  for (const DType dtype : {DType::f32, DType::bf16})
+    for (const double value : {12345.678, 1000000.5, -0.1})
+      for (const int64_t width : {2, 3, 100, 768, 1025, 5001}) {
+        CAPTURE(value);
+        CAPTURE(width);
+        const Tensor x = there(Tensor::full({5, width}, value), dtype);
+        const LayerNormOutput out = layer_norm(x, {}, {}, 1e-5);
+        CHECK(out.moments.mean.item(0) == here(x).item(0));
+        CHECK(error(out.y, std::vector<double>(static_cast<size_t>(5 * width), 0.0)) == 0);
+      }
+}
+
 TEST_CASE("group norm on CUDA: groups of any width, several chunks of rows") {
   if (!gpu::available()) return;
   struct Size {

@@ -79,6 +79,14 @@ TEST_CASE("normalize works by channel") {
 
 TEST_CASE("the statistics of a dataset normalize it") {
   const DatasetPtr raw = numbered_pictures(3);
+  // A variance far below the square of the mean keeps its digits, and a constant channel has none.
+  const auto flat = std::make_shared<MemoryDataset>(
+      Tensor::from<float>({1000.25f, 0.1f, 1000.5f, 0.1f, 1000.25f, 0.1f, 1000.5f, 0.1f},
+                          {2, 1, 2, 2}),
+      Tensor::zeros({2}, DType::i64), 1);
+  CHECK(channel_stats(*flat).mean[0] == 1000.375);
+  CHECK(channel_stats(*flat).std[0] == 0.125);
+  CHECK(channel_stats(*flat).std[1] == 0);
   const ChannelStats stats = channel_stats(*raw);
   CHECK(stats.mean[0] == doctest::Approx(60));
   CHECK(stats.mean[1] == doctest::Approx(61));

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include "ops/image/group_norm.h"
 #include "tests/ops/samples.h"
 
 namespace frugal::ops {
@@ -103,6 +104,43 @@ TEST_CASE("layer_norm: f32 gradients are f64's, in place or not, for any number 
       CHECK(!some.dweight.defined());
       CHECK(same_bits(some.dbias, one.dbias));
     }
+}
+
+TEST_CASE("layer_norm and group_norm: a constant row has its value as mean and no variance") {
+  for (const DType dtype : {DType::f32, DType::f64})
+    for (const double value : {12345.678, -12345.678, 1000000.5, 3e-5, 0.1, 1e15})
+      for (const int64_t width : {1, 2, 3, 7, 16, 31, 33, 64, 100, 255, 768, 1000, 4097}) {
+        CAPTURE(value);
+        CAPTURE(width);
+        const Tensor x = Tensor::full({3, width}, value, dtype);
+        const Tensor bias = Tensor::full({width}, 0.5, dtype);
+        const LayerNormOutput rows = layer_norm(x, {}, bias, kEps);
+        const LayerNormOutput groups =
+            group_norm(x.view({1, 3 * width, 1}), 1, {}, Tensor::full({1}, 0.5, dtype), kEps);
+        for (const LayerNormOutput* out : {&rows, &groups}) {
+          // A mean off by a unit in the last place counts 1 / sqrt(eps) times.
+          const double ulp = dtype == DType::f32 ? 0 : 4 * std::abs(value) * 0x1p-53;
+          CHECK(std::abs(out->moments.mean.item(0) - x.item(0)) <= ulp);
+          if (ulp < 1e-3 * std::sqrt(kEps))
+            CHECK(out->moments.invstd.item(0) == doctest::Approx(1 / std::sqrt(kEps)));
+          for (int64_t i = 0; i < out->y.numel(); ++i)
+            REQUIRE(std::abs(out->y.item(i) - 0.5) <= ulp / std::sqrt(kEps));
+        }
+      }
+}
+
+TEST_CASE("layer_norm: large values of small variance keep what their format holds") {
+  // Steps of 1 / 16 about 1e6, which f32 holds exactly, with a mean and a variance that it holds.
+  for (const int64_t width : {2, 4, 16, 62, 768}) {
+    CAPTURE(width);
+    const Tensor x = Tensor::empty({1, width});
+    for (int64_t k = 0; k < width; ++k) x.mut<float>()[k] = k % 2 == 0 ? 1000000.125f : 999999.875f;
+    const LayerNormOutput out = layer_norm(x, {}, {}, 1e-12);
+    CHECK(out.moments.mean.item(0) == 1000000);
+    CHECK(out.moments.invstd.item(0) == doctest::Approx(8).epsilon(1e-6));
+    for (int64_t k = 0; k < width; ++k)
+      CHECK(out.y.item(k) == doctest::Approx(k % 2 == 0 ? 1 : -1).epsilon(1e-6));
+  }
 }
 
 TEST_CASE("layer_norm: NaN stays in its row") {
