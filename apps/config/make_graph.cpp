@@ -46,7 +46,7 @@ GraphData random_graph(const Config& config) {
     from.push_back(one);
     to.push_back(e % 2 == 0 && alike < c.nodes ? alike : any);
   }
-  graph.edge_index = data::make_edge_index(c.nodes, from, to, true);
+  graph.edge_index = data::make_edge_index(c.nodes, from, to, true, data::SelfLoops::drop);
   graph.y = Tensor::empty({c.nodes}, DType::i64);
   graph.x = Tensor::empty({c.nodes, c.features}, DType::f32);
   const RngKey noise = streams::kGraphFeatures.key(seed);

@@ -168,12 +168,12 @@ void set_features(const std::string& where, GraphData& graph, const Tensor& feat
 }
 
 Tensor make_edge_index(int64_t nodes, const std::vector<int64_t>& from,
-                       const std::vector<int64_t>& to, bool undirected) {
+                       const std::vector<int64_t>& to, bool undirected, SelfLoops loops) {
   FRUGAL_ASSERT(from.size() == to.size());
   std::vector<int64_t> row_ptr(static_cast<size_t>(nodes) + 1);
   const auto each_edge = [&](const auto& visit) {
     for (size_t i = 0; i < from.size(); ++i) {
-      if (from[i] == to[i]) continue;
+      if (loops == SelfLoops::drop && from[i] == to[i]) continue;
       visit(static_cast<size_t>(from[i]), to[i]);
       if (undirected) visit(static_cast<size_t>(to[i]), from[i]);
     }

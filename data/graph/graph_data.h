@@ -16,8 +16,8 @@ struct GraphData {
   Tensor x_row_ptr;  // [V + 1] i64
   Tensor x_col;      // [nnz] i64, ascending within a row
   Tensor x_value;    // [nnz] f32
-  // Pairs (from, to), sorted, without duplicates and self-loops. Undirected edges appear twice,
-  // once in each direction.
+  // Pairs (from, to), sorted, without duplicates. Undirected edges appear twice, once in each
+  // direction. A self-loop appears once: what it means is up to the network.
   Tensor edge_index;  // [2, E] i64
   // The edges that training may use, if it may not use all; else undefined.
   Tensor train_edge_index;
@@ -58,10 +58,15 @@ void set_features(GraphData& graph, CsrMatrix features, const GraphOptions& opti
 void set_features(const std::string& where, GraphData& graph, const Tensor& features,
                   const GraphOptions& options);
 
-// The edges [2, E] i64, sorted by (from, to), without duplicates and self-loops. `undirected` adds
-// the opposite of each edge. REQUIRES: ends in [0, nodes); `from` and `to` of equal length.
+// What becomes of edges from a node to itself. Networks define their own use of them: GCN, GCNII
+// and GAT give each node one loop whether it had one or not, and GraphSAGE takes edges as they are.
+enum class SelfLoops : uint8_t { keep, drop };
+
+// The edges [2, E] i64, sorted by (from, to), each once. `undirected` adds the opposite of each
+// edge. REQUIRES: ends in [0, nodes); `from` and `to` of equal length.
 Tensor make_edge_index(int64_t nodes, const std::vector<int64_t>& from,
-                       const std::vector<int64_t>& to, bool undirected);
+                       const std::vector<int64_t>& to, bool undirected,
+                       SelfLoops loops = SelfLoops::keep);
 
 // A mask [V] u8 that is 1 at `members`. Errors: a member outside [0, nodes) or given twice.
 Tensor make_mask(const std::string& where, int64_t nodes, const std::vector<int64_t>& members);

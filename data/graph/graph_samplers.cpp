@@ -23,6 +23,11 @@ constexpr int64_t kBlockNodes = 65536;
 // still accepts this many draws, this many steps of all walks, and this many steps per node.
 constexpr int64_t kFewDraws = 4096, kFewSteps = 65536, kStepsOfNode = 64;
 
+// With symmetric_loops every node gets one loop of its own, in place of what the graph has.
+SelfLoops loops_of_edges(GraphAggregate aggregate) {
+  return aggregate == GraphAggregate::symmetric_loops ? SelfLoops::drop : SelfLoops::keep;
+}
+
 // Draws `count` different numbers below `bound`, ascending. Ref: Floyd's algorithm, Bentley
 // and Floyd 1987.
 void distinct(Draws& draws, int64_t bound, int64_t count, std::vector<int64_t>& out) {
@@ -98,7 +103,8 @@ Subgraph leading_to(const Subgraph& whole, int64_t begin, int64_t end, size_t st
 // Draws the nodes of a subgraph. Thread safety: draw() may be called by several threads.
 struct SaintBatches::Sampler {
   Sampler(const GraphData& graph, GraphPart part, const SaintOptions& wanted)
-      : options(wanted), edges(edges_of(graph, part), graph.nodes) {
+      : options(wanted),
+        edges(edges_of(graph, part), graph.nodes, loops_of_edges(wanted.aggregate)) {
     if (part == GraphPart::train && graph.train_edge_index.defined()) {
       pool = nodes_of(graph, part);
     } else {
@@ -299,7 +305,8 @@ NeighbourBatches::NeighbourBatches(const GraphData& graph, GraphPart part,
     FRUGAL_CHECK(fanout >= 1 || fanout == -1,
                  "[neighbours] expected fan-outs of at least 1, or -1 for all, got {}", fanout);
   nodes_ = nodes_of(graph, part);
-  edges_ = std::make_unique<InEdges>(edges_of(graph, part), graph.nodes);
+  edges_ = std::make_unique<InEdges>(edges_of(graph, part), graph.nodes,
+                                     loops_of_edges(options.aggregate));
   local_.assign(static_cast<size_t>(graph.nodes), -1);
   const auto count = static_cast<int64_t>(nodes_.size());
   batches_ = count / options.batch_size;
@@ -420,7 +427,8 @@ ClusterBatches::ClusterBatches(const GraphData& graph, GraphPart part,
   PartitionOptions cut;
   cut.parts = options.clusters;
   cut.seed = options.seed;
-  const std::vector<int32_t> parts = partition(make_edge_index(count, from, to, true), count, cut);
+  const std::vector<int32_t> parts =
+      partition(make_edge_index(count, from, to, true, SelfLoops::drop), count, cut);
   clusters_.resize(static_cast<size_t>(options.clusters));
   for (size_t i = 0; i < pool.size(); ++i)
     clusters_[static_cast<size_t>(parts[i])].push_back(pool[i]);

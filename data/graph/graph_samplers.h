@@ -40,8 +40,8 @@ enum class GraphAggregate : uint8_t {
   sum,              // the sum
   mean,             // the mean
   symmetric,        // the sum of each neighbour / sqrt(degree(from) degree(to))
-  symmetric_loops,  // as symmetric, after each node got a loop; the batch's last edges are the
-                    // loops
+  symmetric_loops,  // as symmetric, after each node got one loop in place of what the graph has;
+                    // the batch's last edges are the loops
 };
 
 struct SaintOptions {

@@ -99,7 +99,7 @@ Tensor read_graph(const std::string& path, int64_t nodes) {
       from.push_back(node);
       to.push_back(other);
     }
-  return make_edge_index(nodes, from, to, true);
+  return make_edge_index(nodes, from, to, true, SelfLoops::drop);
 }
 
 }  // namespace

@@ -10,8 +10,9 @@ namespace frugal::data {
 
 // The files are in `folder` or in its folder `planetoid` or `NAME/raw`. Nodes between the test
 // nodes that no file describes (15 isolated ones in Citeseer) get features of zeros, no label and
-// no mask. Errors (with the file): those of the pickle readers; files whose sizes disagree; a test
-// index or a neighbour out of range; labels that are not one-hot.
+// no mask. The files' few self-loops are dropped, as in PyTorch Geometric's Planetoid. Errors (with
+// the file): those of the pickle readers; files whose sizes disagree; a test index or a neighbour
+// out of range; labels that are not one-hot.
 GraphData open_planetoid(const std::string& folder, const std::string& name,
                          const GraphOptions& options = {});
 

@@ -6,7 +6,7 @@
 
 namespace frugal::data {
 
-InEdges::InEdges(const Tensor& edge_index, int64_t nodes)
+InEdges::InEdges(const Tensor& edge_index, int64_t nodes, SelfLoops loops)
     : row_ptr_(static_cast<size_t>(nodes) + 1) {
   FRUGAL_CHECK(edge_index.defined() && edge_index.dim() == 2 && edge_index.size(0) == 2 &&
                    edge_index.dtype() == DType::i64 && edge_index.is_contiguous(),
@@ -14,17 +14,20 @@ InEdges::InEdges(const Tensor& edge_index, int64_t nodes)
                edge_index.defined() ? describe(edge_index) : "none");
   const int64_t count = edge_index.size(1);
   const int64_t *source = edge_index.data<int64_t>(), *target = source + count;
+  const auto is_edge = [&](int64_t i) {
+    return loops == SelfLoops::keep || source[i] != target[i];
+  };
   for (int64_t i = 0; i < count; ++i) {
     FRUGAL_CHECK(source[i] >= 0 && source[i] < nodes && target[i] >= 0 && target[i] < nodes,
                  "[graph] expected nodes in [0, {}), got edge {} from {} to {}", nodes, i,
                  source[i], target[i]);
-    ++row_ptr_[static_cast<size_t>(target[i]) + 1];
+    if (is_edge(i)) ++row_ptr_[static_cast<size_t>(target[i]) + 1];
   }
   std::partial_sum(row_ptr_.begin(), row_ptr_.end(), row_ptr_.begin());
-  from_.resize(static_cast<size_t>(count));
+  from_.resize(static_cast<size_t>(row_ptr_.back()));
   std::vector<int64_t> next(row_ptr_.begin(), row_ptr_.end() - 1);
   for (int64_t i = 0; i < count; ++i)
-    from_[static_cast<size_t>(next[static_cast<size_t>(target[i])]++)] = source[i];
+    if (is_edge(i)) from_[static_cast<size_t>(next[static_cast<size_t>(target[i])]++)] = source[i];
 }
 
 int64_t InEdges::to(int64_t position) const {

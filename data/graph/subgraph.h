@@ -16,7 +16,7 @@ class InEdges {
  public:
   // edge_index [2, E] i64. Errors: another tensor; an end outside [0, nodes), with the edge's
   // number.
-  InEdges(const Tensor& edge_index, int64_t nodes);
+  InEdges(const Tensor& edge_index, int64_t nodes, SelfLoops loops = SelfLoops::keep);
 
   int64_t nodes() const { return static_cast<int64_t>(row_ptr_.size()) - 1; }
   int64_t edges() const { return static_cast<int64_t>(from_.size()); }

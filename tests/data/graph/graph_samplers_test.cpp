@@ -99,7 +99,9 @@ std::vector<double> aggregates(const GraphData& graph, GraphAggregate aggregate)
   const size_t edges = all.size() / 2, nodes = static_cast<size_t>(graph.nodes);
   const bool loops = aggregate == GraphAggregate::symmetric_loops;
   std::vector<double> degree(nodes, loops ? 1.0 : 0.0), sum(nodes);
-  for (size_t i = edges; i < 2 * edges; ++i) ++degree[static_cast<size_t>(all[i])];
+  const auto is_edge = [&](size_t i) { return !loops || all[i] != all[i + edges]; };
+  for (size_t i = 0; i < edges; ++i)
+    if (is_edge(i)) ++degree[static_cast<size_t>(all[i + edges])];
   const auto add = [&](size_t u, size_t v) {
     sum[v] += graph.x.item(static_cast<int64_t>(2 * u)) / (aggregate == GraphAggregate::sum ? 1.0
                                                            : aggregate == GraphAggregate::mean
@@ -107,7 +109,7 @@ std::vector<double> aggregates(const GraphData& graph, GraphAggregate aggregate)
                                                                : std::sqrt(degree[u] * degree[v]));
   };
   for (size_t i = 0; i < edges; ++i)
-    add(static_cast<size_t>(all[i]), static_cast<size_t>(all[i + edges]));
+    if (is_edge(i)) add(static_cast<size_t>(all[i]), static_cast<size_t>(all[i + edges]));
   for (size_t v = 0; loops && v < nodes; ++v) add(v, v);
   return sum;
 }
@@ -187,7 +189,9 @@ TEST_CASE("all neighbours give the whole neighbourhood, and a drawn mean is unbi
 }
 
 TEST_CASE("coefficients of drawn neighbours leave no bias") {
-  const GraphData graph = small_graph(60);
+  GraphData graph;
+  SUBCASE("without self-loops") { graph = small_graph(60); }
+  SUBCASE("a graph's own self-loops count once") { graph = small_graph(60, false, true); }
   for (const GraphAggregate aggregate :
        {GraphAggregate::sum, GraphAggregate::mean, GraphAggregate::symmetric_loops}) {
     CAPTURE(static_cast<int>(aggregate));
@@ -233,7 +237,9 @@ TEST_CASE("coefficients of drawn neighbours leave no bias") {
 }
 
 TEST_CASE("GraphSAINT's weights leave no bias") {
-  const GraphData graph = small_graph(40);
+  GraphData graph;
+  SUBCASE("without self-loops") { graph = small_graph(40); }
+  SUBCASE("a graph's own self-loops count once") { graph = small_graph(40, false, true); }
   const Ints all = ints(graph.edge_index);
   const size_t edges = all.size() / 2;
   for (const SaintSampler sampler : {SaintSampler::walk, SaintSampler::node, SaintSampler::edge})

@@ -19,7 +19,8 @@ inline Ints ints(const Tensor& tensor) {
 }
 
 // Degrees from 1 to about 12, one isolated node (the last), feature i of node v: v + i / 10.
-inline GraphData small_graph(int64_t nodes = 40, bool sparse = false) {
+// With `loops`, every fourth node has a self-loop.
+inline GraphData small_graph(int64_t nodes = 40, bool sparse = false, bool loops = false) {
   GraphData graph;
   graph.nodes = nodes;
   graph.classes = 3;
@@ -33,6 +34,11 @@ inline GraphData small_graph(int64_t nodes = 40, bool sparse = false) {
       to.push_back(static_cast<int64_t>(u));
     }
   }
+  if (loops)
+    for (int64_t v = 0; v < nodes; v += 4) {
+      from.push_back(v);
+      to.push_back(v);
+    }
   graph.edge_index = make_edge_index(nodes, from, to, true);
   std::vector<float> x;
   for (int64_t v = 0; v < nodes; ++v) {

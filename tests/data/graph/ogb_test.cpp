@@ -52,16 +52,23 @@ TEST_CASE("a small OGB graph, plain and gzipped") {
     CHECK(graph.x.to_vector() ==
           std::vector<double>{0.5, -1, static_cast<double>(1e-3f), 2, 0, 0, 4, -4});
     CHECK(graph.y.to_vector() == std::vector<double>{2, 0, kIgnored, 1});
-    CHECK(graph.edge_index.to_vector() == std::vector<double>{0, 1, 1, 2, 1, 0, 2, 1});
+    CHECK(graph.edge_index.to_vector() == std::vector<double>{0, 1, 1, 2, 3, 1, 0, 2, 1, 3});
     CHECK(graph.train_mask.to_vector() == std::vector<double>{1, 0, 0, 1});
     CHECK(graph.val_mask.to_vector() == std::vector<double>{0, 1, 0, 0});
     CHECK(graph.test_mask.to_vector() == std::vector<double>{0, 0, 0, 0});
   }
   CHECK(OgbFiles().open(false, false).edge_index.to_vector() ==
-        std::vector<double>{0, 1, 2, 1, 2, 1});
+        std::vector<double>{0, 1, 2, 3, 1, 2, 1, 3});
   const GraphData sparse = OgbFiles().open(true, true, {false, true});
   CHECK(sparse.x_row_ptr.to_vector() == std::vector<double>{0, 2, 4, 4, 6});
   CHECK(sparse.x_value.item(5) == -4);
+}
+
+TEST_CASE("a self-loop stays an edge, once, in a directed and in an undirected graph") {
+  OgbFiles files;
+  files.content["raw/edge.csv"] = "0,1\n1,1\n1,1\n0,1\n";
+  CHECK(files.open(false, false).edge_index.to_vector() == std::vector<double>{0, 1, 1, 1});
+  CHECK(files.open().edge_index.to_vector() == std::vector<double>{0, 1, 1, 1, 0, 1});
 }
 
 TEST_CASE("several labels a node") {
