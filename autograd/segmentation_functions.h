@@ -18,9 +18,9 @@ Variable dropout2d(const Variable& x, double p, RngKey key);
 // dtype of the logits.
 
 // cross_entropy() with a weight for each class: the sum of w_t l over the sum of w_t, or the sum
-// alone. Saves: as cross_entropy(), and the weights of the classes instead of those of rows.
-// Errors: those of cross_entropy(); a label_smoothing above 0, which would need other weights in
-// its terms.
+// alone. The term of label smoothing takes each class's own weight: see ops/loss/cross_entropy.h.
+// Saves: as cross_entropy(), and the weights of the classes instead of those of rows. Errors: those
+// of cross_entropy().
 Variable weighted_cross_entropy(Variable logits, const Tensor& target, const Tensor& class_weights,
                                 const CrossEntropyOptions& options = {});
 // 1 minus the mean over the classes of (2 sum p y + s) / (sum p + sum y + s), with p = softmax and

@@ -38,6 +38,7 @@ Totals sum(const Ranks& ranks, const Totals& mine) {
   if (ranks.alone()) return mine;
   Totals all;
   all.loss = ranks.sum(mine.loss, "the loss of an evaluation");
+  all.weight = ranks.sum(mine.weight, "the weights of an evaluation");
   all.correct = static_cast<int64_t>(
       ranks.sum(static_cast<double>(mine.correct), "right targets of an evaluation"));
   all.samples = static_cast<int64_t>(

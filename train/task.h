@@ -40,11 +40,12 @@ struct LossOptions {
 // The targets of a batch that count, and those of them that the network got right.
 struct Counts {
   int64_t counted = 0, correct = 0;
+  std::optional<double> weight = {};  // what the loss was divided by; none: their number
 };
 
 // What the device computes for a batch, and what the host reads of it, which may be later.
 struct ForwardPass {
-  Variable loss;            // a scalar: the mean over the targets that count
+  Variable loss;            // a scalar: the (weighted) mean over the targets that count
   Variable output;          // with keep_output, and where the task has one
   NamedTensors terms = {};  // scalars that make the loss, by name; empty: it is one term
   int64_t samples = 0;      // of the batch; the caller of Task::loss() sets it
@@ -53,6 +54,7 @@ struct ForwardPass {
   // judged. A recorded step updates nothing when each of its i64 targets is kIgnored.
   Tensor target, answers;
   FloatTargets floats = FloatTargets::answers;  // what a floating target is
+  bool weighs_classes = false;                  // the loss was divided by weights of classes
   std::shared_ptr<const void> kept = {};        // what the backward pass reads on the host
 };
 

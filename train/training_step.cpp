@@ -89,6 +89,7 @@ BatchResult read(const Task& task, const ForwardPass& pass, const Tensor& beside
   const Counts counts = task.count(on_host);
   result.counted = counts.counted;
   result.correct = counts.correct;
+  result.weight = counts.weight.value_or(static_cast<double>(counts.counted));
   if (result.counted > 0) result.loss = here[0].item();
   if (beside.defined()) *number = here[3].item();
   return result;

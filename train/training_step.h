@@ -35,10 +35,11 @@ void end_peak(Device device, StepMemory& memory);
 void measure_saved(Device device, StepMemory& memory);
 
 struct BatchResult {
-  double loss = 0;      // mean over the targets that count
+  double loss = 0;      // (weighted) mean over the targets that count
   int64_t counted = 0;  // targets that count: see Task::count()
   int64_t correct = 0;  // of them, those that the network got right
   int64_t samples = 0;
+  double weight = 0;           // of the loss beside those of other batches: `counted`, or weights
   StepMemory memory;           // activation and packed
   std::optional<double> norm;  // what StepOptions::norm gave
 };

@@ -48,6 +48,7 @@ struct Judge {
     totals.loss -= std::log(std::max(kLeast, static_cast<double>(probabilities[target])));
     totals.correct += highest == target ? 1 : 0;
     ++totals.samples;
+    ++totals.weight;
   }
   Evaluation result() const { return {totals.mean_loss(), totals.accuracy(), totals.samples}; }
 };

@@ -18,10 +18,9 @@ train::TaskPtr segmentation(const Config& config, BatchSpec spec) {
     throw ConfigError("train.class_weights",
                       fmt::format("expected a weight for each of {} classes, got {}", classes,
                                   c.class_weights.size()));
-  if (c.label_smoothing > 0 && (c.loss != "cross_entropy" || !c.class_weights.empty()))
+  if (c.label_smoothing > 0 && c.loss != "cross_entropy")
     throw ConfigError("train.label_smoothing",
-                      "expected 0 with train.class_weights or a train.loss other than "
-                      "cross_entropy");
+                      "expected 0 with a train.loss other than cross_entropy");
   const Loss loss = c.loss == "focal"                ? Loss::focal
                     : c.loss == "dice"               ? Loss::dice
                     : c.loss == "cross_entropy_dice" ? Loss::cross_entropy_dice

@@ -3,7 +3,6 @@
 #include "autograd/segmentation_functions.h"
 #include "ops/dense/elementwise.h"
 #include "ops/loss/binary_cross_entropy.h"
-#include "ops/loss/class_weights.h"
 #include "ops/loss/cross_entropy.h"
 #include "ops/loss/dice.h"
 #include "ops/loss/focal.h"
@@ -22,11 +21,11 @@ namespace {
 // largest tensor of a language model.
 Variable entropy(const char* op, Variable logits, const Tensor& target,
                  const CrossEntropyOptions& options, const Tensor& weights, bool of_classes) {
-  const auto of_rows = [of_classes, options](const Tensor& given, const Tensor& at) {
-    return of_classes ? ops::weights_of_rows(at, given, options.ignore_index) : given;
+  const auto as_weights = [of_classes](const Tensor& given) {
+    return of_classes ? ops::EntropyWeights({}, given) : ops::EntropyWeights(given);
   };
   const ops::CrossEntropyResult result =
-      ops::cross_entropy(logits.value(), target, options, of_rows(weights, target));
+      ops::cross_entropy(logits.value(), target, options, as_weights(weights));
   const bool lossy = recording({logits}) && saves_may_be_lossy();
   const bool mine = lossy && logits.is_sole_handle() && is_sole_owner(logits.value());
   const Save kept =
@@ -35,14 +34,14 @@ Variable entropy(const char* op, Variable logits, const Tensor& target,
   return record(
       op, {logits}, result.loss,
       {kept, save_exact(target), save_whole(lossy ? Tensor() : result.lse), save_whole(weights)},
-      [options, of_rows](const Backward& b) {
+      [options, as_weights](const Backward& b) {
         const Tensor lse = b.slot(2).defined() ? b.saved(2) : Tensor();
         // The logits may be read again unless they were unpacked only for this call.
         const bool sole = lse.defined() && b.slot(0).is_sole_owner();
         const Tensor x = b.saved(0), at = b.saved(1);
         const bool overwrite = sole || x.storage().use_count() == 1;
         return Grads{ops::cross_entropy_backward(
-            b.dy(), x, at, lse, options, of_rows(b.saved(3), at), overwrite && x.is_contiguous())};
+            b.dy(), x, at, lse, options, as_weights(b.saved(3)), overwrite && x.is_contiguous())};
       });
 }
 
@@ -56,9 +55,6 @@ Variable cross_entropy(Variable logits, const Tensor& target, const CrossEntropy
 Variable weighted_cross_entropy(Variable logits, const Tensor& target, const Tensor& class_weights,
                                 const CrossEntropyOptions& options) {
   const char* const op = "weighted_cross_entropy";
-  FRUGAL_CHECK(options.label_smoothing == 0,
-               "[{}] expected a label_smoothing of 0 with weights of classes, got {}", op,
-               options.label_smoothing);
   FRUGAL_CHECK(class_weights.defined() && logits.value().dim() >= 1 &&
                    class_weights.shape() == Shape{logits.size(-1)},
                "[{}] expected a weight for each of {} classes, got {}", op, logits.size(-1),

@@ -26,15 +26,14 @@ struct ResizedSums {
            const Tensor& class_weights, int64_t begin, int64_t end) {
     const Tensor small = x.slice(0, begin, end), at = target.slice(0, begin, end);
     const CategoryScope scope(Category::workspace);
-    const Tensor weights = class_weights.defined()
-                               ? ops::weights_of_rows(at, class_weights, options.ignore_index)
-                               : Tensor();
+    const ops::EntropyWeights weights({}, class_weights);
     const Tensor logits = ops::interpolate(small, at.size(1), at.size(2), kBilinear);
     const ops::CrossEntropyResult part = ops::cross_entropy(logits, at, options, weights);
     ops::copy_into(top.slice(0, begin, end), ops::argmax(logits, -1));
     accumulate(loss, part.loss);
-    accumulate(divisor,
-               weights.defined() ? ops::sum(weights) : ops::cast(part.counted, part.loss.dtype()));
+    accumulate(divisor, class_weights.defined() ? ops::sum(ops::weights_of_rows(
+                                                      at, class_weights, options.ignore_index))
+                                                : ops::cast(part.counted, part.loss.dtype()));
     if (!dx.defined()) return;
     const Tensor one = Tensor::full({}, 1, part.loss.dtype(), x.device());
     const Tensor dy =
@@ -67,14 +66,9 @@ ResizedCrossEntropy resized_cross_entropy(const Variable& x, const Tensor& targe
                "[{}] expected x [N, h, w, C] and target [N, H, W] of at least one image, and at "
                "least one image at once, got {}, {} and {}",
                kOp, describe(x.value()), describe(target), images_at_once);
-  if (class_weights.defined()) {
-    FRUGAL_CHECK(class_weights.shape() == Shape{x.size(3)},
-                 "[{}] expected a weight for each of {} classes, got {}", kOp, x.size(3),
-                 describe(class_weights));
-    FRUGAL_CHECK(options.label_smoothing == 0,
-                 "[{}] expected a label_smoothing of 0 with weights of classes, got {}", kOp,
-                 options.label_smoothing);
-  }
+  FRUGAL_CHECK(!class_weights.defined() || class_weights.shape() == Shape{x.size(3)},
+               "[{}] expected a weight for each of {} classes, got {}", kOp, x.size(3),
+               class_weights.defined() ? describe(class_weights) : "none");
   CrossEntropyOptions summed = options;
   summed.sum = true;
   const Tensor in = ops::contiguous(x.value()), at = ops::contiguous(target);

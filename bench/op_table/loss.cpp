@@ -205,17 +205,14 @@ void add_loss(std::vector<Op>& rows) {
        .cases = {weighted("plain", {3}, 5, {0, 4, 2}, plain),
                  weighted("images with ignored pixels", {1, 2, 3}, 4, {1, 3, -100, 0, -100, 2},
                           plain),
-                 weighted("sum", {4}, 3, {1, 2, 1, 0}, sum)},
+                 weighted("sum", {4}, 3, {1, 2, 1, 0}, sum),
+                 weighted("smoothed", {3}, 5, {0, 4, 2}, smooth),
+                 weighted("smoothed, some ignored", {4}, 4, {1, 3, 1, 0}, ignoring)},
        .failures =
            {{[] {
                weighted_cross_entropy(leaf({2, 3}), Tensor::zeros({2}, DType::i64), f32({2}));
              },
              "[weighted_cross_entropy] expected a weight for each of 3 classes"},
-            {[smooth] {
-               weighted_cross_entropy(leaf({2, 3}), Tensor::zeros({2}, DType::i64), f32({3}),
-                                      smooth);
-             },
-             "[weighted_cross_entropy] expected a label_smoothing of 0"},
             {[] {
                weighted_cross_entropy(leaf({2, 3}), Tensor::full({2}, 3, DType::i64), f32({3}));
              },
@@ -253,6 +250,7 @@ void add_loss(std::vector<Op>& rows) {
       {.name = "resized_cross_entropy",
        .cases = {pixels("image by image", {3, 2, 3, 4}, 5, 4, smooth, false, 1),
                  pixels("uneven parts, weighted", {3, 2, 2, 3}, 4, 4, plain, true, 2),
+                 pixels("uneven parts, weighted and smoothed", {3, 2, 2, 3}, 4, 4, smooth, true, 2),
                  pixels("sum, the same size", {2, 3, 2, 3}, 3, 2, sum, false, 8)},
        .failures = {{[] {
                        resized_cross_entropy(leaf({2, 2, 2, 3}),

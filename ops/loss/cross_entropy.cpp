@@ -12,6 +12,7 @@
 #include "ops/dense/copy.h"
 #include "ops/dense/reduce.h"
 #include "ops/dense/softmax_loops.h"
+#include "ops/loss/class_weights.h"
 #include "ops/shared_kernels.h"
 
 namespace frugal::ops {
@@ -68,18 +69,25 @@ void shifted_exp_row(const double* x, double shift, double factor, double term, 
   for (int64_t c = 0; c < width; ++c) y[c] = factor * (std::exp(x[c] - shift) - term);
 }
 
+// A row's loss times its weight. of_classes: the weights of the classes in the term of the
+// smoothing, or null: there they weigh as the row does.
 template <class T>
-double row_loss(const T* x, int64_t classes, int64_t target, T lse, double smoothing) {
-  const double plain = static_cast<double>(lse) - static_cast<double>(x[target]);
-  if (smoothing == 0) return plain;  // 0 times an infinite term would be NaN
+double row_loss(const T* x, int64_t classes, int64_t target, T lse, double smoothing, double weight,
+                const T* of_classes) {
+  // 0 times an infinite term would be NaN.
+  const double plain =
+      weight == 0 ? 0 : weight * (static_cast<double>(lse) - static_cast<double>(x[target]));
+  if (smoothing == 0 || (weight == 0 && of_classes == nullptr)) return plain;
   double total = 0;
-  for (int64_t c = 0; c < classes; ++c)
-    total += static_cast<double>(lse) - static_cast<double>(x[c]);
+  for (int64_t c = 0; c < classes; ++c) {
+    const double each = of_classes == nullptr ? weight : static_cast<double>(of_classes[c]);
+    if (each != 0) total += each * (static_cast<double>(lse) - static_cast<double>(x[c]));
+  }
   return (1 - smoothing) * plain + smoothing / static_cast<double>(classes) * total;
 }
 
 void check_cross_entropy(const char* op, const Tensor& logits, const Tensor& target,
-                         const Tensor& row_weights, const CrossEntropyOptions& options) {
+                         const EntropyWeights& weights, const CrossEntropyOptions& options) {
   check_real(op, "logits", logits);
   FRUGAL_CHECK(logits.dim() >= 2, "[{}] expected logits with at least 2 axes, got {}", op,
                describe(logits));
@@ -90,8 +98,12 @@ void check_cross_entropy(const char* op, const Tensor& logits, const Tensor& tar
   FRUGAL_CHECK(target.dtype() == DType::i64 && target.device() == logits.device(),
                "[{}] expected target of dtype i64 on {}, got {}", op, logits.device().str(),
                describe(target));
-  if (row_weights.defined()) check_shape(op, "row_weights", row_weights, rows);
-  check_beside(op, logits, {&row_weights});
+  FRUGAL_CHECK(!weights.rows.defined() || !weights.classes.defined(),
+               "[{}] expected weights of rows or of classes, got both", op);
+  if (weights.rows.defined()) check_shape(op, "row_weights", weights.rows, rows);
+  if (weights.classes.defined())
+    check_shape(op, "class_weights", weights.classes, {logits.size(-1)});
+  check_beside(op, logits, {&weights.rows, &weights.classes});
   FRUGAL_CHECK(options.label_smoothing >= 0 && options.label_smoothing <= 1,
                "[{}] expected label_smoothing in [0, 1], got {}", op, options.label_smoothing);
 }
@@ -103,6 +115,15 @@ Tensor as_matrix(const Tensor& logits) {
 }
 Tensor as_vector(const Tensor& tensor) {
   return tensor.defined() ? contiguous(tensor).view({tensor.numel()}) : tensor;
+}
+
+// The weights as kernels take them.
+EntropyWeights for_kernel(const EntropyWeights& given, const Tensor& target,
+                          const CrossEntropyOptions& options) {
+  if (!given.classes.defined()) return as_vector(given.rows);
+  const CategoryScope scope(Category::workspace);
+  Tensor rows = weights_of_rows(target, given.classes, options.ignore_index);
+  return {std::move(rows), options.label_smoothing > 0 ? contiguous(given.classes) : Tensor()};
 }
 
 // A new tensor like the logits, or with `overwrite` the logits themselves.
@@ -128,7 +149,7 @@ void exp_row(const T* x, T shift, T factor, T term, T* y, int64_t width) {
 
 void cross_entropy_kernel(Cpu, const Tensor& logits, const Tensor& target,
                           const CrossEntropyResult& result, const CrossEntropyOptions& options,
-                          const Tensor& row_weights) {
+                          const EntropyWeights& given) {
   const int64_t n = logits.size(0), classes = logits.size(1);
   const int64_t* at = target.data<int64_t>();
   check_classes(at, n, classes, options.ignore_index);
@@ -137,7 +158,7 @@ void cross_entropy_kernel(Cpu, const Tensor& logits, const Tensor& target,
   with_real(logits.dtype(), [&](auto zero) {
     using T = decltype(zero);
     const T* x = logits.data<T>();
-    const T* weights = data_or_null<T>(row_weights);
+    const T *weights = data_or_null<T>(given.rows), *of_classes = data_or_null<T>(given.classes);
     T* lse = result.lse.mut<T>();
     int64_t* top = result.top.defined() ? result.top.mut<int64_t>() : nullptr;
     parallel_for(
@@ -155,9 +176,8 @@ void cross_entropy_kernel(Cpu, const Tensor& logits, const Tensor& target,
               if (at[row] == options.ignore_index) continue;
               totals.correct += tops[static_cast<size_t>(row - first)] == at[row] ? 1 : 0;
               const double weight = weights == nullptr ? 1 : static_cast<double>(weights[row]);
-              if (weight == 0) continue;  // 0 times an infinite loss would be NaN
-              totals.loss +=
-                  weight * row_loss(from, classes, at[row], lse[row], options.label_smoothing);
+              totals.loss += row_loss(from, classes, at[row], lse[row], options.label_smoothing,
+                                      weight, of_classes);
             }
             partial[static_cast<size_t>(chunk)] = totals;
           }
@@ -176,29 +196,47 @@ void cross_entropy_kernel(Cpu, const Tensor& logits, const Tensor& target,
 
 void cross_entropy_backward_kernel(Cpu, const Tensor& dy, const Tensor& logits,
                                    const Tensor& target, const Tensor& lse, const Tensor& dx,
-                                   const CrossEntropyOptions& options, const Tensor& row_weights) {
+                                   const CrossEntropyOptions& options,
+                                   const EntropyWeights& given) {
   const int64_t n = logits.size(0), classes = logits.size(1);
   const int64_t* at = target.data<int64_t>();
   with_real(logits.dtype(), [&](auto zero) {
     using T = decltype(zero);
     const T* x = logits.data<T>();
-    const T* weights = data_or_null<T>(row_weights);
+    const T *weights = data_or_null<T>(given.rows), *of_classes = data_or_null<T>(given.classes);
     const T* log_sums = data_or_null<T>(lse);
     T* to = dx.mut<T>();
     const double divisor = count_kept(at, weights, n, options).divisor;
     const double common = divisor == 0 ? 0 : static_cast<double>(*dy.data<T>()) / divisor;
     const T even = static_cast<T>(options.label_smoothing / static_cast<double>(classes));
     const T sharp = static_cast<T>(1 - options.label_smoothing);
+    double all_classes = 0;
+    for (int64_t c = 0; of_classes != nullptr && c < classes; ++c)
+      all_classes += static_cast<double>(of_classes[c]);
+    const double share = options.label_smoothing / static_cast<double>(classes);
     parallel_for(0, n, rows_at_once(kExponentialGrain, classes), [&](int64_t begin, int64_t end) {
       for (int64_t row = begin; row < end; ++row) {
         T* out = to + row * classes;
         const double weight = weights == nullptr ? 1 : static_cast<double>(weights[row]);
-        if (at[row] == options.ignore_index || weight == 0) {
+        if (at[row] == options.ignore_index || (weight == 0 && of_classes == nullptr)) {
           std::fill_n(out, classes, T{0});
           continue;
         }
-        const T factor = static_cast<T>(common * weight);
         const T* from = x + row * classes;
+        if (of_classes != nullptr) {
+          // (1 - s) w (p - one-hot) + s / C (sum(v) p - v)
+          const double sharper = (1 - options.label_smoothing) * weight;
+          const T factor = static_cast<T>(common * (sharper + share * all_classes));
+          const T each = static_cast<T>(common * share);
+          if (log_sums != nullptr)
+            exp_row(from, log_sums[row], factor, T{0}, out, classes);
+          else
+            for (int64_t c = 0; c < classes; ++c) out[c] = factor * from[c];
+          for (int64_t c = 0; c < classes; ++c) out[c] -= each * of_classes[c];
+          out[at[row]] -= static_cast<T>(common * sharper);
+          continue;
+        }
+        const T factor = static_cast<T>(common * weight);
         if (log_sums != nullptr)
           exp_row(from, log_sums[row], factor, even, out, classes);
         else
@@ -239,33 +277,34 @@ Tensor cross_entropy_probabilities(const Tensor& logits, const Tensor& lse, bool
 }
 
 CrossEntropyResult cross_entropy(const Tensor& logits, const Tensor& target,
-                                 const CrossEntropyOptions& options, const Tensor& row_weights,
+                                 const CrossEntropyOptions& options, const EntropyWeights& weights,
                                  bool with_top) {
-  check_cross_entropy("cross_entropy", logits, target, row_weights, options);
+  check_cross_entropy("cross_entropy", logits, target, weights, options);
   const Device device = logits.device();
   CrossEntropyResult result{
       Tensor::empty({}, dtype_beside(logits), device),
       Tensor::empty({target.numel()}, dtype_beside(logits), device),
       Tensor::empty({}, DType::i64, device), Tensor::empty({}, DType::i64, device),
       with_top ? Tensor::empty({target.numel()}, DType::i64, device) : Tensor()};
-  const Tensor x = as_matrix(logits), at = as_vector(target), weights = as_vector(row_weights);
-  dispatch(device,
-           [&](auto backend) { cross_entropy_kernel(backend, x, at, result, options, weights); });
+  const Tensor x = as_matrix(logits), at = as_vector(target);
+  const EntropyWeights w = for_kernel(weights, at, options);
+  dispatch(device, [&](auto backend) { cross_entropy_kernel(backend, x, at, result, options, w); });
   return result;
 }
 
 Tensor cross_entropy_backward(const Tensor& dy, const Tensor& logits, const Tensor& target,
                               const Tensor& lse, const CrossEntropyOptions& options,
-                              const Tensor& row_weights, bool overwrite) {
-  check_cross_entropy("cross_entropy_backward", logits, target, row_weights, options);
+                              const EntropyWeights& weights, bool overwrite) {
+  check_cross_entropy("cross_entropy_backward", logits, target, weights, options);
   check_shape("cross_entropy_backward", "dy", dy, {});
   if (lse.defined()) check_shape("cross_entropy_backward", "lse", lse, {target.numel()});
   check_beside("cross_entropy_backward", logits, {&dy, &lse});
   const Tensor dx = output_like("cross_entropy_backward", logits, overwrite);
-  const Tensor x = as_matrix(logits), at = as_vector(target), weights = as_vector(row_weights);
+  const Tensor x = as_matrix(logits), at = as_vector(target);
   const Tensor sums = contiguous_or_none(lse), to = dx.view(x.shape());
+  const EntropyWeights w = for_kernel(weights, at, options);
   dispatch(logits.device(), [&](auto backend) {
-    cross_entropy_backward_kernel(backend, dy, x, at, sums, to, options, weights);
+    cross_entropy_backward_kernel(backend, dy, x, at, sums, to, options, w);
   });
   if (overwrite) dx.bump_version();
   return dx;

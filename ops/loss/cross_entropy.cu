@@ -26,7 +26,8 @@ struct Totals {
 
 struct Rows {
   const int64_t* target;
-  const float* weights;  // or null
+  const float* weights;     // or null
+  const float* of_classes;  // the weights of classes in the term of the smoothing, or null
   int64_t rows, classes, ignored;
   __device__ double weight(int64_t row) const {
     return weights != nullptr ? static_cast<double>(weights[row]) : 1;
@@ -70,17 +71,24 @@ __global__ void __launch_bounds__(Kind::kThreads)
     if (target == rows.ignored) continue;  // all threads of the team agree
     const bool valid = rows.in_range(row);
     const double weight = rows.weight(row);
-    double loss =
-        static_cast<double>(log_sum) - static_cast<double>(valid ? load(x[target]) : kNan);
+    // 0 times an infinite loss would be NaN.
+    double loss = weight == 0 && (valid || rows.of_classes == nullptr)
+                      ? 0
+                      : weight * (static_cast<double>(log_sum) -
+                                  static_cast<double>(valid ? load(x[target]) : kNan));
     if (smoothing != 0) {
-      const double all =
-          from.template sum<double>([log_sum](int64_t, float v) { return log_sum - v; });
+      const float* const of_classes = rows.of_classes;
+      double all = from.template sum<double>([log_sum, of_classes](int64_t c, float v) {
+        if (of_classes == nullptr) return log_sum - v;
+        return of_classes[c] == 0 ? 0.0f : of_classes[c] * (log_sum - v);
+      });
+      if (of_classes == nullptr) all = weight == 0 ? 0 : weight * all;
       loss = (1 - smoothing) * loss + smoothing / static_cast<double>(width) * all;
     }
     totals.correct += first == target ? 1 : 0;
     totals.counted += 1;
     totals.weight += weight;
-    if (weight != 0) totals.loss += weight * loss;  // 0 times an infinite loss would be NaN
+    totals.loss += loss;
   }
   if (Kind::lane() == 0) of_teams[Kind::team()] = totals;
   __syncthreads();
@@ -141,12 +149,22 @@ __global__ void __launch_bounds__(kOneBlock)
   if (threadIdx.x == 0) *factor = divisor == 0 ? 0 : static_cast<double>(*dy) / divisor;
 }
 
+// The sum of the weights of all classes. One block.
+__global__ void __launch_bounds__(kCountThreads)
+    sum_classes(const float* weights, int64_t classes, double* sum) {
+  double part = 0;
+  for (int64_t c = threadIdx.x; c < classes; c += kCountThreads)
+    part += static_cast<double>(weights[c]);
+  part = block_sum(part);
+  if (threadIdx.x == 0) *sum = part;
+}
+
 // x holds logits; with a null lse it holds probabilities.
 template <class Kind>
 __global__ void __launch_bounds__(Kind::kThreads)
     cross_entropy_backward_rows(const typename Kind::T* x, Rows rows, const float* lse,
                                 const double* factor, float even, float sharp,
-                                typename Kind::T* dx) {
+                                const double* of_all_classes, typename Kind::T* dx) {
   const int64_t width = rows.classes;
   const int64_t stride = static_cast<int64_t>(gridDim.x) * Kind::kTeams;
   for (int64_t row = static_cast<int64_t>(blockIdx.x) * Kind::kTeams + Kind::team();
@@ -154,12 +172,27 @@ __global__ void __launch_bounds__(Kind::kThreads)
     const Row<Kind> from(x + row * width, width);
     const int64_t target = rows.target[row];
     const double weight = rows.weight(row);
-    const bool counts = target != rows.ignored && weight != 0;
+    const bool smooths = rows.of_classes != nullptr;
+    const bool counts = target != rows.ignored && (weight != 0 || smooths);
     const float scale = !counts              ? 0.0f
                         : rows.in_range(row) ? static_cast<float>(*factor * weight)
                                              : kNan;
     const float shift = lse != nullptr ? lse[row] : 0;
     const bool logits = lse != nullptr;
+    if (smooths && counts) {
+      // (1 - s) w (p - one-hot) + s / C (sum(v) p - v), where `even` is s / C
+      const double common = rows.in_range(row) ? *factor : static_cast<double>(kNan);
+      const auto of_target = static_cast<float>(common * weight * static_cast<double>(sharp));
+      const auto of_p = static_cast<float>(common * (weight * static_cast<double>(sharp) +
+                                                     static_cast<double>(even) * *of_all_classes));
+      const auto each = static_cast<float>(common * static_cast<double>(even));
+      from.map(dx + row * width, [=](int64_t column, float v) {
+        const float p = logits ? expf(v - shift) : v;
+        const float gradient = of_p * p - each * rows.of_classes[column];
+        return column == target ? gradient - of_target : gradient;
+      });
+      continue;
+    }
     from.map(dx + row * width, [=](int64_t column, float v) {
       if (!counts) return 0.0f;
       const float gradient = scale * ((logits ? expf(v - shift) : v) - even);
@@ -182,9 +215,13 @@ __global__ void __launch_bounds__(Kind::kThreads)
   }
 }
 
-Rows rows_of(const Tensor& logits, const Tensor& target, const Tensor& row_weights,
+Rows rows_of(const Tensor& logits, const Tensor& target, const EntropyWeights& weights,
              const CrossEntropyOptions& options) {
-  return {target.data<int64_t>(), mut_or_null<float>(row_weights), logits.size(0), logits.size(1),
+  return {target.data<int64_t>(),
+          mut_or_null<float>(weights.rows),
+          mut_or_null<float>(weights.classes),
+          logits.size(0),
+          logits.size(1),
           options.ignore_index};
 }
 
@@ -198,8 +235,8 @@ Totals* totals_in(const Tensor& partial) { return reinterpret_cast<Totals*>(part
 
 void cross_entropy_kernel(Cuda, const Tensor& logits, const Tensor& target,
                           const CrossEntropyResult& result, const CrossEntropyOptions& options,
-                          const Tensor& row_weights) {
-  const Rows rows = rows_of(logits, target, row_weights, options);
+                          const EntropyWeights& weights) {
+  const Rows rows = rows_of(logits, target, weights, options);
   with_activation(logits.dtype(), [&]<class T>(T) {
     with_row_kind<T>(rows.classes, {&logits}, [&]<class Kind>(Kind) {
       // At most a few thousand partial sums.
@@ -218,8 +255,9 @@ void cross_entropy_kernel(Cuda, const Tensor& logits, const Tensor& target,
 
 void cross_entropy_backward_kernel(Cuda, const Tensor& dy, const Tensor& logits,
                                    const Tensor& target, const Tensor& lse, const Tensor& dx,
-                                   const CrossEntropyOptions& options, const Tensor& row_weights) {
-  const Rows rows = rows_of(logits, target, row_weights, options);
+                                   const CrossEntropyOptions& options,
+                                   const EntropyWeights& weights) {
+  const Rows rows = rows_of(logits, target, weights, options);
   const int64_t step = std::max<int64_t>(ceil_div(rows.rows, 1024), 4 * kCountThreads);
   const int64_t blocks = ceil_div(rows.rows, step);
   const Tensor partial = totals_of(blocks, logits.device());
@@ -227,12 +265,19 @@ void cross_entropy_backward_kernel(Cuda, const Tensor& dy, const Tensor& logits,
   launch(count_rows, {as_blocks(blocks), kCountThreads}, rows, step, totals_in(partial));
   launch(find_factor, {dim3(1), kOneBlock}, totals_in(partial), blocks, options.sum,
          dy.data<float>(), factor.mut<double>());
+  Tensor of_all_classes;
+  if (rows.of_classes != nullptr) {
+    of_all_classes = totals_of(1, logits.device());
+    launch(sum_classes, {dim3(1), kCountThreads}, rows.of_classes, rows.classes,
+           of_all_classes.mut<double>());
+  }
   const auto even = static_cast<float>(options.label_smoothing / static_cast<double>(rows.classes));
   const auto sharp = static_cast<float>(1 - options.label_smoothing);
   with_activation(logits.dtype(), [&]<class T>(T) {
     with_pass_kind<T>(rows.classes, {&logits, &dx}, [&]<class Kind>(Kind kind) {
       launch(cross_entropy_backward_rows<Kind>, grid_of_rows(kind, rows.rows), logits.data<T>(),
-             rows, mut_or_null<float>(lse), factor.data<double>(), even, sharp, dx.mut<T>());
+             rows, mut_or_null<float>(lse), factor.data<double>(), even, sharp,
+             mut_or_null<double>(of_all_classes), dx.mut<T>());
     });
   });
 }

@@ -98,6 +98,29 @@ TEST_CASE("cross-entropy on CUDA: rows of every width, smoothed, weighted, ignor
       }
 }
 
+TEST_CASE("cross-entropy on CUDA: weights of classes, with smoothing") {
+  if (!available()) return;
+  for (const DType dtype : {DType::f32, DType::bf16})
+    for (const Size& size : kSizes)
+      for (const double smoothing : {0.0, 0.2}) {
+        CAPTURE(size.width);
+        const CrossEntropyOptions options{smoothing, 0};
+        const Tensor x = rounded({size.rows, size.width}, 1, 3), at = targets(size, 0);
+        const Tensor v = Tensor::empty({size.width});
+        for (int64_t c = 0; c < size.width; ++c)
+          v.mut<float>()[c] = 0.25f * static_cast<float>(c % 5);
+        const Tensor u = there(x, dtype), t = there(at);
+        const EntropyWeights weights({}, v), there_weights({}, there(v));
+        const CrossEntropyResult e = cross_entropy(x, at, options, weights);
+        const CrossEntropyResult got = cross_entropy(u, t, options, there_weights);
+        CHECK(near(got.loss, e.loss, 1e-6));
+        const Tensor dy = Tensor::full({}, 3);
+        const Tensor dx = cross_entropy_backward(dy, x, at, e.lse, options, weights);
+        CHECK(near(cross_entropy_backward(there(dy), u, t, got.lse, options, there_weights), dx,
+                   tolerance(dtype)));
+      }
+}
+
 TEST_CASE("cross-entropy on CUDA: the first of equals, no numbers, targets out of range") {
   if (!available()) return;
   const auto nan = static_cast<float>(kNan);

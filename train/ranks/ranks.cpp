@@ -101,7 +101,7 @@ std::vector<BatchResult> Ranks::sum(std::vector<BatchResult> results, double& we
   std::vector<double> row = {weighted, static_cast<double>(units)};
   for (const BatchResult& result : results)
     row.insert(row.end(),
-               {result.loss, static_cast<double>(result.counted),
+               {result.loss, result.weight, static_cast<double>(result.counted),
                 static_cast<double>(result.correct), static_cast<double>(result.samples)});
   const Tensor rows = gathered(*communicator_, row, "results of the batches");
   const auto at = [&](int64_t rank, size_t i) {
@@ -117,16 +117,18 @@ std::vector<BatchResult> Ranks::sum(std::vector<BatchResult> results, double& we
     BatchResult& result = results[i];
     double loss = 0;
     result.counted = result.correct = result.samples = 0;
+    result.weight = 0;
     for (int64_t r = 0; r < size(); ++r) {
-      const size_t first = 2 + 4 * i;
-      const double counted = at(r, first + 1);
+      const size_t first = 2 + 5 * i;
+      const double weight = at(r, first + 1);
       // A loss that is not finite stays visible where nothing counted.
-      loss += counted > 0 ? at(r, first) * counted : at(r, first) * 0;
-      result.counted += static_cast<int64_t>(counted);
-      result.correct += static_cast<int64_t>(at(r, first + 2));
-      result.samples += static_cast<int64_t>(at(r, first + 3));
+      loss += weight > 0 ? at(r, first) * weight : at(r, first) * 0;
+      result.weight += weight;
+      result.counted += static_cast<int64_t>(at(r, first + 2));
+      result.correct += static_cast<int64_t>(at(r, first + 3));
+      result.samples += static_cast<int64_t>(at(r, first + 4));
     }
-    result.loss = result.counted > 0 ? loss / static_cast<double>(result.counted) : loss;
+    result.loss = result.weight > 0 ? loss / result.weight : loss;
   }
   return results;
 }

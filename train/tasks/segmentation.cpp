@@ -81,7 +81,9 @@ ForwardPass Segmentation::loss(Module& model, Batch& batch, Context& context,
   if (resized == nullptr) {
     Variable output = run(model, batch, context);
     if (!training) return pass_of({std::move(output), batch.target}, options);
-    return trained_pass(std::move(output), batch.target, options);
+    ForwardPass pass = trained_pass(std::move(output), batch.target, options);
+    pass.weighs_classes = divides_by_weights();
+    return pass;
   }
   context.extras = std::move(batch.extras);
   ResizedModule::Small small = resized->before_resize(
@@ -89,6 +91,7 @@ ForwardPass Segmentation::loss(Module& model, Batch& batch, Context& context,
       context);
   context.extras.clear();
   ForwardPass pass = pass_of_small(small, batch.target, training, options);
+  pass.weighs_classes = training && divides_by_weights();
   if (!small.auxiliary.defined()) return pass;
   small.logits = std::move(small.auxiliary);
   const Variable second =
@@ -168,13 +171,28 @@ Variable Segmentation::trained_loss(Variable output, const Tensor& target,
   return {};
 }
 
-double Segmentation::weight(const Batch& batch) const {
-  if (options_.class_weights.empty()) return Classification::weight(batch);
+bool Segmentation::divides_by_weights() const {
+  using Loss = SegmentationOptions::Loss;
+  return !options_.class_weights.empty() &&
+         (options_.loss == Loss::cross_entropy || options_.loss == Loss::cross_entropy_dice);
+}
+
+double Segmentation::weight_of(const Tensor& target) const {
   double sum = 0;
-  const auto* target = batch.target.data<int64_t>();
-  for (int64_t i = 0; i < batch.target.numel(); ++i)
-    if (target[i] != kIgnored) sum += options_.class_weights.at(static_cast<size_t>(target[i]));
+  const auto* wanted = target.data<int64_t>();
+  for (int64_t i = 0; i < target.numel(); ++i)
+    if (wanted[i] != kIgnored) sum += options_.class_weights.at(static_cast<size_t>(wanted[i]));
   return sum;
+}
+
+double Segmentation::weight(const Batch& batch) const {
+  return divides_by_weights() ? weight_of(batch.target) : Classification::weight(batch);
+}
+
+Counts Segmentation::count(const ForwardPass& pass) const {
+  Counts counts = Classification::count(pass);
+  if (pass.weighs_classes) counts.weight = weight_of(to_device(pass.target, kCpu));
+  return counts;
 }
 
 std::unique_ptr<Metric> Segmentation::metric() const {

@@ -34,11 +34,14 @@ class Segmentation final : public Classification {
   explicit Segmentation(BatchSpec spec, SegmentationOptions options = {});
   ForwardPass loss(Module& model, Batch& batch, Context& context,
                    const LossOptions& options) const override;
-  // With weights of classes their sum over the pixels.
+  // Where the loss is divided by weights of classes, their sum over the pixels.
   double weight(const Batch& batch) const override;
+  Counts count(const ForwardPass& pass) const override;
   std::unique_ptr<Metric> metric() const override;
 
  private:
+  bool divides_by_weights() const;  // the loss that is trained with
+  double weight_of(const Tensor& target) const;
   Tensor class_weights(DType logits, Device device) const;  // undefined: all are 1
   // The loss that is trained with; `terms`: those that make it, if it is a sum.
   Variable trained_loss(Variable output, const Tensor& target, const LossOptions& options,

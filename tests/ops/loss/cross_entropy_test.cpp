@@ -175,6 +175,55 @@ TEST_CASE("cross_entropy: row weights, as means and as sums") {
     }
 }
 
+TEST_CASE("cross_entropy: weights of classes, where smoothing takes each class's own, as PyTorch") {
+  for (const DType dtype : {DType::f32, DType::f64})
+    for (const double smoothing : {0.0, 0.1, 1.0})
+      for (const bool sum : {false, true}) {
+        const int64_t n = 90, classes = 7;
+        const Tensor x = normals({n, classes}, 6, dtype, 2), t = targets(n, classes);
+        const CrossEntropyOptions options{smoothing, 3, sum};
+        Tensor v = Tensor::empty({classes}, DType::f64);  // class 2 has a weight of 0
+        for (int64_t c = 0; c < classes; ++c)
+          v.mut<double>()[c] = 0.5 * static_cast<double>(c == 2 ? 0 : c + 1);
+        const Tensor y = log_softmax(cast(x, DType::f64), 1);
+        double loss = 0, divisor = 0, all = 0;
+        for (int64_t c = 0; c < classes; ++c) all += v.item(c);
+        std::vector<double> expected(static_cast<size_t>(n * classes));
+        for (int64_t row = 0; row < n; ++row) {
+          const auto at = static_cast<int64_t>(t.item(row));
+          if (at == 3) continue;
+          const double weight = v.item(at), share = smoothing / static_cast<double>(classes);
+          divisor += weight;
+          loss -= (1 - smoothing) * weight * y.item(row * classes + at);
+          for (int64_t c = 0; c < classes; ++c) {
+            loss -= share * v.item(c) * y.item(row * classes + c);
+            expected[static_cast<size_t>(row * classes + c)] =
+                ((1 - smoothing) * weight + share * all) * std::exp(y.item(row * classes + c)) -
+                share * v.item(c) - (c == at ? (1 - smoothing) * weight : 0);
+          }
+        }
+        if (!sum)
+          for (double& each : expected) each /= divisor;
+        const EntropyWeights weights({}, cast(v, dtype));
+        const CrossEntropyResult got = cross_entropy(x, t, options, weights);
+        const double tolerance = dtype == DType::f32 ? 1e-5 : 1e-12;
+        CHECK(got.loss.item() == doctest::Approx(loss / (sum ? 1 : divisor)).epsilon(tolerance));
+        const Tensor one = Tensor::full({}, 1, dtype);
+        CHECK(error(cross_entropy_backward(one, x, t, got.lse, options, weights), expected) <
+              tolerance);
+        const Tensor p = cross_entropy_probabilities(x, got.lse);
+        CHECK(error(cross_entropy_backward(one, p, t, {}, options, weights), expected) < tolerance);
+      }
+  fails("weights of rows or of classes", [] {
+    cross_entropy(Tensor::zeros({2, 3}), Tensor::zeros({2}, DType::i64), {},
+                  {Tensor::zeros({2}), Tensor::zeros({3})});
+  });
+  fails("class_weights of shape [3]", [] {
+    cross_entropy(Tensor::zeros({2, 3}), Tensor::zeros({2}, DType::i64), {},
+                  {{}, Tensor::zeros({2})});
+  });
+}
+
 TEST_CASE(
     "cross_entropy: a row of weight 0 adds nothing, whatever its loss; weights may all be 0") {
   const Tensor x = Tensor::from<float>({0, -INFINITY, 0, 0, NAN, 1}, {3, 2});

@@ -7,6 +7,7 @@
 
 #include "autograd/engine.h"
 #include "models/resized_module.h"
+#include "train/run/run_state.h"
 #include "train/training_step.h"
 
 using namespace frugal;
@@ -107,6 +108,52 @@ TEST_CASE("losses of pixels: cross-entropy with weights of classes, focal, and t
       Segmentation(spec_of(3), {.loss = Loss::cross_entropy_dice}), model, again, context, {});
   CHECK(find_tensor(pass.terms, "dice").item() == doctest::Approx(dice));
   CHECK(find_tensor(pass.terms, "cross_entropy").item() == doctest::Approx(plain / count));
+}
+
+TEST_CASE("losses of batches weigh by what they were divided by: the weights of their pixels") {
+  const std::vector<double> weights = {1, 0.25, 7};
+  const Batch all = batch_of(3, 3);
+  for (const Loss loss : {Loss::cross_entropy, Loss::focal}) {
+    const SegmentationOptions options{.loss = loss, .class_weights = weights};
+    const Segmentation task(spec_of(3), options);
+    const auto result = [&](Module& model, Batch batch) {
+      Context context;
+      return run_forward(task, model, batch, context).result;
+    };
+    Small whole(3, 3);
+    Totals expected, cut;
+    expected.add(result(whole, all));
+    for (const auto& [begin, end] : {std::pair{0, 1}, std::pair{1, 3}}) {
+      Small some(end - begin, 3);
+      some.logits = Variable(whole.logits.value().slice(0, begin, end));
+      // Each part has another share of the heavy class.
+      cut.add(result(some, task.part(all, begin, end)));
+    }
+    CHECK(cut.samples == expected.samples);
+    CHECK(cut.mean_loss() == doctest::Approx(expected.mean_loss()).epsilon(1e-5));
+    Totals evaluated;  // the plain cross-entropy weighs by numbers
+    Context context;
+    context.training = false;
+    Batch here = all;
+    evaluated.add(run_forward(Segmentation(spec_of(3), options), whole, here, context).result);
+    CHECK(evaluated.weight == static_cast<double>(evaluated.samples));
+  }
+}
+
+TEST_CASE("label smoothing with weights of classes: all at once and in parts") {
+  constexpr int64_t kSamples = 16, kSide = 80, kFactor = 8;  // logits of 75 MiB
+  Small model(kSamples, 3, kSide, kFactor);
+  const Batch batch = batch_of(kSamples, 3, kFactor * kSide);
+  const Segmentation task(spec_of(3), {.class_weights = {1, 0.25, 7}});
+  Context context;
+  double losses[2];
+  for (const bool whole : {false, true}) {
+    Batch here = batch;
+    losses[whole] =
+        run_forward(task, model, here, context, {.label_smoothing = 0.1, .keep_output = whole})
+            .result.loss;
+  }
+  CHECK(losses[0] == doctest::Approx(losses[1]).epsilon(1e-5));
 }
 
 TEST_CASE("the loss of a second head counts half, whatever the loss, and in training alone") {
