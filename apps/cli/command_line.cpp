@@ -1,7 +1,12 @@
 #include "apps/cli/command_line.h"
 
+#include <poll.h>
+#include <unistd.h>
+
 #include <chrono>
+#include <csignal>
 #include <cstdio>
+#include <iostream>
 #include <new>
 #include <thread>
 
@@ -39,6 +44,12 @@ bool is_first_rank() {
   }
 }
 
+// Did whoever read the output stop reading, as `head` does?
+bool is_reader_gone() {
+  pollfd out = {STDOUT_FILENO, POLLOUT, 0};
+  return poll(&out, 1, 0) == 1 && (out.revents & POLLERR) != 0;
+}
+
 int complain(const std::string& what, int status) {
   std::fflush(stdout);
   // Whatever a message forgot to escape: no text of a file moves the cursor.
@@ -46,7 +57,20 @@ int complain(const std::string& what, int status) {
   return status;
 }
 
+// The status of a command whose own is `status`. What was printed must have arrived: a write that
+// failed long ago is seen in the stream's flag alone. The flag of std::cout counts, too.
+int end_of_output(int status) {
+  const bool failed = std::fflush(stdout) != 0 || std::ferror(stdout) != 0 || !std::cout.good();
+  if (!failed) return status;
+  if (is_reader_gone()) return 128 + SIGPIPE;  // what a process without a handler ends with
+  return complain("cannot write to stdout: is the disk full?", kFailure);
+}
+
 }  // namespace
+
+void check_output() {
+  if (std::ferror(stdout) != 0) throw OutputFailed();
+}
 
 CLI::App* command(CLI::App& app, const std::string& name, const std::string& help) {
   CLI::App* sub = app.add_subcommand(name, help);
@@ -96,9 +120,13 @@ int run_command_line(CLI::App& app, int argc, char** argv,
   try {
     add_commands(app);
     app.parse(argc, argv);
-    return std::fflush(stdout) == 0 ? 0 : complain("cannot write to stdout", kFailure);
+    return end_of_output(0);
   } catch (const CLI::Success& e) {
-    return app.exit(e);
+    const int status = app.exit(e);
+    std::cout.flush();
+    return end_of_output(status);
+  } catch (const OutputFailed&) {
+    return end_of_output(kFailure);
   } catch (const CLI::ParseError& e) {
     return complain(fmt::format("{}; see --help", e.what()), kUsage);
   } catch (const ConfigError& e) {

@@ -21,9 +21,15 @@ void add_sets(CLI::App* sub, std::vector<std::string>& sets);  // --set
 CLI::App* add_repeats(CLI::App* sub, bool& json, int64_t& repeats);
 void add_place(CLI::App* sub, std::string& device, std::string& dtype);  // --device and --dtype
 
+// What was printed did not arrive.
+struct OutputFailed {};
+// For a command with much output, between two parts of it. Errors: OutputFailed.
+void check_output();
+
 // Adds the commands and runs the one that was asked for. Returns the exit status: 0; 1 for a
-// failure; 2 for a mistake on the command line or in a configuration; 129, 130 and 143 after
-// SIGHUP, SIGINT and SIGTERM. Errors go to stderr as "error: ...".
+// failure, also where stdout could not be written; 2 for a mistake on the command line or in a
+// configuration; 129, 130 and 143 after SIGHUP, SIGINT and SIGTERM; 141, without a word, where the
+// reader of stdout is gone. Errors go to stderr as "error: ...".
 int run_command_line(CLI::App& app, int argc, char** argv,
                      const std::function<void(CLI::App&)>& add_commands);
 
