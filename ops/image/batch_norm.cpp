@@ -89,8 +89,10 @@ BatchNormMoments moments_by(const Tensor& x, const Tensor& running_mean, const T
                             const BatchNormOptions& options, Find find) {
   const int64_t c = check_x(x), rows = x.numel() / c;
   const bool shared = shares_statistics(x.device());
-  FRUGAL_CHECK(shared || rows >= 2, "[batch_norm] expected at least 2 rows to train on, got {}",
-               describe(x));
+  if (!shared && rows < 2)
+    throw TooFewRows(fmt::format(
+        "[batch_norm] expected at least 2 rows to train on, which have a variance, got {}",
+        describe(x)));
   check_channels(x, {{"running_mean", &running_mean}, {"running_var", &running_var}});
   check_running({{"running_mean", &running_mean}, {"running_var", &running_var}});
   const Tensor mean = workspace({c}, DType::f64, x.device());
@@ -98,7 +100,9 @@ BatchNormMoments moments_by(const Tensor& x, const Tensor& running_mean, const T
   BatchNormMoments moments = empty_moments(c, dtype_beside(x), x.device());
   find(mean, variance);
   const int64_t all = shared ? share_moments(mean, variance, rows) : rows;
-  FRUGAL_CHECK(all >= 2, "[batch_norm] expected at least 2 rows to train on, got {} together", all);
+  if (all < 2)
+    throw TooFewRows(
+        fmt::format("[batch_norm] expected at least 2 rows to train on, got {} together", all));
   dispatch(x.device(), [&](auto backend) {
     finish_moments_kernel(backend, mean, variance, all, options, moments, running_mean,
                           running_var);

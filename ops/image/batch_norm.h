@@ -17,9 +17,15 @@ struct BatchNormParameters {
 struct BatchNormMoments {
   Tensor mean, invstd;
 };
+// A batch without a variance.
+class TooFewRows : public Error {
+ public:
+  using Error::Error;
+};
+
 // For training. Also updates running_mean and running_var [C] in place, unless they are undefined:
 // new = (1 - momentum) old + momentum batch, with the unbiased variance. Their versions rise.
-// Errors: fewer than two rows.
+// Errors: TooFewRows for fewer than two rows.
 BatchNormMoments batch_norm_moments(const Tensor& x, const Tensor& running_mean,
                                     const Tensor& running_var, const BatchNormOptions& options);
 // The same, bit for bit, for an f32 x that comes in slices of the leading axis, on the CPU or meta.

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "autograd/functions.h"
+#include "autograd/segmentation_functions.h"
 #include "ops/dense/copy.h"
 #include "ops/dense/reduce.h"
 #include "train/metrics.h"
@@ -33,10 +34,52 @@ bool are_shares(const Tensor& target) { return is_floating(target.dtype()); }
 
 }  // namespace
 
+void check_class_weights(const ClassOptions& options, int64_t classes) {
+  const std::vector<double>& weights = options.class_weights;
+  FRUGAL_CHECK(weights.empty() || static_cast<int64_t>(weights.size()) == classes,
+               "[task] expected a weight for each of {} classes, got {}", classes, weights.size());
+  FRUGAL_CHECK(
+      std::all_of(weights.begin(), weights.end(), [](double weight) { return weight > 0; }),
+      "[task] expected weights of classes above 0");
+}
+
+Classification::Classification(BatchSpec spec, ClassOptions options)
+    : SupervisedTask(std::move(spec)), options_(std::move(options)) {
+  check_class_weights(options_, spec_.classes);
+}
+
+Tensor Classification::class_weights(const Tensor& logits) const {
+  if (options_.class_weights.empty()) return {};
+  const DType dtype = logits.dtype() == DType::bf16 ? DType::f32 : logits.dtype();
+  const int64_t outputs = logits.size(-1);
+  if (weights_.defined() && weights_.dtype() == dtype && weights_.device() == logits.device() &&
+      weights_.numel() == outputs)
+    return weights_;
+  std::vector<double> all = options_.class_weights;
+  all.resize(std::max(all.size(), static_cast<size_t>(outputs)), 1.0);
+  const CategoryScope scope(Category::input);
+  const Tensor made = Tensor::from(all, {static_cast<int64_t>(all.size())});
+  return weights_ = to_device(ops::cast(made, dtype), logits.device());
+}
+
+double Classification::weight(const Batch& batch) const {
+  const bool plain = !divides_by_weights() || are_shares(batch.target);
+  return plain ? SupervisedTask::weight(batch) : weight_of(batch.target);
+}
+
+double Classification::weight_of(const Tensor& target) const {
+  double sum = 0;
+  const auto* wanted = target.data<int64_t>();
+  for (int64_t i = 0; i < target.numel(); ++i)
+    if (wanted[i] != kIgnored) sum += options_.class_weights.at(static_cast<size_t>(wanted[i]));
+  return sum;
+}
+
 void Classification::judge(const Judged& judged, ForwardPass& pass) const {
   const CategoryScope scope(Category::workspace);
   pass.target = judged.target;
   pass.answers = ops::argmax(judged.output.value(), -1);
+  pass.weighs_classes = judged.trains && divides_by_weights();
 }
 
 Variable Classification::loss_of(Judged judged, const LossOptions& options) const {
@@ -44,6 +87,13 @@ Variable Classification::loss_of(Judged judged, const LossOptions& options) cons
   how.label_smoothing = options.label_smoothing;
   if (!are_shares(judged.target)) {
     how.sum = judged.weights.defined();
+    const Tensor weights = class_weights(judged.output.value());
+    if (judged.trains && weights.defined()) {
+      FRUGAL_CHECK(!how.sum,
+                   "[task] expected rows without weights of their own beside weights of "
+                   "classes");
+      return weighted_cross_entropy(std::move(judged.output), judged.target, weights, how);
+    }
     return cross_entropy(std::move(judged.output), judged.target, how, judged.weights);
   }
   const DType dtype = judged.output.value().dtype();
@@ -75,6 +125,7 @@ Counts Classification::count(const ForwardPass& pass) const {
   if (!are_shares(target)) {
     const auto* wanted = target.data<int64_t>();
     for (int64_t i = 0; i < target.numel(); ++i) counts.correct += given[i] == wanted[i] ? 1 : 0;
+    if (pass.weighs_classes) counts.weight = weight_of(target);
     return counts;
   }
   const int64_t classes = target.size(-1);

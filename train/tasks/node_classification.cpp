@@ -17,7 +17,7 @@ Variable NodeClassification::run(Module& model, Batch& batch, Context& context) 
 }
 
 double NodeClassification::weight(const Batch& batch) const {
-  return find_tensor(batch.extras, "node_weight").defined() ? 1 : SupervisedTask::weight(batch);
+  return find_tensor(batch.extras, "node_weight").defined() ? 1 : nodes_->weight(batch);
 }
 
 }  // namespace frugal::train

@@ -53,25 +53,9 @@ int64_t images_at_once(const ResizedModule::Small& small) {
 }  // namespace
 
 Segmentation::Segmentation(BatchSpec spec, SegmentationOptions options)
-    : Classification(std::move(spec)), options_(std::move(options)) {
-  const std::vector<double>& weights = options_.class_weights;
-  FRUGAL_CHECK(weights.empty() || static_cast<int64_t>(weights.size()) == spec_.classes,
-               "[segmentation] expected a weight for each of {} classes, got {}", spec_.classes,
-               weights.size());
-  FRUGAL_CHECK(
-      std::all_of(weights.begin(), weights.end(), [](double weight) { return weight > 0; }) &&
-          options_.focal_gamma >= 0,
-      "[segmentation] expected weights above 0 and a gamma of at least 0");
-}
-
-Tensor Segmentation::class_weights(DType logits, Device device) const {
-  if (options_.class_weights.empty()) return {};
-  const DType dtype = logits == DType::bf16 ? DType::f32 : logits;
-  if (weights_.defined() && weights_.dtype() == dtype && weights_.device() == device)
-    return weights_;
-  const CategoryScope scope(Category::input);
-  const Tensor made = Tensor::from(options_.class_weights, {spec().classes});
-  return weights_ = to_device(ops::cast(made, dtype), device);
+    : Classification(std::move(spec), {options.class_weights}), options_(std::move(options)) {
+  FRUGAL_CHECK(options_.focal_gamma >= 0, "[segmentation] expected a gamma of at least 0, got {}",
+               options_.focal_gamma);
 }
 
 ForwardPass Segmentation::loss(Module& model, Batch& batch, Context& context,
@@ -124,7 +108,7 @@ ResizedCrossEntropy Segmentation::loss_in_parts(const ResizedModule::Small& smal
   CrossEntropyOptions how;
   how.label_smoothing = options.label_smoothing;
   return resized_cross_entropy(small.logits, target, how, part,
-                               class_weights(small.logits.value().dtype(), small.logits.device()));
+                               class_weights(small.logits.value()));
 }
 
 Variable Segmentation::auxiliary_loss(const ResizedModule::Small& small, const Tensor& target,
@@ -148,7 +132,7 @@ ForwardPass Segmentation::trained_pass(Variable output, const Tensor& target,
 Variable Segmentation::trained_loss(Variable output, const Tensor& target,
                                     const LossOptions& options, NamedTensors& terms) const {
   using Loss = SegmentationOptions::Loss;
-  const Tensor weights = class_weights(output.value().dtype(), output.device());
+  const Tensor weights = class_weights(output.value());
   const auto entropy = [&](Variable logits) {
     CrossEntropyOptions how;
     how.label_smoothing = options.label_smoothing;
@@ -173,26 +157,8 @@ Variable Segmentation::trained_loss(Variable output, const Tensor& target,
 
 bool Segmentation::divides_by_weights() const {
   using Loss = SegmentationOptions::Loss;
-  return !options_.class_weights.empty() &&
-         (options_.loss == Loss::cross_entropy || options_.loss == Loss::cross_entropy_dice);
-}
-
-double Segmentation::weight_of(const Tensor& target) const {
-  double sum = 0;
-  const auto* wanted = target.data<int64_t>();
-  for (int64_t i = 0; i < target.numel(); ++i)
-    if (wanted[i] != kIgnored) sum += options_.class_weights.at(static_cast<size_t>(wanted[i]));
-  return sum;
-}
-
-double Segmentation::weight(const Batch& batch) const {
-  return divides_by_weights() ? weight_of(batch.target) : Classification::weight(batch);
-}
-
-Counts Segmentation::count(const ForwardPass& pass) const {
-  Counts counts = Classification::count(pass);
-  if (pass.weighs_classes) counts.weight = weight_of(to_device(pass.target, kCpu));
-  return counts;
+  return (options_.loss == Loss::cross_entropy || options_.loss == Loss::cross_entropy_dice) &&
+         Classification::divides_by_weights();
 }
 
 std::unique_ptr<Metric> Segmentation::metric() const {

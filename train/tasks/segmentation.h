@@ -34,15 +34,12 @@ class Segmentation final : public Classification {
   explicit Segmentation(BatchSpec spec, SegmentationOptions options = {});
   ForwardPass loss(Module& model, Batch& batch, Context& context,
                    const LossOptions& options) const override;
-  // Where the loss is divided by weights of classes, their sum over the pixels.
-  double weight(const Batch& batch) const override;
-  Counts count(const ForwardPass& pass) const override;
   std::unique_ptr<Metric> metric() const override;
 
+ protected:
+  bool divides_by_weights() const override;  // not a focal loss or dice
+
  private:
-  bool divides_by_weights() const;  // the loss that is trained with
-  double weight_of(const Tensor& target) const;
-  Tensor class_weights(DType logits, Device device) const;  // undefined: all are 1
   // The loss that is trained with; `terms`: those that make it, if it is a sum.
   Variable trained_loss(Variable output, const Tensor& target, const LossOptions& options,
                         NamedTensors& terms) const;
@@ -55,8 +52,6 @@ class Segmentation final : public Classification {
   Variable auxiliary_loss(const ResizedModule::Small& small, const Tensor& target,
                           const LossOptions& options) const;
   SegmentationOptions options_;
-  // Made at the first step, so that a step that is recorded copies nothing from the host.
-  mutable Tensor weights_;
 };
 
 }  // namespace frugal::train

@@ -51,6 +51,27 @@ void SeveralLabels::judge(const Judged& judged, ForwardPass& pass) const {
   pass.counts = {answers.total(), answers.correct()};
 }
 
+SeveralLabels::SeveralLabels(BatchSpec spec, ClassOptions options)
+    : SupervisedTask(std::move(spec)), options_(std::move(options)) {
+  check_class_weights(options_, spec_.classes);
+}
+
+// The share of each answer in the loss, [rows * C].
+Tensor SeveralLabels::label_weights(int64_t rows, DType dtype, Device device) const {
+  const auto classes = static_cast<int64_t>(options_.class_weights.size());
+  const DType wanted = dtype == DType::bf16 ? DType::f32 : dtype;
+  if (weights_.defined() && weights_.numel() == rows * classes && weights_.dtype() == wanted &&
+      weights_.device() == device)
+    return weights_;
+  std::vector<double> all;
+  all.reserve(static_cast<size_t>(rows * classes));
+  for (int64_t row = 0; row < rows; ++row)
+    for (const double weight : options_.class_weights)
+      all.push_back(weight / static_cast<double>(rows * classes));
+  const CategoryScope scope(Category::input);
+  return weights_ = to_device(ops::cast(Tensor::from(all, {rows * classes}), wanted), device);
+}
+
 Variable SeveralLabels::loss_of(Judged judged, const LossOptions&) const {
   Tensor target;
   {
@@ -58,6 +79,16 @@ Variable SeveralLabels::loss_of(Judged judged, const LossOptions&) const {
     target = ops::cast(judged.target, judged.output.value().dtype());
   }
   BinaryCrossEntropyOptions how;
+  if (judged.trains && !options_.class_weights.empty()) {
+    FRUGAL_CHECK(!judged.weights.defined(),
+                 "[task] expected rows without weights of their own beside weights of classes");
+    how.sum = true;
+    const int64_t rows = target.size(0), all = target.numel();
+    const Tensor weights =
+        label_weights(rows, judged.output.value().dtype(), judged.output.device());
+    return binary_cross_entropy(reshape(judged.output, {all, 1}), target.view({all, 1}), how,
+                                weights);
+  }
   how.sum = judged.weights.defined();
   const CategoryScope scope(Category::workspace);
   const auto labels = static_cast<double>(judged.target.size(1));

@@ -9,16 +9,17 @@ ForwardPass SupervisedTask::loss(Module& model, Batch& batch, Context& context,
                                  const LossOptions& options) const {
   const CountedRows counted = take_counted_rows(batch);
   const Tensor weights = find_tensor(batch.extras, "node_weight");
+  const bool trains = context.training;
   Variable output = run(model, batch, context);
   if (!counted.rows.defined())
-    return pass_of({std::move(output), batch.target, batch.floats, weights}, options);
+    return pass_of({std::move(output), batch.target, batch.floats, weights, trains}, options);
   const Variable whole = std::move(output);
   const bool ahead =
       batch.held && grad_enabled() && model.device().type == DeviceType::cuda;  // of backward
   const auto groups = ahead ? groups_of(counted.rows, whole.size(0)) : nullptr;
-  ForwardPass pass =
-      pass_of({rows_of(whole, counted.rows, groups), counted.target, batch.floats, counted.weights},
-              options);
+  ForwardPass pass = pass_of(
+      {rows_of(whole, counted.rows, groups), counted.target, batch.floats, counted.weights, trains},
+      options);
   pass.kept = groups;
   if (options.keep_output) pass.output = whole;
   return pass;

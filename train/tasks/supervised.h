@@ -11,6 +11,7 @@ struct Judged {
   Tensor target;    // [...] i64 or [rows, C] f32, as data/dataset.h says
   FloatTargets floats = FloatTargets::answers;
   Tensor weights = {};  // [rows] f32: the loss is the sum of weighted losses; undefined: their mean
+  bool trains = false;  // else an evaluation, whose loss knows no weights of classes
 };
 
 class SupervisedTask : public Task {

@@ -1,0 +1,135 @@
+// Weights of classes in the losses of all kinds of classes, against plain loops.
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "autograd/functions.h"
+#include "core/rng.h"
+#include "train/tasks/make_task.h"
+#include "train/training_step.h"
+
+using namespace frugal;
+using namespace frugal::train;
+
+namespace {
+
+constexpr int64_t kRows = 7, kClasses = 3;
+const std::vector<double> kWeights = {1, 0.25, 4};
+
+// Its outputs are its parameter.
+struct Fixed final : Module {
+  Variable logits;
+  explicit Fixed(int64_t outputs = kClasses) {
+    Tensor values = Tensor::empty({kRows, outputs});
+    for (int64_t i = 0; i < values.numel(); ++i)
+      values.mut<float>()[i] = normal({3, 8}, static_cast<uint64_t>(i));
+    logits = register_parameter("logits", values);
+  }
+  Variable forward(Variable, Context&) override { return scale(logits, 1); }
+};
+
+Batch batch_of(BatchSpec::Kind kind) {
+  Batch batch;
+  batch.input = Tensor::zeros({kRows, 2});
+  batch.target = Tensor::empty({kRows}, DType::i64);
+  for (int64_t i = 0; i < kRows; ++i)
+    batch.target.mut<int64_t>()[i] = i == 2 ? kIgnored : i % kClasses;
+  if (kind == BatchSpec::Kind::graph)
+    batch.extras = {{"edge_index", Tensor::zeros({2, 0}, DType::i64)}};
+  return batch;
+}
+
+double log_p(const Tensor& logits, int64_t row, int64_t wanted) {
+  const int64_t classes = logits.size(1);
+  double total = 0;
+  for (int64_t c = 0; c < classes; ++c) total += std::exp(logits.item(row * classes + c));
+  return logits.item(row * classes + wanted) - std::log(total);
+}
+
+// The weighted mean over the rows that count.
+double wanted_loss(const Tensor& logits, const Batch& batch, const std::vector<double>& weights) {
+  double sum = 0, all = 0;
+  for (int64_t i = 0; i < kRows; ++i) {
+    const int64_t target = batch.target.data<int64_t>()[i];
+    if (target == kIgnored) continue;
+    const double weight = weights[static_cast<size_t>(target)];
+    sum -= weight * log_p(logits, i, target);
+    all += weight;
+  }
+  return sum / all;
+}
+
+double loss_of(const Task& task, Module& model, Batch batch, bool training) {
+  Context context;
+  context.training = training;
+  Batch placed = task.place(std::move(batch), model);
+  return task.loss(model, placed, context, {}).loss.value().item();
+}
+
+}  // namespace
+
+TEST_CASE("samples, rows, texts and nodes: a weighted mean in training, a plain one else") {
+  Fixed model;
+  for (const auto kind : {BatchSpec::Kind::images, BatchSpec::Kind::rows,
+                          BatchSpec::Kind::sequences, BatchSpec::Kind::graph}) {
+    CAPTURE(static_cast<int>(kind));
+    BatchSpec spec;
+    spec.kind = kind;
+    spec.classes = kClasses;
+    const TaskPtr task = make_task(spec, LanguageModel::kLogitBytes, {.class_weights = kWeights});
+    const Batch batch = batch_of(kind);
+    const Tensor& logits = model.logits.value();
+    CHECK(loss_of(*task, model, batch, true) ==
+          doctest::Approx(wanted_loss(logits, batch, kWeights)));
+    CHECK(loss_of(*task, model, batch, false) ==
+          doctest::Approx(wanted_loss(logits, batch, {1, 1, 1})));
+    // Targets 0, 1, -, 0, 1, 2, 0.
+    CHECK(task->weight(batch) == doctest::Approx(3 * 1 + 2 * 0.25 + 4));
+    CHECK(make_task(spec)->weight(batch) == 6);
+  }
+}
+
+TEST_CASE("outputs beyond the classes have the weight 1") {
+  Fixed model(5);
+  BatchSpec spec;
+  spec.classes = kClasses;
+  const TaskPtr task = make_task(spec, LanguageModel::kLogitBytes, {.class_weights = kWeights});
+  const Batch batch = batch_of(spec.kind);
+  CHECK(loss_of(*task, model, batch, true) ==
+        doctest::Approx(wanted_loss(model.logits.value(), batch, kWeights)));
+}
+
+TEST_CASE("several labels: each label's loss has its weight, and the mean is over all") {
+  Fixed model;
+  BatchSpec spec;
+  spec.kind = BatchSpec::Kind::rows;
+  spec.classes = kClasses;
+  spec.metric = "micro_f1";
+  const TaskPtr task = make_task(spec, LanguageModel::kLogitBytes, {.class_weights = kWeights});
+  Batch batch;
+  batch.input = Tensor::zeros({kRows, 2});
+  batch.target = Tensor::zeros({kRows, kClasses});
+  double weighted = 0, plain = 0;
+  for (int64_t i = 0; i < kRows * kClasses; ++i) {
+    const bool yes = i % 4 == 1;
+    if (yes) batch.target.mut<float>()[i] = 1;
+    const double x = model.logits.value().item(i);
+    const double loss = std::log1p(std::exp(yes ? -x : x));
+    weighted += kWeights[static_cast<size_t>(i % kClasses)] * loss;
+    plain += loss;
+  }
+  CHECK(loss_of(*task, model, batch, true) == doctest::Approx(weighted / (kRows * kClasses)));
+  CHECK(loss_of(*task, model, batch, false) == doctest::Approx(plain / (kRows * kClasses)));
+}
+
+TEST_CASE("weights that no classes have are refused") {
+  BatchSpec spec;
+  spec.classes = kClasses;
+  const auto make = [&](const std::vector<double>& weights) {
+    return make_task(spec, LanguageModel::kLogitBytes, {.class_weights = weights});
+  };
+  CHECK_THROWS_WITH_AS(make({1, 2}), doctest::Contains("3 classes, got 2"), Error);
+  CHECK_THROWS_AS(make({1, 0, 1}), Error);
+  spec.metric = "r2";
+  CHECK_THROWS_WITH_AS(make(kWeights), doctest::Contains("data of classes"), Error);
+}
