@@ -16,13 +16,16 @@ constexpr size_t kChunk = size_t{1} << 18;
 
 }  // namespace
 
-TableReader::TableReader(const char* op, const std::string& path, TableKind kind)
+TableReader::TableReader(const char* op, const std::string& path, TableKind kind,
+                         TextEncoding encoding)
     : op_(op),
       path_(path),
       kind_(kind),
       separator_(kind == TableKind::csv ? ',' : '\t'),
       longest_(kind == TableKind::csv ? size_t{8} << 20 : size_t{1} << 20),
       stream_(op, path) {
+  if (encoding != TextEncoding::utf_8)
+    decoder_ = std::make_unique<TextDecoder>(op, path, encoding);
   if (refill() && buffer_.starts_with("\xef\xbb\xbf")) begin_ = 3;
 }
 
@@ -36,6 +39,15 @@ bool TableReader::refill() {
   begin_ = 0;
   const size_t have = buffer_.size();
   const size_t want = std::max(kChunk, have);  // doubles, so that long records take linear time
+  if (decoder_ != nullptr) {
+    std::string bytes(want, '\0');
+    while (!ended_ && buffer_.size() == have) {
+      const size_t got = stream_.read(bytes.data(), want);
+      ended_ = got < want;
+      decoder_->decode({bytes.data(), got}, ended_, buffer_);
+    }
+    return buffer_.size() > have;
+  }
   buffer_.resize(have + want);
   const size_t got = stream_.read(buffer_.data() + have, want);
   buffer_.resize(have + got);

@@ -1,10 +1,12 @@
 // Tables in text, plain or gzipped, with commas or tabs between the fields.
 #pragma once
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "data/formats/byte_stream.h"
+#include "data/formats/text_decoder.h"
 
 namespace frugal::data {
 
@@ -14,12 +16,14 @@ enum class TableKind : uint8_t {
   tsv,  // tabs; a quote is text, as in GLUE's files; a line is a record, of at most 1 MiB
 };
 
-// Reads record by record, in little memory. A byte order mark at the start and the carriage returns
+// Reads record by record, in little memory. Fields are UTF-8 where the file is, or where an encoding
+// is given; bytes of a file that is not are handed on as they are. A byte order mark at the start and the carriage returns
 // of Windows's line ends are dropped.
 class TableReader {
  public:
   // `op` names the reader in messages. Errors: those of ByteStream.
-  TableReader(const char* op, const std::string& path, TableKind kind = TableKind::csv);
+  TableReader(const char* op, const std::string& path, TableKind kind = TableKind::csv,
+              TextEncoding encoding = TextEncoding::utf_8);
 
   // Takes the next record as the names of the columns. Errors: there is none; a name that occurs
   // twice; those of next().
@@ -53,6 +57,7 @@ class TableReader {
   char separator_;
   size_t longest_;  // record, in bytes
   ByteStream stream_;
+  std::unique_ptr<TextDecoder> decoder_;  // null: the bytes are the text
   std::string buffer_;
   size_t begin_ = 0;  // of the next record
   bool ended_ = false;

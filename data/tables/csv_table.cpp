@@ -4,6 +4,7 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
 #include <set>
 #include <unordered_map>
@@ -11,6 +12,7 @@
 #include "core/log.h"
 #include "core/quoted.h"
 #include "data/formats/table.h"
+#include "data/text/unicode.h"
 
 namespace frugal::data {
 namespace {
@@ -32,24 +34,49 @@ bool is_missing(std::string_view cell) {
   return std::find(kNames.begin(), kNames.end(), cell) != kNames.end();
 }
 
+// A number that is too small for a double is 0, one that is too large is infinite: they are numbers
+// nevertheless, so their column is one of numbers.
 std::optional<double> number_in(std::string_view cell) {
   if (cell.starts_with('+')) cell.remove_prefix(1);
   double value = 0;
   const auto [end, error] = std::from_chars(cell.data(), cell.data() + cell.size(), value);
-  if (error != std::errc() || end != cell.data() + cell.size()) return std::nullopt;
-  return value;
+  if (error == std::errc::invalid_argument || end != cell.data() + cell.size()) return std::nullopt;
+  if (error == std::errc()) return value;
+  return std::strtod(std::string(cell).c_str(), nullptr);  // from_chars does not tell the two apart
+}
+
+// Errors: bytes that are not UTF-8, with the place.
+void check_utf8(const TableReader& table, const std::string& path, std::string_view cell,
+                const std::string& column) {
+  for (size_t at = 0; at < cell.size();) {
+    if (static_cast<unsigned char>(cell[at]) < 0x80 && cell[at] != 0) {
+      ++at;
+      continue;
+    }
+    const CodePoint point = next_code_point(cell, at);
+    FRUGAL_CHECK(point.valid && point.code != 0,  // a zero byte: a text in UTF-16
+                 "[csv] {}, line {}, column {}: expected UTF-8, got the byte {:02x} in {}; "
+                 "data.encoding says what the file is, such as windows-1252 or utf-16",
+                 in_quotes(path), table.line(), in_quotes(column),
+                 static_cast<uint32_t>(point.code), in_quotes(cell));
+  }
 }
 
 // Calls f(line, cells) for each line behind the header, cells without blanks around them.
 template <class F>
-void for_rows(const std::string& path, std::vector<std::string>& header, const F& f) {
-  TableReader table("csv", path);
+void for_rows(const std::string& path, TextEncoding encoding, std::vector<std::string>& header,
+              const F& f) {
+  TableReader table("csv", path, TableKind::csv, encoding);
   table.read_header();
   header = table.header();
+  for (const std::string& name : header) check_utf8(table, path, name, name);
   std::vector<std::string_view> cells(header.size());
   while (table.next()) {
     table.expect_fields(header.size());
-    for (size_t i = 0; i < cells.size(); ++i) cells[i] = trimmed(table.fields()[i]);
+    for (size_t i = 0; i < cells.size(); ++i) {
+      cells[i] = trimmed(table.fields()[i]);
+      check_utf8(table, path, cells[i], header[i]);
+    }
     f(table.line(), cells);
   }
 }
@@ -78,10 +105,11 @@ std::vector<CsvTable::Kind> CsvTable::kinds() const {
 }
 
 // Reads the file twice: what kinds columns have, then their cells.
-CsvTable::CsvTable(const std::string& path) : path_(path) {
+CsvTable::CsvTable(const std::string& path, TextEncoding encoding)
+    : path_(path), encoding_(encoding) {
   std::vector<std::string> header;
   std::vector<bool> are_numbers;
-  for_rows(path, header, [&](int64_t, const std::vector<std::string_view>& cells) {
+  for_rows(path, encoding_, header, [&](int64_t, const std::vector<std::string_view>& cells) {
     if (are_numbers.empty()) are_numbers.assign(cells.size(), true);
     for (size_t i = 0; i < cells.size(); ++i)
       if (are_numbers[i] && !is_missing(cells[i]) && !number_in(cells[i])) are_numbers[i] = false;
@@ -94,9 +122,10 @@ CsvTable::CsvTable(const std::string& path) : path_(path) {
   read_cells();
 }
 
-CsvTable::CsvTable(const std::string& path, const std::vector<Kind>& known) : path_(path) {
+CsvTable::CsvTable(const std::string& path, const std::vector<Kind>& known, TextEncoding encoding)
+    : path_(path), encoding_(encoding) {
   std::vector<std::string> header;
-  for_rows(path, header, [](int64_t, const std::vector<std::string_view>&) {});
+  for_rows(path, encoding_, header, [](int64_t, const std::vector<std::string_view>&) {});
   columns_.resize(header.size());
   for (size_t i = 0; i < header.size(); ++i) {
     const auto found = std::find_if(known.begin(), known.end(),
@@ -112,7 +141,7 @@ void CsvTable::read_cells() {
   std::vector<std::string> header;
   const std::string& path = path_;
   std::vector<std::unordered_map<std::string, int32_t>> codes(columns_.size());
-  for_rows(path, header, [&](int64_t line, const std::vector<std::string_view>& cells) {
+  for_rows(path, encoding_, header, [&](int64_t line, const std::vector<std::string_view>& cells) {
     lines_.push_back(line);
     for (size_t i = 0; i < cells.size(); ++i) {
       Column& column = columns_[i];
@@ -236,6 +265,18 @@ std::vector<CsvTable::Kind> CsvEncoder::input_columns() const {
   std::vector<CsvTable::Kind> all;
   for (const CsvEncoding::Input& input : encoding_.inputs)
     all.push_back({input.name, input.is_number});
+  return all;
+}
+
+// Classes that are whole numbers were read as numbers: 1.0 is the class 1.
+std::vector<CsvTable::Kind> CsvEncoder::columns() const {
+  std::vector<CsvTable::Kind> all = input_columns();
+  const bool numbers = std::all_of(
+      encoding_.classes.begin(), encoding_.classes.end(), [](const std::string& name) {
+        const auto value = number_in(name);
+        return value && whole_number(*value) == name;
+      });
+  all.push_back({encoding_.target, numbers});
   return all;
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "data/formats/text_decoder.h"
 #include "data/tensor_dataset.h"
 
 namespace frugal::data {
@@ -32,11 +33,13 @@ class CsvTable {
     bool is_number = true;
   };
   // Errors (with file, line and column): no header, no lines, a line with another number of cells,
-  // a number that is not finite; those of TableReader.
-  explicit CsvTable(const std::string& path);
+  // a number that is not finite; text that is not UTF-8; those of TableReader. A number that is too
+  // small for f32 is 0.
+  explicit CsvTable(const std::string& path, TextEncoding encoding = TextEncoding::utf_8);
   // A table that has the columns `known` in any order. Its other columns are read as text. Errors
   // also: a known column that is not there, text in a known column of numbers.
-  CsvTable(const std::string& path, const std::vector<Kind>& known);
+  CsvTable(const std::string& path, const std::vector<Kind>& known,
+           TextEncoding encoding = TextEncoding::utf_8);
 
   struct Column {
     std::string name;
@@ -58,6 +61,7 @@ class CsvTable {
   void read_cells();
 
   std::string path_;
+  TextEncoding encoding_;
   std::vector<Column> columns_;
   std::vector<int64_t> lines_;
 };
@@ -95,6 +99,8 @@ class CsvEncoder {
   const CsvEncoding& encoding() const { return encoding_; }
   // The columns that inputs are made of.
   std::vector<CsvTable::Kind> input_columns() const;
+  // These and the target.
+  std::vector<CsvTable::Kind> columns() const;
   // [rows, width] f32. A category that training has not is none. Errors: a column that is not
   // there; a missing cell, unless they are filled.
   Tensor inputs_of(const CsvTable& table) const;

@@ -98,6 +98,51 @@ TEST_CASE("csv: whole numbers are classes in their order, others are values") {
   CHECK(CsvEncoder(whole, asked, all_rows(whole)).encoding().classes.empty());
 }
 
+TEST_CASE("csv: a number too large for f32 is an error with its place, one too small is 0") {
+  const TemporaryFolder folder;
+  for (const char* large : {"1e999", "-1e999", "1e39"})
+    refuses(folder, std::string("a,b,label\n1,2,x\n3,") + large + ",y\n", {},
+            "line 3: expected a finite number in column \"b\"");
+  const CsvTable table(folder.write("a.csv", "a,label\n1e-400,x\n-1e-400,y\n1e-60,x\n2,y\n"));
+  REQUIRE(table.column("a").is_number);
+  for (size_t row = 0; row < 3; ++row) CHECK(table.column("a").numbers[row] == 0.0f);
+  CHECK(table.column("a").numbers[3] == 2.0f);
+  // Beside text, it is text.
+  const CsvTable names(folder.write("b.csv", "a,label\n1e999,x\nred,y\n"));
+  CHECK(!names.column("a").is_number);
+}
+
+TEST_CASE("csv: text that is not UTF-8 is refused with its place, unless its encoding is given") {
+  const TemporaryFolder folder;
+  const std::string latin = "name,label\nplain,x\nM\xfcller,y\n";
+  refuses(folder, latin, {}, "line 3, column \"name\": expected UTF-8, got the byte fc");
+  refuses(folder, "na\xefve,label\n1,x\n", {}, "line 1, column");
+  const auto names_of = [&](const std::string& text, TextEncoding encoding) {
+    return CsvTable(folder.write("a.csv", text), encoding).columns()[0].names;
+  };
+  using Names = std::vector<std::string>;
+  CHECK(names_of(latin, TextEncoding::latin_1) == Names{"plain", "M\u00fcller"});
+  CHECK(names_of("name,label\n\x80 5\x96" "7,y\n", TextEncoding::windows_1252) ==
+        Names{"\u20ac 5\u20137"});
+  // Each byte order, with its mark; a character beyond 16 bits; a long text, which is read in parts.
+  std::u16string wide = u"name,label\n\U0001F600,y\n";
+  for (int i = 0; i < 200000; ++i) wide += u"\u00e9t\u00e9,x\n";
+  for (const bool little : {true, false}) {
+    std::string bytes = little ? "\xff\xfe" : "\xfe\xff";
+    for (const char16_t unit : wide) {
+      const char high = static_cast<char>(unit >> 8), low = static_cast<char>(unit & 0xff);
+      bytes += little ? low : high;
+      bytes += little ? high : low;
+    }
+    CHECK(names_of(bytes, TextEncoding::utf_16) == Names{"\U0001F600", "\u00e9t\u00e9"});
+    refuses(folder, bytes, {}, "expected UTF-8");
+    CHECK_THROWS_WITH_AS(names_of(bytes.substr(0, 27), TextEncoding::utf_16),
+                         doctest::Contains("expected text in UTF-16"), Error);
+  }
+  // The text of an encoding with zero bytes is not read as if it had one byte each.
+  refuses(folder, std::string("a\0,\0b\0\n\0", 8), {}, "expected UTF-8");
+}
+
 TEST_CASE("csv: a missing cell is an error, or the mean, or no category") {
   const TemporaryFolder folder;
   const std::string text = "age,kind,label\n1,cat,a\n,dog,b\n5,NA,a\n";
