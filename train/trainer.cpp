@@ -137,6 +137,7 @@ Trainer::Trainer(Module& model, Optimizer& optimizer, optim::SchedulePtr schedul
   epochs_ = ceil_div(steps_, per_epoch);
   join_ranks();
   load_checkpoint(per_epoch);
+  if (options_.folder != nullptr) options_.folder->replace();
   if (options_.folder != nullptr) options_.folder->start_metrics(state_.metrics_bytes);
 }
 
@@ -199,7 +200,21 @@ void Trainer::load_checkpoint(int64_t per_epoch) {
   save_average();
 }
 
+// The position of a run whose epochs had another number of batches.
+void Trainer::count_again(int64_t per_epoch) {
+  auto& [epoch, next_batch] = state_.loader;
+  const int64_t all = batches_.batches();
+  if (state_.step == epoch * per_epoch + ceil_div(next_batch, options_.gradient_accumulation) &&
+      state_.batches == epoch * all + next_batch)
+    return;
+  next_batch = state_.finished ? all : 0;
+  state_.step = epoch * per_epoch + (state_.finished ? per_epoch : 0);
+  state_.batches = epoch * all + next_batch;
+  state_.epoch = {};
+}
+
 void Trainer::restore(int64_t per_epoch) {
+  if (options_.data_changed) count_again(per_epoch);
   const auto [epoch, next_batch] = state_.loader;
   batches_.seek(state_.loader);
   FRUGAL_CHECK(state_.step <= steps_ && epoch <= epochs_,

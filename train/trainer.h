@@ -73,6 +73,9 @@ struct TrainerOptions {
   int64_t freeze_epochs = 0;
   // A run in options.folder that has ended goes on, if there are more epochs or steps now.
   bool extend = false;
+  // A run in options.folder goes on although its epochs have another number of batches now. An epoch
+  // that was cut begins anew. Steps are counted as if all epochs had been like the new ones.
+  bool data_changed = false;
   int64_t log_interval = 50;        // steps
   int64_t eval_interval = 1;        // epochs
   int64_t checkpoint_interval = 0;  // steps; 0: after each epoch only
@@ -170,6 +173,7 @@ class Trainer {
   void check_same_data();
   void load_checkpoint(int64_t per_epoch);
   void restore(int64_t per_epoch);
+  void count_again(int64_t per_epoch);
   void next_epoch();  // REQUIRES: all batches of the epoch are done
   void thaw_if_due();
   void step();

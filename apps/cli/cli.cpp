@@ -28,6 +28,9 @@ void add_train(CLI::App& app) {
         return out.empty() ? "expected a folder, got an empty name" : "";
       });
   sub->add_flag("--resume", a.resume, "Continue the run in --out from its last checkpoint");
+  sub->add_flag("--data-changed", a.data_changed,
+                "With --resume: go on although the data have changed since the run began");
+  sub->add_flag("--overwrite", a.overwrite, "Replace the run in --out");
   sub->add_option("--extend", a.extend,
                   "With --resume: let the run, also one that has ended, go on until it has so many "
                   "epochs in all (steps, if train.steps says when to stop)")
@@ -48,7 +51,7 @@ void add_train(CLI::App& app) {
     if (config->count() == 0) throw ConfigError("", "train: expected a CONFIG file");
     if (!print_config) return train_command(a);
     Config resolved = load_config(a.config, a.sets);
-    resolve(resolved);
+    resolve_if_data_are_there(resolved);
     print(config_text(resolved));
   });
 }

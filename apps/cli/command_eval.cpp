@@ -21,7 +21,7 @@ namespace {
 StoredRun run_of(const EvalArguments& arguments) {
   if (is_folder(arguments.config)) {
     StoredRun run = read_run(arguments.config, arguments.sets);
-    resolve(run.config);
+    resolve_with_data(run, arguments.sets);
     return run;
   }
   if (arguments.checkpoint.empty())
@@ -66,7 +66,7 @@ Evaluation evaluate_files(const train::Model& model, const Config& config, Split
   train::PredictOptions options;
   options.top = *config.model.num_classes;
   options.views = views;
-  options.batch_size = config.data.test_batch_size;
+  options.batch_size = config.data.test_batch();
   options.threads = std::max(1, static_cast<int>(config.data.workers));
   Judge judge;
   model.predict_each(paths, options, [&](int64_t index, const train::Answer& answer) {

@@ -5,10 +5,12 @@
 #include <map>
 #include <thread>
 
+#include "apps/cli/command_line.h"
 #include "apps/cli/commands.h"
 #include "apps/cli/predict_boxes.h"
 #include "apps/cli/report.h"
 #include "apps/cli/signals.h"
+#include "apps/config/data_kinds.h"
 #include "apps/config/make_data.h"
 #include "apps/config/make_model.h"
 #include "apps/config/resolve.h"
@@ -20,6 +22,7 @@
 #include "data/formats/npy.h"
 #include "data/image/picture.h"
 #include "data/tables/tensor_file.h"
+#include "data/tensor_dataset.h"
 
 namespace frugal::apps {
 
@@ -153,6 +156,7 @@ class Printer {
   Printer(const PredictArguments& arguments, size_t count) : json_(arguments.json), count_(count) {}
 
   void print(const std::string& input, const Answer& answer) {
+    check_output();
     ++done_;
     if (!answer.error.empty()) {
       ++failed_;
@@ -192,7 +196,7 @@ class Printer {
 void predict_nodes(const PredictArguments& arguments, StoredRun run, const train::Model& model) {
   if (arguments.tta != "none")
     throw ConfigError("", "--tta: expected none with a network that reads a graph");
-  resolve(run.config);
+  resolve_with_data(run, arguments.sets);
   const auto batches = make_batches(run.config, Split::test);
   const Tensor found = model.probabilities(*batches->next());
   Printer printer(arguments, arguments.inputs.size());
@@ -220,30 +224,72 @@ struct Rows {
   std::vector<std::string> names;
 };
 
-Rows rows_of(const std::string& file, const train::ModelDescription& description) {
+// The array of a file as the run's own arrays become samples.
+Tensor samples_in(const Tensor& input, const std::string& file, const StoredRun& run) {
+  const BatchSpec& spec = run.description.spec;
+  const Shape& sample = spec.sample;
+  const auto check = [&](bool fits, const std::string& wanted) {
+    FRUGAL_CHECK(fits, "[predict] {}: expected an array input {}, got {}", in_quotes(file), wanted,
+                 input.shape());
+  };
+  if (spec.kind == BatchSpec::Kind::rows) {
+    check(input.dim() == 2 && input.size(1) == sample[0], fmt::format("[N, {}]", sample[0]));
+    return data::to_f32(input);
+  }
+  if (spec.kind == BatchSpec::Kind::sequences) {
+    check(input.dim() == 2 && input.size(1) <= sample[0],
+          fmt::format("[N, T] of at most {} tokens", sample[0]));
+    return data::to_i64(file, input);
+  }
+  const bool first = run.config.data.layout == "nchw";  // the channels
+  const Shape wanted = first ? Shape{sample[2], sample[0], sample[1]} : sample;
+  const bool grey = !first && sample[2] == 1 && input.dim() == 3;
+  check(input.dim() == (grey ? 3 : 4) && input.numel() == input.size(0) * sample.numel() &&
+            input.size(1) == wanted[0] && input.size(2) == wanted[1],
+        fmt::format("[N, {}, {}, {}]", wanted[0], wanted[1], wanted[2]));
+  data::SampleTargets none;
+  none.labels.resize(static_cast<size_t>(input.size(0)));
+  none.classes = 1;
+  const data::TensorDataset all(
+      file,
+      (input.dtype() == DType::u8 ? input : data::to_f32(input))
+          .view({input.size(0), wanted[0], wanted[1], wanted[2]}),
+      none, first);
+  Tensor samples = Tensor::empty({input.size(0), sample[0], sample[1], sample[2]});
+  for (int64_t i = 0; i < input.size(0); ++i)
+    all.get_into(i, {}, samples.mut<float>() + i * sample.numel());
+  return samples;
+}
+
+Rows rows_of(const std::string& file, const StoredRun& run) {
+  const train::ModelDescription& description = run.description;
   Rows rows;
   if (description.table != nullptr) {
-    const data::CsvTable table(file, description.table->input_columns());
+    const data::CsvTable table(file, description.table->input_columns(), encoding_of(run.config));
     rows.values = description.table->inputs_of(table);
     for (int64_t i = 0; i < table.rows(); ++i)
       rows.names.push_back(fmt::format("{}:{}", file, table.line(i)));
     return rows;
   }
   const data::TensorFile arrays(file);
-  rows.values = data::to_f32(arrays.read("input"));
-  const int64_t width = description.spec.sample[0];
-  FRUGAL_CHECK(rows.values.dim() == 2 && rows.values.size(1) == width,
-               "[predict] {}: expected an array input [N, {}], got {}", in_quotes(file), width,
-               rows.values.shape());
+  rows.values = samples_in(arrays.read("input"), file, run);
   for (int64_t i = 0; i < rows.values.size(0); ++i)
     rows.names.push_back(fmt::format("{}:{}", file, i));
   return rows;
 }
 
+// Files of arrays, for a network that learned from such.
+bool are_arrays(const std::vector<std::string>& inputs, const StoredRun& run) {
+  return run.config.data.name == "tensors" &&
+         std::all_of(inputs.begin(), inputs.end(), [](const std::string& input) {
+           return input.ends_with(".npz") || input.ends_with(".safetensors");
+         });
+}
+
 void predict_rows(const PredictArguments& arguments, const StoredRun& run,
                   const train::Model& model) {
   if (arguments.tta != "none")
-    throw ConfigError("", "--tta: expected none with a network that reads rows");
+    throw ConfigError("", "--tta: expected none with a network that reads rows, and with arrays");
   FRUGAL_CHECK(run.config.data.name != "csv" || run.description.table != nullptr,
                "[predict] expected columns.json in {}, which says how a row becomes an input; the "
                "run has none",
@@ -251,7 +297,7 @@ void predict_rows(const PredictArguments& arguments, const StoredRun& run,
   std::vector<Rows> files;  // all are read before the first row is printed
   size_t count = 0;
   for (const std::string& file : arguments.inputs) {
-    files.push_back(rows_of(file, run.description));
+    files.push_back(rows_of(file, run));
     count += files.back().names.size();
   }
   train::PredictOptions options;
@@ -259,7 +305,7 @@ void predict_rows(const PredictArguments& arguments, const StoredRun& run,
   options.batch_size = arguments.batch_size;
   Printer printer(arguments, count);
   for (const Rows& rows : files)
-    model.predict_rows(rows.values, options, [&](int64_t index, const Answer& answer) {
+    model.predict_arrays(rows.values, options, [&](int64_t index, const Answer& answer) {
       printer.look_at_signals();
       printer.print(rows.names[static_cast<size_t>(index)], answer);
       return true;
@@ -285,7 +331,8 @@ void predict_command(const PredictArguments& arguments) {
     if (run.description.spec.target_of_each_pixel && arguments.tta != "none")
       throw ConfigError("", "--tta: expected none with a network that gives a class to each pixel");
     if (kind == BatchSpec::Kind::graph) return predict_nodes(arguments, run, model);
-    if (kind == BatchSpec::Kind::rows) return predict_rows(arguments, run, model);
+    if (kind == BatchSpec::Kind::rows || are_arrays(arguments.inputs, run))
+      return predict_rows(arguments, run, model);
     if (kind == BatchSpec::Kind::sequences && arguments.tta != "none")
       throw ConfigError("", "--tta: expected none with a network that reads text");
     const std::vector<std::string> inputs = inputs_of(arguments.inputs, kind);

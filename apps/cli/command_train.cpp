@@ -7,6 +7,7 @@
 #include "apps/cli/training_run.h"
 #include "apps/cli/version.h"
 #include "apps/config/resolve.h"
+#include "apps/config/stored_run.h"
 #include "core/log.h"
 #include "data/formats/json_strict.h"
 
@@ -45,6 +46,13 @@ void train_command(const TrainArguments& arguments) {
     throw ConfigError("",
                       "--extend: expected --resume, since it lets a run go on; a new run takes "
                       "train.epochs");
+  if (arguments.data_changed && !arguments.resume)
+    throw ConfigError("", "--data-changed: expected --resume; a new run takes the data as they are");
+  if (arguments.overwrite && (arguments.out.empty() || arguments.resume))
+    throw ConfigError("", arguments.resume
+                              ? "--overwrite: expected no --resume, which continues the run that "
+                                "--overwrite replaces"
+                              : "--overwrite: expected --out with the folder of the run to replace");
   if (arguments.quiet && std::getenv("FRUGAL_LOG") == nullptr) log().set_level(spdlog::level::err);
   std::vector<std::string> sets = arguments.sets;
   if (!arguments.init_from.empty())
@@ -53,6 +61,8 @@ void train_command(const TrainArguments& arguments) {
   if (arguments.extend > 0)
     (config.train.steps > 0 ? config.train.steps : config.train.epochs) = arguments.extend;
   config.distributed.ranks = distributed::launch().ranks;
+  if (arguments.resume) continue_encoding(config, arguments.out, arguments.data_changed);
+  if (!arguments.resume || !has_checkpoint(arguments.out)) adopt_encoding(config);
   resolve(config);
   catch_signals();
   TrainOptions options;
@@ -64,6 +74,8 @@ void train_command(const TrainArguments& arguments) {
   options.out = arguments.out;
   options.resume = arguments.resume;
   options.extend = arguments.extend > 0;
+  options.data_changed = arguments.data_changed;
+  options.overwrite = arguments.overwrite;
   options.quiet = arguments.quiet;
   try {
     const Json summary = TrainingRun(config, options).run();

@@ -19,6 +19,8 @@ struct TrainArguments {
   std::string init_from;  // the same as model.weights
   int64_t extend = 0;     // epochs (or train.steps) of the whole run; 0: as the configuration says
   bool resume = false, json = false;
+  bool data_changed = false;  // with resume: the data may be others than when the run began
+  bool overwrite = false;     // a run that is in `out` goes
   bool quiet = false;  // nothing on stderr but errors
 };
 void train_command(const TrainArguments& arguments);

@@ -130,12 +130,12 @@ Recommendation recommend(const Config& config, std::optional<int64_t> memory, Pl
     found.rows.push_back({preset.name, preset.what, keys, step.saved(), step.peak});
     if (found.fits || step.peak > found.memory) return;
     // An evaluation packs nothing. It takes less with a smaller batch.
-    int64_t test_batch = with.data.test_batch_size;
+    int64_t test_batch = with.data.test_batch();
     while (test_batch > 1 && counted.evaluation(test_batch) > found.memory) test_batch /= 2;
     if (counted.evaluation(test_batch) > found.memory) return;
     found.fits = true;
     found.chosen = found.rows.size() - 1;
-    if (test_batch < with.data.test_batch_size) found.test_batch = test_batch;
+    if (test_batch < with.data.test_batch()) found.test_batch = test_batch;
   };
   std::vector<Preset> ours;
   for (const Preset& preset : presets())

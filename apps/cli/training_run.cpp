@@ -16,6 +16,7 @@
 #include "apps/report/record_json.h"
 #include "core/integers.h"
 #include "data/formats/json_strict.h"
+#include "ops/image/batch_norm.h"
 #include "train/run/weights.h"
 
 namespace frugal::apps {
@@ -35,10 +36,11 @@ void check_events(const TrainOptions& options, const Config& config) {
 std::shared_ptr<RunFolder> open_folder(const TrainOptions& options, const Config& config) {
   check_events(options, config);
   if (options.out.empty()) return nullptr;
-  auto folder = std::make_shared<RunFolder>(options.out, options.resume);
+  auto folder = std::make_shared<RunFolder>(options.out, options.resume, options.overwrite);
   folder->describe(to_json(config).dump(), [config, options,
                                             out = options.out](const std::string& text) {
     Config before = parse_config(data::parse_json<Json>(text));
+    drop_unread(before);
     if (options.extend) {
       const auto raise = [&](const char* path, int64_t& from, int64_t to) {
         if (to < from)
@@ -53,11 +55,18 @@ std::shared_ptr<RunFolder> open_folder(const TrainOptions& options, const Config
         raise("train.epochs", before.train.epochs, config.train.epochs);
     }
     const std::string difference = first_difference(before, config);
+    const bool is_length = difference == "train.epochs" || difference == "train.steps";
     if (!difference.empty())
       throw ConfigError(difference,
                         fmt::format("the run in {} was made with another value; results would "
-                                    "belong to neither configuration",
-                                    out));
+                                    "belong to neither configuration. {}{}",
+                                    out,
+                                    is_length ? "--resume --extend N lets the run go on to N epochs "
+                                                "(or train.steps) in all; "
+                                              : "",
+                                    fmt::format("a new run with another --out and --init-from {} "
+                                                "starts from its weights",
+                                                out)));
   });
   return folder;
 }
@@ -83,7 +92,7 @@ TrainingRun::TrainingRun(const Config& config, const TrainOptions& options)
       train_(make_batches(config, Split::train)),
       test_(make_batches(
           config, Split::test,
-          planner_ != nullptr ? planner_->settings().test_batch : config.data.test_batch_size)),
+          planner_ != nullptr ? planner_->settings().test_batch : config.data.test_batch())),
       validation_(make_batches(config, Split::validation)),
       spec_(batch_spec(config)),
       task_(make_task(config)) {
@@ -109,11 +118,17 @@ TrainingRun::TrainingRun(const Config& config, const TrainOptions& options)
   if (folder_ != nullptr && !folder_->has_checkpoint())
     for (const auto& [name, text] : describing_files(config)) folder_->write(name, text);
   if (folder_ != nullptr && !folder_->has_checkpoint()) write_input_files(*folder_, config, spec_);
+  if (folder_ != nullptr && folder_->has_checkpoint() && options.data_changed)
+    if (const std::string text = data_json_now(config, options.out); !text.empty())
+      folder_->write("data.json", text);
   first_step_ = state.step;
   if (folder_ != nullptr) csv_ = std::make_unique<MetricsCsv>(folder_, state.step);
   if (state.metrics_bytes == 0)
     if (const auto plan = trainer_->compression().plan()) show(*plan, state.step);
   if (!options.quiet && is_first()) progress_ = std::make_unique<Progress>();
+  if (progress_ != nullptr && !config.model.is_named)
+    progress_->say(fmt::format("network: {}, since the configuration has no model.name",
+                               config.model.name));
   if (progress_ != nullptr && !started_from_.empty()) progress_->say(started_from_);
   if (progress_ != nullptr && !config.train.freeze.empty()) progress_->say(frozen_text());
   if (progress_ != nullptr && state.step > 0)
@@ -139,6 +154,7 @@ TrainerOptions TrainingRun::with_reports(TrainerOptions options) {
   options.validation = validation_.get();
   options.folder = folder_;
   options.extend = options_.extend;
+  options.data_changed = options_.data_changed;
   options.stop = [] { return signal_received() != 0; };
   if (!is_first()) return options;
   options.on_step = [this](const StepReport& report) {
@@ -156,8 +172,21 @@ TrainerOptions TrainingRun::with_reports(TrainerOptions options) {
   return options;
 }
 
+bool TrainingRun::train_all() {
+  try {
+    return trainer_->run();
+  } catch (const ops::TooFewRows& e) {
+    const int64_t samples = train_->samples(), batch = config_.data.batch_size;
+    if (samples % batch != 1 || batch == 1) throw;
+    throw Error(fmt::format(
+        "{}. The last batch of an epoch has 1 of {} samples. data.drop_last=true leaves it out; "
+        "another data.batch_size than {} avoids it",
+        e.what(), samples, batch));
+  }
+}
+
 Json TrainingRun::run() {
-  const bool ended = trainer_->run();
+  const bool ended = train_all();
   const RunState& state = trainer_->state();
   if (!ended) {
     const std::string at = fmt::format("at step {} of {}", state.step, trainer_->steps());

@@ -22,6 +22,10 @@ struct TrainOptions {
   bool quiet = false;   // no progress
   // What `out` holds may be a run of fewer epochs, or steps, than the configuration has.
   bool extend = false;
+  // The data may be others than when the run in `out` began.
+  bool data_changed = false;
+  // A run in `out` goes when everything is ready for the new one.
+  bool overwrite = false;
   // The processes that train together; null: this one trains alone. Only rank 0 writes and reports.
   distributed::CommunicatorPtr ranks = {};
   // Called after each checkpoint of a run that goes on, with the steps done.
@@ -42,6 +46,7 @@ class TrainingRun {
  private:
   bool is_first() const { return options_.ranks == nullptr || options_.ranks->rank() == 0; }
   TrainerOptions with_reports(TrainerOptions options);
+  bool train_all();  // false: it was stopped
   void show(const StepReport& report);
   void show(const EpochReport& report);
   void show(const Compression::Event& event, int64_t step);

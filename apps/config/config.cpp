@@ -280,6 +280,19 @@ Json read_json(const std::string& path) {
   return parse_text(text, path);
 }
 
+namespace {
+
+// The configuration in the folder of a run. Earlier versions wrote keys there that nothing read.
+bool is_file_of_run(const std::string& path) {
+  const std::filesystem::path file = path;
+  std::error_code ignored;
+  return file.filename() == "config.json" &&
+         std::filesystem::is_regular_file(file.parent_path() / "input.json", ignored) &&
+         std::filesystem::is_directory(file.parent_path() / "checkpoint", ignored);
+}
+
+}  // namespace
+
 Config load_config(const std::string& path, const std::vector<std::string>& sets,
                    const std::string& chosen) {
   Json document = read_json(path);
@@ -290,9 +303,29 @@ Config load_config(const std::string& path, const std::vector<std::string>& sets
   apply_sets(document, sets);
   Config config = parse_config(document);
   check_set_keys(config, sets, chosen);
-  for (const UnreadKey& key : refused_keys(config, file, sets))
-    if (!is_within(key.path, chosen)) throw ConfigError(key.path, key.what);
+  if (!is_file_of_run(path))
+    for (const UnreadKey& key : refused_keys(config, file, sets))
+      if (!is_within(key.path, chosen)) throw ConfigError(key.path, key.what);
+  drop_unread(config, chosen);
+  const Json* model = file.contains("model") ? &document["model"] : nullptr;
+  config.model.is_named = model != nullptr && model->is_object() && model->contains("name");
   return config;
+}
+
+void drop_unread(Config& config, const std::string& chosen) {
+  static const Config defaults;
+  constexpr int kMostRounds = 8;  // a key may lose its reader with another one
+  for (int round = 0; round < kMostRounds; ++round) {
+    bool dropped = false;
+    for (const UnreadKey& key : unread_keys(config)) {
+      if (is_within(key.path, chosen)) continue;
+      for (const Section& section : config_sections())
+        for (const Field& field : section.fields)
+          if (section.path(field) == key.path) field.set(config, field.get(defaults));
+      dropped = true;
+    }
+    if (!dropped) return;
+  }
 }
 
 namespace {

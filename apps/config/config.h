@@ -17,9 +17,12 @@ struct WidthProfile;
 
 namespace frugal::apps {
 
+struct RunEncoding;  // run_encoding.h
+
 // Optional values are null in JSON: "from the data".
 struct ModelConfig {
   std::string name = "resnet20";
+  bool is_named = true;  // no key: whether the configuration has a model.name
   std::optional<int64_t> num_classes;
   std::optional<int64_t> in_channels;
   Json modules = Json::array();  // of sequential (sequential_config.h)
@@ -53,7 +56,9 @@ struct DataConfig {
   std::string name = "fashion_mnist";
   std::optional<std::string> dir;
   int64_t batch_size = 128;
-  int64_t test_batch_size = 256;
+  std::optional<int64_t> test_batch_size;
+  int64_t test_batch() const { return test_batch_size.value_or(batch_size); }
+  bool drop_last = false;
   int64_t crop_padding = 0;
   bool flip = false;
   int64_t cutout = 0;
@@ -83,6 +88,7 @@ struct DataConfig {
   std::string layout = "nhwc";
   std::optional<std::string> target;
   std::vector<std::string> drop;
+  std::string encoding = "utf-8";
   std::string task = "auto", categories = "one_hot", missing = "error";
   std::string text = "text";
   std::optional<std::string> second_text;
@@ -103,6 +109,9 @@ struct DataConfig {
   std::vector<int64_t> fan_outs{10, 10};
   int64_t clusters = 50;
   int64_t nodes = 10000, edges = 50000, features = 128;
+  // This is no key. What a run knows of its data, where its folder is used: it then decides how
+  // data become batches. null: the data decide.
+  std::shared_ptr<const RunEncoding> known;
 };
 
 struct OptimConfig {
@@ -254,6 +263,9 @@ Config parse_config(const Json& document);
 // widths of its own ("compression").
 Config load_config(const std::string& path, const std::vector<std::string>& sets = {},
                    const std::string& chosen = {});
+// Keys that nothing reads get their defaults, so what is written of it is a configuration again.
+// The config.json of a run is taken with such keys, too.
+void drop_unread(Config& config, const std::string& chosen = {});
 Json read_json(const std::string& path);
 // One "path=value". A path may go through a list, by the number of an entry:
 // model.modules.3.dropout.p or model.modules[3].dropout.p.

@@ -115,6 +115,14 @@ bool measures(const Config& c) {
 bool chooses_widths(const Config& c) { return has_adaptive_widths(c.compression); }
 bool checkpoints(const Config& c) { return c.train.checkpointing; }
 bool freezes(const Config& c) { return !c.train.freeze.empty(); }
+bool weighs_classes(const Config& c) {
+  const DataTraits t = traits(c);
+  if (family_of(c.model) == Family::segmentation) return c.train.loss != "dice";
+  if (t.kind == BatchSpec::Kind::graph)
+    return is_one_of(c.data.sampler, {"full", "neighbours", "clusters"});
+  return !t.has_boxes && !learns_from_views(c) && !makes_windows(c) && c.data.mixup == 0 &&
+         c.data.cutmix == 0;
+}
 bool learns_from_views(const Config& c) { return is_self_supervised(c.model); }
 
 }  // namespace frugal::apps

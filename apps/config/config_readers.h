@@ -35,6 +35,7 @@ bool measures(const Config& c);        // sensitivities, with a part of the batc
 bool chooses_widths(const Config& c);  // for each tensor
 bool checkpoints(const Config& c);
 bool freezes(const Config& c);
+bool weighs_classes(const Config& c);
 bool learns_from_views(const Config& c);  // two of each picture, without labels
 
 }  // namespace frugal::apps

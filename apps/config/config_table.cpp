@@ -99,6 +99,16 @@ Reader loaded() {
             return kind == BatchSpec::Kind::images || kind == BatchSpec::Kind::rows;
           }};
 }
+// Samples that an epoch cuts into batches.
+Reader cut_samples() {
+  return {"images, rows, GLUE, jsonl and tokens with encoders, and graphs with data.sampler "
+          "neighbours",
+          {"data.name", "model.name", "data.sampler"},
+          [](const Config& c) {
+            if (traits(c).kind == BatchSpec::Kind::graph) return c.data.sampler == "neighbours";
+            return has_samples(c) && !makes_windows(c);
+          }};
+}
 Reader samples_of_files() {
   return {
       "image_folder, image_list, image_masks and image_boxes", {"data.name"}, [](const Config& c) {
@@ -340,11 +350,14 @@ Section data() {
               [](const Config& c) {
                 return traits(c).kind != BatchSpec::Kind::graph || c.data.sampler != "full";
               }}),
-       field(s, "test_batch_size", &C::test_batch_size, integer(1, kBatch),
-             "Samples in a test batch.",
+       field(s, "test_batch_size", &C::test_batch_size, or_null(integer(1, kBatch)),
+             "Samples in a test batch; null: as data.batch_size, so that an evaluation needs less "
+             "memory than a step.",
              {"images and text",
               {"data.name"},
               [](const Config& c) { return traits(c).kind != BatchSpec::Kind::graph; }}),
+       field(s, "drop_last", &C::drop_last, boolean(),
+             "Leave out the last batch of a training epoch when it is not full.", cut_samples()),
        field(s, "crop_padding", &C::crop_padding, integer(0, 1024),
              "Augmentation: random crop of the image padded by so many pixels; 0: off.",
              labelled_images()),
@@ -462,6 +475,8 @@ Section data() {
               }}),
        field(s, "drop", &C::drop, list(text(), 0, 4096), "csv: columns to leave out.",
              data_named({"csv"})),
+       field(s, "encoding", &C::encoding, choice({"utf-8", "latin-1", "windows-1252", "utf-16"}),
+             "csv: how the text of the files is written.", data_named({"csv"})),
        field(s, "categories", &C::categories, choice({"one_hot", "index"}),
              "csv: a column of categories becomes an input for each, or one with their number.",
              data_named({"csv"})),
@@ -969,11 +984,14 @@ Section train() {
               {"train.loss"},
               [](const Config& c) { return with_pixels().reads(c) && c.train.loss == "focal"; }}),
        field(s, "class_weights", &C::class_weights, list(positive(1e6), 0, 1 << 16),
-             "A class for each pixel: weights of the classes in the cross-entropy and the focal "
-             "loss; []: all are 1.",
-             {"train.loss other than dice, with a class for each pixel",
-              {"train.loss"},
-              [](const Config& c) { return with_pixels().reads(c) && c.train.loss != "dice"; }}),
+             "Weights of the classes in the loss that is trained with: the cross-entropy is the "
+             "weighted sum over the sum of the weights. A class for each pixel: also in the focal "
+             "loss. Several labels: of each label's loss, in their mean. Evaluations report the "
+             "plain loss. []: all are 1.",
+             {"data with classes, but with train.loss dice, data.mixup, data.cutmix or GraphSAINT's "
+              "samplers",
+              {"data.name", "model.name", "train.loss", "data.mixup", "data.cutmix", "data.sampler"},
+              weighs_classes}),
        field(s, "gradient_accumulation", &C::gradient_accumulation, integer(1, 4096),
              "Batches that make one step: its loss is the mean over all their targets.",
              every_run()),

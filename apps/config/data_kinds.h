@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "apps/config/make_data.h"
+#include "apps/config/run_encoding.h"
 #include "data/detection/box_batches.h"
 #include "data/tables/csv_table.h"
 
@@ -23,6 +24,9 @@ struct DataKind {
   std::vector<int64_t> (*ahead)(const Config& config, int64_t batch);
   // The names of the classes, in the order of the outputs; empty: not known.
   std::vector<std::string> (*class_names)(const Config& config);
+  // Adds to `known` what a run keeps of data like these: the names that the data give to classes,
+  // and which samples are tested on, where the run decides that. REQUIRES: resolved.
+  void (*describe)(const Config& config, RunEncoding& known);
 };
 
 // The first of these folders in `dir` that exists, or `dir`.
@@ -37,6 +41,8 @@ const DataKind& box_data();    // make_boxes.cpp
 // How data with boxes make batches.
 data::BoxBatchOptions box_options(const Config& config, bool train);
 
+// data.encoding.
+data::TextEncoding encoding_of(const Config& config);
 // Of data.name csv: what the training rows say of its columns.
 data::CsvEncoding csv_encoding(const Config& config);
 

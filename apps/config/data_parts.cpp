@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "apps/config/run_encoding.h"
 #include "core/quoted.h"
 
 namespace frugal::apps {
@@ -77,7 +78,17 @@ const std::vector<int64_t>& part_of(const data::SplitIndices& split, Split part)
   return part == Split::train ? split.train : part == Split::test ? split.test : split.validation;
 }
 
-data::SplitIndices split_by(const Config& config, const std::vector<int64_t>& labels) {
+data::SplitIndices split_by(const Config& config, const std::vector<int64_t>& labels,
+                            const std::function<std::string(int64_t)>& name) {
+  if (const auto& known = config.data.known; known != nullptr && known->parts) {
+    data::SplitIndices split =
+        kept_split(*known->parts, static_cast<int64_t>(labels.size()), name);
+    FRUGAL_CHECK(!split.train.empty() && !split.test.empty(),
+                 "[data] {}: expected samples that the run trained and tested on, got {} and {} of "
+                 "them",
+                 in_quotes(*config.data.dir), split.train.size(), split.test.size());
+    return split;
+  }
   const auto& wanted = config.data.split;
   const double train = wanted ? (*wanted)[0] : kTrainShare,
                validation = wanted ? (*wanted)[1] : kValidationShare;
@@ -95,6 +106,10 @@ data::SplitIndices split_by(const Config& config, const std::vector<int64_t>& la
                                                 "test on, got {}",
                                                 labels.size()));
   return split;
+}
+
+std::string name_of_file(const Config& config, const std::string& path) {
+  return fs::path(path).lexically_relative(*config.data.dir).string();
 }
 
 std::string stamp_of(const std::string& path) {

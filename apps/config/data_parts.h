@@ -1,5 +1,6 @@
 // Own data in files: which of them are to train, to validate and to test on.
 #pragma once
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -22,7 +23,13 @@ DataParts find_parts(const Config& config, const std::vector<std::string>& endin
 
 // The samples of a file that is split by data.split and the seed.
 const std::vector<int64_t>& part_of(const data::SplitIndices& split, Split part);
-data::SplitIndices split_by(const Config& config, const std::vector<int64_t>& labels);
+// With what a run knows of its data, they are the samples of the run's parts, whatever the labels
+// are now. name: of a sample that has one, below data.dir.
+data::SplitIndices split_by(const Config& config, const std::vector<int64_t>& labels,
+                            const std::function<std::string(int64_t)>& name = {});
+
+// The path of a file of the data, below data.dir.
+std::string name_of_file(const Config& config, const std::string& path);
 
 // Of a file, and of the folders in it: differs when it was changed. For keys of memos.
 std::string stamp_of(const std::string& path);

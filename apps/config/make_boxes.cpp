@@ -139,8 +139,9 @@ std::vector<std::string> box_classes(const Config& config) {
 data::BoxBatchOptions box_options(const Config& config, bool train) {
   const DataConfig& c = config.data;
   data::BoxBatchOptions options;
-  options.batch_size = train ? c.batch_size : c.test_batch_size;
+  options.batch_size = train ? c.batch_size : c.test_batch();
   options.shuffle = options.training = train;
+  options.drop_last = train && c.drop_last;
   options.seed = static_cast<uint64_t>(config.run.seed);
   options.flip = c.flip ? 0.5 : 0;
   options.skip_bad = c.skip_bad;
@@ -180,7 +181,10 @@ const DataKind& box_data() {
                                 box_spec,
                                 open_boxes,
                                 boxes_ahead,
-                                box_classes};
+                                box_classes,
+                                [](const Config& config, RunEncoding& known) {
+                                  known.class_ids = box_classes(config);
+                                }};
   return kind;
 }
 

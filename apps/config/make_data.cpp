@@ -75,14 +75,26 @@ std::string searched_folders() {
   return text;
 }
 
+std::vector<std::string> marks_of(const Config& config) {
+  return kind_of(config).marks(config.data.name);
+}
+
+void describe_data(const Config& config, RunEncoding& known) {
+  kind_of(config).describe(config, known);
+}
+
 void resolve_data(Config& config) {
   const std::string& name = config.data.name;
   const DataKind& kind = kind_of(config);
-  const bool reads_files = kind.traits(config).reads_files;
-  if (reads_files && !config.data.dir && kind.marks(name).empty())
+  if (kind.traits(config).reads_files && !config.data.dir && kind.marks(name).empty())
     throw ConfigError("data.dir", fmt::format("expected where the files of {} are", name));
   kind.check(config);
-  if (config.data.dir || !reads_files) return;
+  find_data_dir(config);
+}
+
+void find_data_dir(Config& config) {
+  const std::string& name = config.data.name;
+  if (config.data.dir || !data_traits(config).reads_files) return;
   const std::string found = find_data(name);
   if (found.empty())
     throw ConfigError("data.dir",
@@ -112,6 +124,7 @@ std::map<std::string, std::string> describing_files(const Config& config) {
     files["columns.json"] =
         columns_json(csv_encoding(config)).dump(2, ' ', false, Json::error_handler_t::replace) +
         "\n";
+  files["data.json"] = data_json(config);
   return files;
 }
 

@@ -42,6 +42,13 @@ std::string searched_folders();
 BatchSpec batch_spec(const Config& config);
 // Finds the folder of the data, and checks what is asked of them. Errors: ConfigError.
 void resolve_data(Config& config);
+// Finds the folder alone. Errors: ConfigError where the data are nowhere.
+void find_data_dir(Config& config);
+// The files or folders below a folder of data that say that it has this set; none: data.dir alone
+// can name it.
+std::vector<std::string> marks_of(const Config& config);
+// See DataKind::describe.
+void describe_data(const Config& config, RunEncoding& known);
 
 enum class Split : uint8_t { train, validation, test };
 // Null: there is no such split. REQUIRES: resolved. Errors: those of the data files; more classes
@@ -56,6 +63,7 @@ std::unique_ptr<data::BatchSource> training_samples(const Config& config);
 // Files that describe the data to whoever uses the trained model, by name, for the run's folder:
 //   classes.json  the names of the classes, a JSON list in the order of the outputs
 //   columns.json  of csv: how a row becomes an input
+//   data.json     what else a run keeps of its data (run_encoding.h)
 // REQUIRES: resolved.
 std::map<std::string, std::string> describing_files(const Config& config);
 // How the network's evaluations see pictures and texts. Reads no data. For data that are not

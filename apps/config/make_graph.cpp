@@ -75,6 +75,10 @@ GraphData planetoid(const Config& config, const GraphOptions& options) {
 GraphData graphsaint(const Config& config, const GraphOptions&) {
   data::GraphSaintOptions options;
   options.standardize = config.data.normalize != "none";
+  if (const auto& known = config.data.known; known != nullptr) {
+    options.mean = known->column_means;
+    options.scale = known->column_scales;
+  }
   const std::string& name = config.data.name;
   return data::open_graphsaint(within(*config.data.dir, {name, "graphsaint/" + name}), options);
 }
@@ -112,7 +116,28 @@ const GraphRow& graph_row(const std::string& name) {
                        [&](const GraphRow& row) { return name == row.name; });
 }
 
-GraphData read_graph(const Config& config) {
+// A graph with its masks.
+struct ReadGraph {
+  GraphData graph;
+  bool drawn = false;  // its masks were drawn with the seed
+};
+
+// The parts of a run, whatever was drawn now. Nodes without a part stay without one.
+void set_parts(GraphData& graph, const KeptParts& parts) {
+  const auto holds = [](const std::vector<int64_t>& all, int64_t node) {
+    return std::binary_search(all.begin(), all.end(), node);
+  };
+  for (int64_t v = 0; v < graph.nodes; ++v) {
+    uint8_t &train = graph.train_mask.mut<uint8_t>()[v], &val = graph.val_mask.mut<uint8_t>()[v],
+            &test = graph.test_mask.mut<uint8_t>()[v];
+    if (train + val + test == 0) continue;
+    test = holds(parts.test, v) ? 1 : 0;
+    val = holds(parts.validation, v) ? 1 : 0;
+    train = test + val == 0 ? 1 : 0;
+  }
+}
+
+ReadGraph read_graph(const Config& config) {
   const DataConfig& c = config.data;
   const GraphRow& row = graph_row(c.name);
   GraphOptions options;
@@ -123,7 +148,8 @@ GraphData read_graph(const Config& config) {
     throw ConfigError(
         "data.split",
         fmt::format("expected null for '{}', whose files say which edges training sees", c.name));
-  if (c.split || !graph.train_mask.defined()) {
+  const bool drawn = c.split || !graph.train_mask.defined();
+  if (drawn) {
     data::GraphSplit split;
     if (c.split) {
       split.train = c.split->at(0);
@@ -136,17 +162,32 @@ GraphData read_graph(const Config& config) {
     }
     split.seed = static_cast<uint64_t>(config.run.seed);
     data::random_split(graph, split);
+    if (c.known != nullptr && c.known->parts) set_parts(graph, *c.known->parts);
   }
-  return graph;
+  return {std::move(graph), drawn};
 }
 
 // The graph with its masks, read once for equal configurations.
-const GraphData& graph_of(const Config& config) {
+const ReadGraph& read_graph_of(const Config& config) {
   // Static: resolve(), the planner and each split ask for one graph, and share no object that could
   // own it.
-  static Memo<std::string, GraphData> kept(2);
-  const std::string key = to_json(config).at("data").dump() + std::to_string(config.run.seed);
+  static Memo<std::string, ReadGraph> kept(2);
+  const std::string key = fmt::format("{}\n{}\n{}", to_json(config).at("data").dump(),
+                                      config.run.seed, encoding_id(config));
   return kept.find_or_make(key, [&] { return read_graph(config); });
+}
+const GraphData& graph_of(const Config& config) { return read_graph_of(config).graph; }
+
+void describe_graph(const Config& config, RunEncoding& known) {
+  const auto& [graph, drawn] = read_graph_of(config);
+  known.column_means = graph.x_mean;
+  known.column_scales = graph.x_scale;
+  if (!drawn || config.data.name == "random_graph") return;
+  known.parts.emplace();
+  for (int64_t v = 0; v < graph.nodes; ++v) {
+    if (graph.val_mask.data<uint8_t>()[v] != 0) known.parts->validation.push_back(v);
+    if (graph.test_mask.data<uint8_t>()[v] != 0) known.parts->test.push_back(v);
+  }
 }
 
 std::vector<std::string> names() {
@@ -243,6 +284,7 @@ std::unique_ptr<data::BatchSource> open(const Config& config, Split split) {
     if (options.aggregate == data::GraphAggregate::mean)
       options.aggregate = data::GraphAggregate::none;
     options.batch_size = c.batch_size;
+    options.drop_last = c.drop_last;
     options.seed = seed;
     return std::make_unique<data::NeighbourBatches>(graph, data::GraphPart::train, options);
   }
@@ -280,7 +322,8 @@ const DataKind& graph_data() {
                                 spec_of,
                                 open,
                                 [](const Config&, int64_t) { return std::vector<int64_t>{}; },
-                                [](const Config&) { return std::vector<std::string>{}; }};
+                                [](const Config&) { return std::vector<std::string>{}; },
+                                describe_graph};
   return kind;
 }
 

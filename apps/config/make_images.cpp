@@ -160,6 +160,10 @@ std::optional<data::ClassNames> imagenet_names(const Config& config) {
 }
 
 data::ClassNames classes_found(const Config& config) {
+  if (const auto& known = config.data.known; known != nullptr && !known->class_ids.empty())
+    return {known->class_ids,
+            known->class_names.size() == known->class_ids.size() ? known->class_names
+                                                                 : known->class_ids};
   const std::filesystem::path path = training_path(config);
   const std::vector<std::string> found = config.data.name == "image_list"
                                              ? read_list(config, path, {}).classes
@@ -183,6 +187,7 @@ const data::ClassNames& class_names(const Config& config) {
   std::string key = config.data.name + (config.data.several_labels ? " several\n" : "\n") +
                     stamp_of(training_path(config).string());
   if (config.data.class_names) key += "\n" + stamp_of(*config.data.class_names);
+  key += "\n" + std::to_string(encoding_id(config));
   return kept.find_or_make(key, [&] { return classes_found(config); });
 }
 
@@ -215,7 +220,7 @@ data::PictureList list_files(const Config& config, const std::filesystem::path& 
   data::PictureList list = data::list_class_folders(path.string(), classes);
   std::vector<bool> found(classes.size());
   for (const data::PictureFile& file : list.files) found[static_cast<size_t>(file.label)] = true;
-  if (path == training_path(config) && !config.data.class_names)
+  if (path == training_path(config) && !config.data.class_names && config.data.known == nullptr)
     for (size_t i = 0; i < found.size(); ++i)
       FRUGAL_CHECK(found[i],
                    "[pictures] expected pictures (.jpg, .jpeg, .png, .webp, .bmp) in {}, got none",
@@ -227,9 +232,23 @@ data::PictureList list_files(const Config& config, const std::filesystem::path& 
 const data::PictureList& list_part(const Config& config, const std::filesystem::path& path) {
   static Memo<std::string, data::PictureList> kept(3);  // the parts of one data set
   const std::vector<std::string>& classes = class_names(config).ids;
-  const std::string key = fmt::format("{}\n{}\n{}", config.data.several_labels,
-                                      stamp_of(path.string()), fmt::join(classes, "\n"));
+  const std::string key =
+      fmt::format("{}\n{}\n{}\n{}", config.data.several_labels, encoding_id(config),
+                  stamp_of(path.string()), fmt::join(classes, "\n"));
   return kept.find_or_make(key, [&] { return list_files(config, path, classes); });
+}
+
+// Without a part to validate or to test on, the training set is split with the seed.
+bool splits_training_set(const Config& config) {
+  return part_path(config, Split::validation).empty() && part_path(config, Split::test).empty();
+}
+data::SplitIndices split_of(const Config& config, const data::PictureList& all) {
+  std::vector<int64_t> labels;
+  for (const data::PictureFile& file : all.files)
+    labels.push_back(all.answers.defined() ? 0 : file.label);
+  return split_by(config, labels, [&](int64_t i) {
+    return name_of_file(config, all.files[static_cast<size_t>(i)].path);
+  });
 }
 
 // The pictures of a split; none: there is no such split. Without a part to validate or to test on,
@@ -237,18 +256,15 @@ const data::PictureList& list_part(const Config& config, const std::filesystem::
 data::PictureList pictures_of(const Config& config, Split split) {
   const auto validation = part_path(config, Split::validation),
              test = part_path(config, Split::test);
-  const data::PictureList& all = list_part(config, training_path(config));
-  if (validation.empty() && test.empty()) {
-    std::vector<int64_t> labels;
-    for (const data::PictureFile& file : all.files)
-      labels.push_back(all.answers.defined() ? 0 : file.label);
-    const data::SplitIndices parts = split_by(config, labels);
+  if (splits_training_set(config)) {
+    const data::PictureList& all = list_part(config, training_path(config));
+    const data::SplitIndices parts = split_of(config, all);
     data::PictureList list{{}, all.classes, all.answers};
     for (const int64_t index : part_of(parts, split))
       list.files.push_back(all.files[static_cast<size_t>(index)]);
     return list;
   }
-  if (split == Split::train) return all;
+  if (split == Split::train) return list_part(config, training_path(config));
   const bool both = !validation.empty() && !test.empty();
   if (split == Split::validation) return both ? list_part(config, validation) : data::PictureList{};
   return list_part(config, test.empty() ? validation : test);
@@ -441,8 +457,9 @@ DatasetPtr open_images(const Config& config, Split split, Changes changes) {
 
 data::LoaderOptions loader_options(const Config& config, bool train) {
   data::LoaderOptions options;
-  options.batch_size = train ? config.data.batch_size : config.data.test_batch_size;
+  options.batch_size = train ? config.data.batch_size : config.data.test_batch();
   options.shuffle = train;
+  options.drop_last = train && config.data.drop_last;
   options.seed = static_cast<uint64_t>(config.run.seed);
   options.threads = static_cast<int>(config.data.workers);
   if (train)
@@ -566,6 +583,19 @@ std::vector<std::string> image_classes(const Config& config) {
   return known_classes(config.data.name);
 }
 
+void describe_images(const Config& config, RunEncoding& known) {
+  const DataRow& row = data_row(config.data.name);
+  if (row.of_arrays()) return describe_tensors(config, known);
+  if (row.of_masks()) known.parts = mask_parts(config).split;
+  if (!row.of_files()) return;
+  known.class_ids = class_names(config).ids;
+  if (!splits_training_set(config)) return;
+  const data::PictureList& all = list_part(config, training_path(config));
+  known.parts = parts_of(split_of(config, all), [&](int64_t i) {
+    return name_of_file(config, all.files[static_cast<size_t>(i)].path);
+  });
+}
+
 std::vector<std::string> image_names() {
   std::vector<std::string> names;
   for (const DataRow& row : data_rows()) names.emplace_back(row.name);
@@ -607,7 +637,7 @@ const DataKind& image_data() {
                                   const DataRow& row = data_row(config.data.name);
                                   DataTraits traits;
                                   traits.reads_files =
-                                      row.open != nullptr || row.of_files() || row.of_masks();
+                                      row.open != nullptr || row.files != DataRow::Files::own;
                                   traits.normalizes = row.convention != nullptr;
                                   traits.of_picture_files = row.of_files();
                                   traits.splits = row.files != DataRow::Files::own;
@@ -618,7 +648,8 @@ const DataKind& image_data() {
                                 image_spec,
                                 open_image_batches,
                                 images_ahead,
-                                image_classes};
+                                image_classes,
+                                describe_images};
   return kind;
 }
 

@@ -21,6 +21,18 @@ struct CsvData {
   data::SplitIndices split;  // of one file
 };
 
+}  // namespace
+
+data::TextEncoding encoding_of(const Config& config) {
+  const std::string& name = config.data.encoding;
+  return name == "latin-1"        ? data::TextEncoding::latin_1
+         : name == "windows-1252" ? data::TextEncoding::windows_1252
+         : name == "utf-16"       ? data::TextEncoding::utf_16
+                                  : data::TextEncoding::utf_8;
+}
+
+namespace {
+
 data::CsvOptions csv_options(const Config& config) {
   const DataConfig& c = config.data;
   data::CsvOptions options;
@@ -37,16 +49,24 @@ data::CsvOptions csv_options(const Config& config) {
 
 CsvData read_csv(const Config& config, const DataParts& files) {
   const data::CsvOptions options = csv_options(config);
+  const auto& known = config.data.known;
   CsvData csv;
   csv.files = files;
-  csv.table = std::make_shared<const data::CsvTable>(files.train);
+  if (known != nullptr) csv.encoder = known->table;
+  csv.table = csv.encoder == nullptr
+                  ? std::make_shared<const data::CsvTable>(files.train, encoding_of(config))
+                  : std::make_shared<const data::CsvTable>(files.train, csv.encoder->columns(), encoding_of(config));
   std::vector<int64_t> rows(static_cast<size_t>(csv.table->rows()));
   for (size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<int64_t>(i);
   if (files.one_file()) {
-    csv.split = split_by(config, data::csv_labels(*csv.table, options));
+    // The run's parts do not depend on labels.
+    csv.split = split_by(
+        config, csv.encoder == nullptr ? data::csv_labels(*csv.table, options)
+                                       : std::vector<int64_t>(static_cast<size_t>(csv.table->rows())));
     rows = csv.split.train;
   }
-  csv.encoder = std::make_shared<const data::CsvEncoder>(*csv.table, options, rows);
+  if (csv.encoder == nullptr)
+    csv.encoder = std::make_shared<const data::CsvEncoder>(*csv.table, options, rows);
   return csv;
 }
 
@@ -54,8 +74,9 @@ const CsvData& csv_data(const Config& config) {
   // Static: resolve(), the planner and each split ask, and share no object that could own it.
   static Memo<std::string, CsvData> kept(2);
   const DataParts files = find_parts(config, {".csv", ".csv.gz"});
-  const std::string key = fmt::format("{}\n{}\n{}\n{}", to_json(config).at("data").dump(),
-                                      config.run.seed, stamp_of(files.train), files.test);
+  const std::string key =
+      fmt::format("{}\n{}\n{}\n{}\n{}", to_json(config).at("data").dump(), config.run.seed,
+                  encoding_id(config), stamp_of(files.train), files.test);
   return kept.find_or_make(key, [&] { return read_csv(config, files); });
 }
 
@@ -72,7 +93,7 @@ DatasetPtr open_csv(const Config& config, Split split) {
   if (path == csv.files.train)
     return std::make_shared<data::TensorDataset>(csv.encoder->encode(*csv.table));
   return std::make_shared<data::TensorDataset>(
-      csv.encoder->encode(data::CsvTable(path, csv.table->kinds())));
+      csv.encoder->encode(data::CsvTable(path, csv.table->kinds(), encoding_of(config))));
 }
 
 bool is_csv(const Config& config) { return config.data.name == "csv"; }
@@ -116,8 +137,9 @@ std::unique_ptr<data::BatchSource> open_row_batches(const Config& config, Split 
   const int64_t limit = train ? config.data.train_samples : config.data.test_samples;
   if (limit > 0) rows = data::first(rows, limit);
   data::LoaderOptions options;
-  options.batch_size = train ? config.data.batch_size : config.data.test_batch_size;
+  options.batch_size = train ? config.data.batch_size : config.data.test_batch();
   options.shuffle = train;
+  options.drop_last = train && config.data.drop_last;
   options.seed = static_cast<uint64_t>(config.run.seed);
   options.threads = static_cast<int>(config.data.workers);
   return std::make_unique<data::Loader>(rows, options);
@@ -130,6 +152,12 @@ std::vector<int64_t> rows_ahead(const Config& config, int64_t batch) {
 
 std::vector<std::string> row_classes(const Config& config) {
   return is_csv(config) ? csv_data(config).encoder->encoding().classes : tensor_classes(config);
+}
+
+void describe_rows(const Config& config, RunEncoding& known) {
+  if (!is_csv(config)) return describe_tensors(config, known);
+  const CsvData& csv = csv_data(config);
+  if (csv.files.one_file()) known.parts = parts_of(csv.split);
 }
 
 }  // namespace
@@ -152,7 +180,8 @@ const DataKind& row_data() {
                                 row_spec,
                                 open_row_batches,
                                 rows_ahead,
-                                row_classes};
+                                row_classes,
+                                describe_rows};
   return kind;
 }
 

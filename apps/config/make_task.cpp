@@ -10,14 +10,22 @@
 namespace frugal::apps {
 namespace {
 
+void check_class_weights(const Config& config, const BatchSpec& spec) {
+  const std::vector<double>& weights = config.train.class_weights;
+  if (weights.empty()) return;
+  if (spec.has_values())
+    throw ConfigError("train.class_weights",
+                      fmt::format("expected [], since the targets of {} are numbers and no classes",
+                                  config.data.name));
+  if (static_cast<int64_t>(weights.size()) != spec.classes)
+    throw ConfigError("train.class_weights",
+                      fmt::format("expected a weight for each of {} classes, got {}", spec.classes,
+                                  weights.size()));
+}
+
 train::TaskPtr segmentation(const Config& config, BatchSpec spec) {
   using Loss = train::SegmentationOptions::Loss;
   const TrainConfig& c = config.train;
-  const auto classes = static_cast<size_t>(spec.classes);
-  if (!c.class_weights.empty() && c.class_weights.size() != classes)
-    throw ConfigError("train.class_weights",
-                      fmt::format("expected a weight for each of {} classes, got {}", classes,
-                                  c.class_weights.size()));
   if (c.label_smoothing > 0 && c.loss != "cross_entropy")
     throw ConfigError("train.label_smoothing",
                       "expected 0 with a train.loss other than cross_entropy");
@@ -38,12 +46,14 @@ train::TaskPtr make_task(const Config& config) {
 }
 
 train::TaskPtr make_task(const Config& config, BatchSpec spec) {
+  check_class_weights(config, spec);
   if (is_self_supervised(config.model))
     return std::make_shared<train::SelfSupervision>(std::move(spec),
                                                     train::KnnOptions{.k = config.model.neighbours},
                                                     [config] { return training_samples(config); });
   if (spec.target_of_each_pixel) return segmentation(config, std::move(spec));
-  return train::make_task(spec, train::part_bytes_on_gpu(gpu_memory(config.run)));
+  return train::make_task(spec, train::part_bytes_on_gpu(gpu_memory(config.run)),
+                          {.class_weights = config.train.class_weights});
 }
 
 }  // namespace frugal::apps

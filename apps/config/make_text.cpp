@@ -221,7 +221,9 @@ LabelledLines read_lines(const Config& config, const DataParts& files) {
   LabelledLines lines;
   lines.files = files;
   lines.train = data::read_json_lines(files.train, fields_of(config));
-  lines.labels = data::sorted_labels(lines.train);
+  const auto& known = config.data.known;
+  lines.labels = known != nullptr && !known->class_ids.empty() ? known->class_ids
+                                                               : data::sorted_labels(lines.train);
   FRUGAL_CHECK(lines.labels.size() <= kMostLabels,
                "[jsonl] {}: expected at most {} different labels, got {}; is {} the field of the "
                "label?",
@@ -237,8 +239,8 @@ const LabelledLines& labelled_lines(const Config& config) {
   static Memo<std::string, LabelledLines> kept(2);
   const DataParts files = find_parts(config, json_endings());
   const std::string key =
-      fmt::format("{}\n{}\n{}\n{}", to_json(config).at("data").dump(), config.run.seed,
-                  stamp_of(files.train), files.validation + files.test);
+      fmt::format("{}\n{}\n{}\n{}\n{}", to_json(config).at("data").dump(), config.run.seed,
+                  encoding_id(config), stamp_of(files.train), files.validation + files.test);
   return kept.find_or_make(key, [&] { return read_lines(config, files); });
 }
 
@@ -345,8 +347,9 @@ std::unique_ptr<data::BatchSource> sequences(const Config& config, std::vector<d
   const int64_t limit = train ? config.data.train_samples : config.data.test_samples;
   if (limit > 0 && limit < static_cast<int64_t>(all.size())) all.resize(static_cast<size_t>(limit));
   data::SequenceBatchOptions options;
-  options.batch_size = train ? config.data.batch_size : config.data.test_batch_size;
+  options.batch_size = train ? config.data.batch_size : config.data.test_batch();
   options.shuffle = train;
+  options.drop_last = train && config.data.drop_last;
   options.seed = static_cast<uint64_t>(config.run.seed);
   options.padding = padding;
   return std::make_unique<data::SequenceBatches>(std::move(all), options);
@@ -367,7 +370,7 @@ std::unique_ptr<data::BatchSource> windows(const Config& config,
   auto [first, last] = data::split_text(count, config.data.validation);
   if (whole) first = last = {0, count};
   data::TextBatchOptions options;
-  options.batch_size = train ? config.data.batch_size : config.data.test_batch_size;
+  options.batch_size = train ? config.data.batch_size : config.data.test_batch();
   options.length = config.data.max_length;
   options.random = train;
   options.seed = static_cast<uint64_t>(config.run.seed);
@@ -456,6 +459,19 @@ train::TextInput evaluated_texts(const Config& config) {
   return input;
 }
 
+namespace {
+
+void describe_texts(const Config& config, RunEncoding& known) {
+  if (is_decoder(config) || is_stream(config)) return;
+  if (is_array(config)) return describe_tensors(config, known);
+  if (config.data.name != "jsonl") return;
+  const LabelledLines& lines = labelled_lines(config);
+  known.class_ids = lines.labels;
+  if (lines.files.one_file()) known.parts = parts_of(lines.split);
+}
+
+}  // namespace
+
 const DataKind& text_data() {
   static const DataKind kind = {names,
                                 traits,
@@ -464,7 +480,8 @@ const DataKind& text_data() {
                                 spec_of,
                                 open,
                                 [](const Config&, int64_t) { return std::vector<int64_t>{}; },
-                                class_names};
+                                class_names,
+                                describe_texts};
   return kind;
 }
 

@@ -3,7 +3,10 @@
 #include <filesystem>
 
 #include "apps/config/data_parts.h"
+#include "apps/config/run_encoding.h"
+#include "core/log.h"
 #include "core/memo.h"
+#include "core/quoted.h"
 #include "data/fetch/sources.h"
 #include "data/formats/file_bytes.h"
 #include "data/text/byte_bpe.h"
@@ -37,6 +40,23 @@ constexpr const char* kMerges = "merges.txt";
 std::string text_of_file(const std::string& path) {
   const std::vector<uint8_t> bytes = data::read_file("tokenizer", path);
   return {bytes.begin(), bytes.end()};
+}
+
+}  // namespace
+
+namespace {
+
+// A text of a run's data as they are now. Characters that the run has never seen are left out.
+data::TokenIds encode_known(const data::Tokenizer& tokenizer, const std::string& text,
+                            const std::string& path) {
+  const auto* const characters = dynamic_cast<const data::Characters*>(&tokenizer);
+  if (characters == nullptr) return tokenizer.encode(text);
+  int64_t unknown = 0;
+  data::TokenIds ids = characters->encode_known(text, unknown);
+  if (unknown > 0)
+    log().warn("[text] {}: {} characters are none of the run's {}; they are left out",
+               in_quotes(path), unknown, characters->size());
+  return ids;
 }
 
 }  // namespace
@@ -76,6 +96,9 @@ std::shared_ptr<const data::Tokenizer> read_tokenizer(const std::string& folder)
 // The memos are static: resolve(), the planner, each split and generation ask for the same
 // tokenizer, and share no object that could own them. A changed file has another stamp.
 std::shared_ptr<const data::WordPiece> word_pieces(const Config& config) {
+  if (config.data.known != nullptr)
+    if (auto own = std::dynamic_pointer_cast<const data::WordPiece>(config.data.known->tokenizer))
+      return own;
   static Memo<std::string, std::shared_ptr<const data::WordPiece>> kept(2);
   const std::string path = vocabulary_path(config);
   return kept.find_or_make(stamp_of(path), [&] {
@@ -87,8 +110,9 @@ TextTokens text_tokens(const Config& config, const std::vector<std::string>& pat
                        const std::function<std::string(const std::string&)>& read) {
   static Memo<std::string, TextTokens> kept(2);
   const std::string& kind = config.data.tokenizer;
-  const std::string by = kind == "characters" ? "" : vocabulary_path(config);
-  std::string key = kind + "\n" + config.data.name + "\n" + config.data.text + "\n" + by;
+  const auto own = config.data.known == nullptr ? nullptr : config.data.known->tokenizer;
+  const std::string by = kind == "characters" || own != nullptr ? "" : vocabulary_path(config);
+  std::string key = kind + "\n" + std::to_string(encoding_id(config)) + "\n" + config.data.name + "\n" + config.data.text + "\n" + by;
   for (const std::string& path : paths) key += "\n" + stamp_of(path);
   return kept.find_or_make(key, [&] {
     std::vector<std::string> texts;
@@ -98,14 +122,17 @@ TextTokens text_tokens(const Config& config, const std::vector<std::string>& pat
       if (kind == "characters") all += texts.back();
     }
     TextTokens made;
-    if (kind == "characters")
+    if (own != nullptr)
+      made.tokenizer = own;
+    else if (kind == "characters")
       made.tokenizer = std::make_shared<data::Characters>(data::Characters::of(all));
     else if (kind == "wordpiece")
       made.tokenizer = word_pieces(config);
     else
       made.tokenizer = std::make_shared<data::ByteBpe>(by + "/vocab.json", by + "/merges.txt");
-    for (const std::string& text : texts)
-      made.ids.push_back(std::make_shared<data::TokenIds>(made.tokenizer->encode(text)));
+    for (size_t i = 0; i < texts.size(); ++i)
+      made.ids.push_back(std::make_shared<data::TokenIds>(
+          own != nullptr ? encode_known(*own, texts[i], paths[i]) : made.tokenizer->encode(texts[i])));
     return made;
   });
 }

@@ -18,7 +18,11 @@ MaskParts read_parts(const Config& config) {
     if (parts.test.empty()) std::swap(parts.test, parts.validation);
   } else {
     const std::vector<data::MaskFile> all = data::list_masks(folder);
-    const data::SplitIndices split = split_by(config, std::vector<int64_t>(all.size()));
+    const auto name = [&](int64_t i) {
+      return name_of_file(config, all[static_cast<size_t>(i)].picture);
+    };
+    const data::SplitIndices split = split_by(config, std::vector<int64_t>(all.size()), name);
+    parts.split = parts_of(split, name);
     const auto take = [&](Split part) {
       std::vector<data::MaskFile> own;
       for (const int64_t index : part_of(split, part))
@@ -32,7 +36,10 @@ MaskParts read_parts(const Config& config) {
   FRUGAL_CHECK(!parts.train.empty() && !parts.test.empty(),
                "[masks] {}: expected pictures to train and to test on, got {} and {}",
                in_quotes(folder), parts.train.size(), parts.test.size());
-  if (c.mask_values) {
+  const auto& known = c.known;
+  if (known != nullptr && known->classes > 0) {
+    parts.values = {known->mask_values, known->classes};
+  } else if (c.mask_values) {
     parts.values = {*c.mask_values, static_cast<int64_t>(c.mask_values->size())};
     if (c.classes && *c.classes != parts.values.classes)
       throw ConfigError("data.classes",
@@ -52,7 +59,8 @@ const MaskParts& mask_parts(const Config& config) {
   // Static: resolve(), the planner and each split ask, and share no object that could own it.
   static Memo<std::string, MaskParts> kept(2);
   const std::string key = fmt::format("{}\n{}\n{}", to_json(config).at("data").dump(),
-                                      config.run.seed, stamp_of(*config.data.dir));
+                                      config.run.seed, stamp_of(*config.data.dir)) +
+                          std::to_string(encoding_id(config));
   return kept.find_or_make(key, [&] { return read_parts(config); });
 }
 

@@ -1,6 +1,7 @@
 // data.name image_masks: pictures with a class for each pixel.
 #pragma once
 #include "apps/config/make_data.h"
+#include "apps/config/run_encoding.h"
 #include "data/image/mask_files.h"
 
 namespace frugal::apps {
@@ -8,6 +9,7 @@ namespace frugal::apps {
 struct MaskParts {
   std::vector<data::MaskFile> train, validation, test;
   data::MaskValues values;
+  std::optional<KeptParts> split;  // of a folder without parts
 };
 // Of data.dir. Masks are read once, and only if neither data.mask_values nor data.classes says
 // which classes there are. Errors: those of list_masks() and find_mask_values(); no pictures to

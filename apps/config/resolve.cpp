@@ -6,6 +6,7 @@
 #include "apps/config/make_model.h"
 #include "apps/config/make_policy.h"
 #include "apps/config/profile_file.h"
+#include "core/log.h"
 #include "train/planning/planner.h"
 
 namespace frugal::apps {
@@ -67,10 +68,43 @@ void check_ranks(const Config& config) {
 
 }  // namespace
 
+namespace {
+
+// What does not depend on the data.
+void resolve_keys(Config& config);
+
+}  // namespace
+
 void resolve(Config& config) {
   check_ranks(config);
   resolve_data(config);
   resolve_model(config, batch_spec(config));
+  resolve_keys(config);
+}
+
+void resolve_if_data_are_there(Config& config) {
+  const auto without_data = [&](const Error& why) {
+    log().warn("[config] {}; what follows from the data stays null", why.what());
+    resolve_keys(config);
+  };
+  Config whole = config;
+  try {
+    resolve(whole);
+    config = whole;
+  } catch (const ConfigError& e) {
+    if (e.path() != "data.dir" && e.path() != "data.vocabulary" && e.path() != "data.class_names")
+      throw;
+    without_data(e);
+  } catch (const OutOfMemory&) {
+    throw;
+  } catch (const Error& e) {  // what data hold
+    without_data(e);
+  }
+}
+
+namespace {
+
+void resolve_keys(Config& config) {
   if (!config.compression.slice_bytes && is_read(config, "compression.advanced.slice_bytes"))
     config.compression.slice_bytes =
         compress::defaults_on(Device::parse(config.run.device)).slice_bytes;
@@ -106,6 +140,8 @@ void resolve(Config& config) {
                                     other));
   }
 }
+
+}  // namespace
 
 int64_t checkpointed_blocks(const TrainConfig& config) {
   if (!config.checkpointing) return 0;

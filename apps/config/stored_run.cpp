@@ -1,5 +1,6 @@
 #include "apps/config/stored_run.h"
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 
@@ -10,8 +11,10 @@
 #include "apps/config/mask_data.h"
 #include "apps/config/resolve.h"
 #include "apps/config/set_up_device.h"
+#include "core/log.h"
 #include "core/quoted.h"
 #include "data/formats/safetensors.h"
+#include "data/text/characters.h"
 #include "train/run/weights.h"
 
 namespace frugal::apps {
@@ -20,6 +23,7 @@ namespace {
 constexpr const char* kInput = "input.json";
 constexpr const char* kClasses = "classes.json";
 constexpr const char* kColumns = "columns.json";
+constexpr const char* kData = "data.json";
 constexpr int64_t kVersion = 1;  // of input.json
 constexpr int64_t kMost = int64_t{1} << 40;
 
@@ -132,6 +136,10 @@ auto read_own(const std::string& path, const Read& read) {
   const Json json = read_json(path);
   try {
     return read(json);
+  } catch (const Json::exception& e) {
+    const std::string what = e.what();  // "[json.exception.NAME] what is wrong"
+    throw Error(fmt::format("[run] {} is damaged: {}", in_quotes(path),
+                            printable(what.substr(what.find("] ") + 2))));
   } catch (const std::exception& e) {
     throw Error(fmt::format("[run] {} is damaged: {}", in_quotes(path), e.what()));
   }
@@ -163,12 +171,42 @@ bool is_folder(const std::string& path) {
   return std::filesystem::is_directory(path, ignored);
 }
 
-StoredRun read_run(const std::string& folder, const std::vector<std::string>& sets) {
-  namespace fs = std::filesystem;
+namespace {
+
+bool has_file(const std::string& folder, const char* name) {
   std::error_code ignored;
-  const auto has = [&](const char* name) {
-    return fs::is_regular_file(fs::path(folder) / name, ignored);
-  };
+  return std::filesystem::is_regular_file(std::filesystem::path(folder) / name, ignored);
+}
+
+}  // namespace
+
+std::shared_ptr<RunEncoding> read_encoding(const std::string& folder, const Config& config) {
+  const std::shared_ptr<RunEncoding> known = new_encoding();
+  if (has_file(folder, kInput)) {
+    const train::ModelDescription input = read_own(folder + "/" + kInput, description_from);
+    known->classes = input.spec.classes;
+    known->mask_values = input.mask_values;
+  }
+  known->tokenizer = read_tokenizer(folder);
+  if (has_file(folder, kClasses))
+    known->class_names = read_own(folder + "/" + kClasses, names_from);
+  if (has_file(folder, kColumns))
+    known->table = read_own(folder + "/" + kColumns, [](const Json& json) {
+      return std::make_shared<const data::CsvEncoder>(columns_from(json));
+    });
+  if (has_file(folder, kData)) {
+    read_own(folder + "/" + kData, [&](const Json& json) {
+      read_data_json(json, *known);
+      return true;
+    });
+  } else if (config.data.name == "jsonl" && !is_decoder(config)) {
+    known->class_ids = known->class_names;  // earlier versions wrote these alone
+  }
+  return known;
+}
+
+StoredRun read_run(const std::string& folder, const std::vector<std::string>& sets) {
+  const auto has = [&](const char* name) { return has_file(folder, name); };
   if (!has("config.json"))
     throw ConfigError(
         "", fmt::format("expected the folder of a run, which holds config.json; {} {}",
@@ -181,26 +219,121 @@ StoredRun read_run(const std::string& folder, const std::vector<std::string>& se
     place.precision = "f32";
     place.cuda_graphs = false;
   }
+  const std::shared_ptr<const RunEncoding> known = read_encoding(folder, run.config);
+  run.config.data.known = known;
   if (has(kInput)) {
     run.description = read_own(folder + "/" + kInput, description_from);
-    run.description.text.tokenizer = read_tokenizer(folder);
+    run.description.text.tokenizer = known->tokenizer;
   } else {
     resolve(run.config);
     run.description = description_of(run.config);
   }
-  if (has(kClasses)) run.description.classes = read_own(folder + "/" + kClasses, names_from);
-  if (has(kColumns)) {
-    auto& table = run.description.table;
-    table = read_own(folder + "/" + kColumns, [](const Json& json) {
-      return std::make_shared<const data::CsvEncoder>(columns_from(json));
-    });
-    const int64_t width = table->encoding().width();
+  run.description.classes = known->class_names;
+  if (known->table != nullptr) {
+    run.description.table = known->table;
+    const int64_t width = known->table->encoding().width();
     FRUGAL_CHECK(run.description.spec.sample == Shape({width}),
                  "[run] {} is damaged: expected columns that make {} inputs, got {}",
                  in_quotes(folder + "/" + kColumns), run.description.spec.sample[0], width);
   }
   if (!run.config.model.num_classes) run.config.model.num_classes = run.description.spec.classes;
   return run;
+}
+
+namespace {
+
+bool sets_key(const std::vector<std::string>& sets, const std::string& path) {
+  return std::any_of(sets.begin(), sets.end(),
+                     [&](const std::string& set) { return set.starts_with(path + "="); });
+}
+
+}  // namespace
+
+void resolve_with_data(StoredRun& run, const std::vector<std::string>& sets) {
+  Config& config = run.config;
+  if (config.data.known != nullptr) {
+    const std::shared_ptr<RunEncoding> known = new_encoding();
+    const int64_t id = known->id;
+    *known = *config.data.known;
+    known->id = id;
+    const bool others = sets_key(sets, "data.dir") || sets_key(sets, "data.name");
+    const std::string change = data_change(config, *known);
+    if (!change.empty() && others)
+      known->parts.reset();
+    else if (!change.empty())
+      log().warn(
+          "[data] the data have changed since the run began: {}. They are encoded as the run "
+          "encoded its data",
+          change);
+    if (sets_key(sets, "data.split") || sets_key(sets, "seed")) known->parts.reset();
+    config.data.known = known;
+  }
+  resolve(config);
+}
+
+bool has_checkpoint(const std::string& folder) {
+  return has_file(folder + "/checkpoint", "state.safetensors");
+}
+
+void continue_encoding(Config& config, const std::string& folder, bool changed) {
+  if (!has_checkpoint(folder)) return;
+  if (has_file(folder, "config.json")) {
+    const Config before = load_config(folder + "/config.json");
+    if (before.data.name != config.data.name || before.data.layout != config.data.layout)
+      return;  // the checkpoint will say so
+    // Earlier versions had another default.
+    if (!config.data.test_batch_size) config.data.test_batch_size = before.data.test_batch_size;
+  }
+  const std::shared_ptr<RunEncoding> known = read_encoding(folder, config);
+  config.data.known = known;
+  if (changed) return;
+  if (const std::string change = data_change(config, *known); !change.empty())
+    throw ConfigError(
+        "data.dir",
+        fmt::format("--resume: the data have changed since the run in {} began: {}. With "
+                    "--data-changed it goes on with them, encoded as it encoded its data; a new "
+                    "run with another --out encodes them anew",
+                    in_quotes(folder), change));
+}
+
+void adopt_encoding(Config& config) {
+  if (config.data.known != nullptr || !config.model.weights || config.model.head != "keep") return;
+  const std::string& folder = *config.model.weights;
+  if (!has_file(folder, "config.json") || !has_file(folder, kData)) return;
+  const Config before = load_config(folder + "/config.json");
+  if (before.data.name != config.data.name || before.data.layout != config.data.layout) return;
+  const std::shared_ptr<RunEncoding> known = read_encoding(folder, before);
+  if (!data_change(config, *known).empty()) known->parts.reset();
+  known->digest.reset();
+  known->classes = 0;
+  known->mask_values.clear();
+  if (config.data.class_names != before.data.class_names) known->class_ids.clear();
+  // A vocabulary is a file that the configuration names; characters are those of the text.
+  if (dynamic_cast<const data::Characters*>(known->tokenizer.get()) == nullptr)
+    known->tokenizer = nullptr;
+  Config trial = config;
+  trial.data.known = known;
+  try {
+    resolve(trial);
+    for (const Split split : {Split::train, Split::test}) make_batches(trial, split);
+    config.data.known = known;
+  } catch (const OutOfMemory&) {
+    throw;
+  } catch (const Error& e) {
+    log().warn("[data] the data are encoded anew, and not as the run in {} encoded its own: {}",
+               in_quotes(folder), e.what());
+  }
+}
+
+std::string data_json_now(const Config& config, const std::string& folder) {
+  const std::string path = folder + "/" + kData;
+  if (!has_file(folder, kData)) return "";
+  Json json = read_json(path);
+  if (const auto digest = digest_of(config))
+    json["digest"] = digest_json(*digest);
+  else
+    json.erase("digest");
+  return json.dump() + "\n";
 }
 
 std::string weights_file(const StoredRun& run, const std::string& which) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "apps/config/config.h"
+#include "apps/config/run_encoding.h"
 #include "train/run/model.h"
 #include "train/run/run_folder.h"
 
@@ -13,6 +14,10 @@ namespace frugal::apps {
 
 // Writes input.json and the tokenizer's files. Their content follows from the configuration.
 void write_input_files(RunFolder& folder, const Config& config, const BatchSpec& spec);
+
+// What the folder of a run holds of its data. Runs of earlier versions have less. Errors: a damaged
+// file.
+std::shared_ptr<RunEncoding> read_encoding(const std::string& folder, const Config& config);
 
 struct StoredRun {
   std::string folder;
@@ -25,6 +30,22 @@ bool is_folder(const std::string& path);
 // Errors: a folder without config.json; `sets` as in load_config(); a damaged file. Runs of earlier
 // versions have no input.json: their data must be there.
 StoredRun read_run(const std::string& folder, const std::vector<std::string>& sets = {});
+
+// Fills run.config for a command that reads the run's data, which may have changed since: then it
+// warns. `sets` are those of read_run(): other data than the run's have parts of their own.
+// Errors: those of resolve().
+void resolve_with_data(StoredRun& run, const std::vector<std::string>& sets);
+
+// Has a run in this folder begun, so that it can be resumed?
+bool has_checkpoint(const std::string& folder);
+// For a run that goes on: takes the encoding from its folder. Errors: data that have changed, unless
+// `changed` says so.
+void continue_encoding(Config& config, const std::string& folder, bool changed);
+// For a new run from the weights of another one (model.weights): its data are encoded as that run
+// encoded its own, where they are of one kind and the last layer is kept. A warning says why not.
+void adopt_encoding(Config& config);
+// data.json of `folder` with the digest of the data as they are now; empty: it has no such file.
+std::string data_json_now(const Config& config, const std::string& folder);
 
 // The file of "best" or "last" weights, or `which` itself. Without best weights the last ones are
 // the best. Errors: a run that has written none.

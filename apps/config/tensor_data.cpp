@@ -96,6 +96,10 @@ TensorParts read_parts(const Config& config, const DataParts& files) {
                       (!is_decoder(config) && file.contains(place.before + "target"));
   if (parts.has_targets)
     parts.train_targets = data::read_targets(file, place.before + "target", task_of(config));
+  // The run may have seen classes that no sample has any more.
+  const auto& known = config.data.known;
+  if (known != nullptr && parts.has_targets && !parts.train_targets.rows.rows.defined())
+    parts.train_targets.classes = std::max(parts.train_targets.classes, known->classes);
   return parts;
 }
 
@@ -113,7 +117,8 @@ const TensorParts& tensor_parts(const Config& config) {
   const DataParts files = find_parts(config, endings());
   const std::string key = fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}", config.data.layout,
                                       config.data.task, config.data.max_length, is_decoder(config),
-                                      stamp_of(files.train), files.validation, files.test);
+                                      stamp_of(files.train), files.validation,
+                                      files.test + std::to_string(encoding_id(config)));
   return kept.find_or_make(key, [&] { return read_parts(config, files); });
 }
 
@@ -202,6 +207,13 @@ std::vector<std::string> tensor_classes(const Config& config) {
                                                       "got {}",
                                                       targets.classes, names.size()));
   return names;
+}
+
+
+void describe_tensors(const Config& config, RunEncoding& known) {
+  const TensorParts& parts = tensor_parts(config);
+  if (!places_of(parts.files).split || !parts.has_targets) return;
+  known.parts = parts_of(split_by(config, labels_to_split(parts.train_targets)));
 }
 
 }  // namespace frugal::apps

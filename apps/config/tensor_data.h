@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "apps/config/data_parts.h"
+#include "apps/config/run_encoding.h"
 #include "data/tables/tensor_file.h"
 
 namespace frugal::apps {
@@ -29,6 +30,9 @@ struct TokenArray {
   bool one_part = false;        // there are no others: a decoder's is cut by data.validation
 };
 TokenArray open_token_array(const Config& config, Split split);
+
+// Adds the parts of one file that is split.
+void describe_tensors(const Config& config, RunEncoding& known);
 
 // "micro_f1" of several labels, "r2" of values, or none.
 std::string metric_of(const data::SampleTargets& targets);

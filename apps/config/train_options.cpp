@@ -112,7 +112,7 @@ PlannerOptions planner_options(const Config& config) {
   options.budget = parse_budget(config.compression.memory_budget, "compression.memory_budget");
   options.device = Device::parse(config.run.device);
   options.batch = config.data.batch_size;
-  options.test_batch = config.data.test_batch_size;
+  options.test_batch = config.data.test_batch();
   options.checkpointed_blocks = checkpointed_blocks(config.train);
   options.recompute = config.compression.budget_recompute;
   options.entropy = config.compression.entropy;
@@ -129,10 +129,10 @@ std::shared_ptr<Planner> make_planner(const Config& config) {
 }
 
 Config share_of_rank(Config config) {
-  const int64_t ranks = config.distributed.ranks;
+  const int64_t ranks = config.distributed.ranks, test_batch = config.data.test_batch();
   if (ranks > 1) config.distributed.whole_batch = config.data.batch_size;
   config.data.batch_size = ceil_div(config.data.batch_size, ranks);
-  config.data.test_batch_size = ceil_div(config.data.test_batch_size, ranks);
+  config.data.test_batch_size = ceil_div(test_batch, ranks);
   return config;
 }
 

@@ -24,6 +24,8 @@ struct GraphData {
   // [V] i64, kIgnored if unknown; or [V, classes] f32 of 0 and 1 if a node has several labels.
   Tensor y;
   Tensor train_mask, val_mask, test_mask;  // [V] u8; undefined if the files have no split
+  // What a column of features was changed by: less a mean, then times a scale. Empty: by nothing.
+  std::vector<double> x_mean, x_scale;
 
   bool sparse() const { return x_row_ptr.defined(); }
   int64_t edges() const { return edge_index.defined() ? edge_index.size(1) : 0; }

@@ -111,13 +111,16 @@ Tensor edges_within(const Tensor& edge_index, const Tensor& mask) {
   return make_edge_index(mask.size(0), from, to, false);
 }
 
-// Works in place, on a tensor that nobody else holds. A column that is constant over the training
-// nodes is centred, but not scaled.
-void standardize(const Tensor& features, const Tensor& mask) {
-  const int64_t nodes = features.size(0), columns = features.size(1);
-  float* x = features.mut<float>();
-  const uint8_t* in = mask.data<uint8_t>();
-  std::vector<double> mean(static_cast<size_t>(columns)), square(mean.size());
+// What standardizes columns over the training nodes. A column that is constant over them is centred,
+// but not scaled.
+void find_scales(GraphData& graph) {
+  const int64_t nodes = graph.x.size(0), columns = graph.x.size(1);
+  const float* x = graph.x.data<float>();
+  const uint8_t* in = graph.train_mask.data<uint8_t>();
+  std::vector<double>&mean = graph.x_mean, &scale = graph.x_scale;
+  mean.assign(static_cast<size_t>(columns), 0.0);
+  scale.assign(static_cast<size_t>(columns), 1.0);
+  std::vector<double> square(mean.size());
   double count = 0;
   for (int64_t i = 0; i < nodes; ++i) {
     if (in[i] == 0) continue;
@@ -131,9 +134,18 @@ void standardize(const Tensor& features, const Tensor& mask) {
       const double d = static_cast<double>(x[i * columns + c]) - mean[static_cast<size_t>(c)];
       square[static_cast<size_t>(c)] += d * d;
     }
-  std::vector<double> scale(mean.size(), 1.0);
   for (size_t c = 0; c < mean.size(); ++c)
     if (square[c] > 0) scale[c] = 1.0 / std::sqrt(square[c] / count);
+}
+
+// Works in place, on features that nobody else holds.
+void standardize(GraphData& graph) {
+  const int64_t nodes = graph.x.size(0), columns = graph.x.size(1);
+  const std::vector<double>&mean = graph.x_mean, &scale = graph.x_scale;
+  FRUGAL_CHECK(static_cast<int64_t>(mean.size()) == columns && mean.size() == scale.size(),
+               "[graphsaint] expected features of {} columns, as many as there are means, got {}",
+               mean.size(), columns);
+  float* x = graph.x.mut<float>();
   for (int64_t i = 0; i < nodes; ++i)
     for (int64_t c = 0; c < columns; ++c) {
       float& value = x[i * columns + c];
@@ -158,7 +170,11 @@ GraphData open_graphsaint(const std::string& folder, const GraphSaintOptions& op
   }
   const std::string path = folder + "/feats.npy";
   set_features(path, graph, to_f32(read_npy(path)), options.features);
-  if (options.standardize) standardize(graph.x, graph.train_mask);
+  if (!options.standardize) return graph;
+  graph.x_mean = options.mean;
+  graph.x_scale = options.scale;
+  if (options.mean.empty()) find_scales(graph);
+  standardize(graph);
   return graph;
 }
 

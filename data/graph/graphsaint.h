@@ -10,6 +10,8 @@ namespace frugal::data {
 struct GraphSaintOptions {
   bool standardize = true;  // gives columns mean 0 and variance 1 over the training nodes
   GraphOptions features{false, false};
+  // With standardize: these instead of what the training nodes have now. One for each column.
+  std::vector<double> mean = {}, scale = {};
 };
 
 // Reads adj_full.npz, feats.npy, class_map.json and role.json in `folder`. Training may use the

@@ -52,6 +52,19 @@ TokenIds Characters::encode(std::string_view text) const {
   return ids;
 }
 
+TokenIds Characters::encode_known(std::string_view text, int64_t& unknown) const {
+  TokenIds ids;
+  ids.reserve(text.size());
+  for_each_character(text, [&](char32_t code, size_t) {
+    const auto at = ids_.find(code);
+    if (at == ids_.end())
+      ++unknown;
+    else
+      ids.push_back(at->second);
+  });
+  return ids;
+}
+
 std::string Characters::decode(const TokenIds& ids) const {
   std::string text;
   for (int32_t id : ids) {

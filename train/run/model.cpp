@@ -250,19 +250,60 @@ void Model::predict_rows(
       "[predict] expected rows [N, {}] f32, got {}", width,
       rows.defined() ? rows.shape().str() + " " + std::string(name_of(rows.dtype()))
                      : "an undefined tensor");
+  predict_arrays(rows, options, on_answer);
+}
+
+void Model::check_arrays(const Tensor& samples) const {
+  const BatchSpec& spec = description_.spec;
+  FRUGAL_CHECK(spec.kind != Kind::graph && !spec.target_of_each_pixel &&
+                   !spec.target_of_each_token && !spec.has_boxes(),
+               "[predict] expected a network with one answer for each sample; this one has others");
+  const bool tokens = spec.kind == Kind::sequences;
+  const int axes = spec.sample.dim();
+  const bool fits = samples.defined() && samples.dim() == axes + 1 &&
+                    samples.dtype() == (tokens ? DType::i64 : DType::f32) &&
+                    (tokens ? samples.size(1) >= 1 && samples.size(1) <= spec.sample[0]
+                            : samples.numel() == samples.size(0) * spec.sample.numel() &&
+                                  samples.size(-1) == spec.sample[axes - 1]);
+  FRUGAL_CHECK(fits, "[predict] expected samples {} {}, one behind the other, got {}",
+               spec.sample, tokens ? "i64" : "f32",
+               samples.defined() ? samples.shape().str() + " " + std::string(name_of(samples.dtype()))
+                                 : "an undefined tensor");
+}
+
+// REQUIRES: samples contiguous on the cpu, and checked.
+Batch Model::batch_of_arrays(const Tensor& samples, int64_t begin, int64_t count) const {
+  const int64_t one = samples.numel() / std::max<int64_t>(samples.size(0), 1);
+  const auto part = [&](auto zero) {
+    const auto* const from = samples.data<decltype(zero)>() + begin * one;
+    return std::vector<decltype(zero)>(from, from + count * one);
+  };
+  if (description_.spec.kind == Kind::images) return batch_of(part(0.0f), count);
+  const CategoryScope scope(Category::input);
+  const Shape shape{count, one};
+  Batch batch;
+  if (description_.spec.kind == Kind::rows) {
+    batch.input = Tensor::from(part(0.0f), shape);
+    return batch;
+  }
+  batch.input = Tensor::from(part(int64_t{0}), shape);
+  batch.extras = {{"attention_mask", Tensor::full(shape, 1, DType::i64)},
+                  {"token_type_ids", Tensor::zeros(shape, DType::i64)}};
+  return batch;
+}
+
+void Model::predict_arrays(
+    const Tensor& samples, const PredictOptions& options,
+    const std::function<bool(int64_t index, const Answer& answer)>& on_answer) const {
+  const BatchSpec& spec = description_.spec;
+  check_arrays(samples);
   check(options);
-  const Tensor here = ops::contiguous(to_device(rows, kCpu));
+  const Tensor here = ops::contiguous(to_device(samples, kCpu));
   data::CsvEncoding::Number scale;
   if (description_.table != nullptr) scale = description_.table->encoding().value;
   for (int64_t begin = 0; begin < here.size(0); begin += options.batch_size) {
     const int64_t count = std::min(options.batch_size, here.size(0) - begin);
-    Batch batch;
-    {
-      const CategoryScope scope(Category::input);
-      batch.input = Tensor::empty({count, width});
-    }
-    std::copy_n(here.data<float>() + begin * width, count * width, batch.input.mut<float>());
-    const Tensor found = outputs(std::move(batch));
+    const Tensor found = outputs(batch_of_arrays(here, begin, count));
     for (int64_t i = 0; i < count; ++i) {
       const float* row = found.data<float>() + i * found.size(1);
       Answer answer;

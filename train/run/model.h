@@ -103,6 +103,13 @@ class Model {
       const Tensor& rows, const PredictOptions& options,
       const std::function<bool(int64_t index, const Answer& answer)>& on_answer) const;
 
+  // Samples as arrays, in their order: rows [N, F] f32, pictures [N, H, W, C] f32 in [0, 1] of the
+  // network's size, which this normalizes, or token ids [N, T] i64 of at most text.max_length.
+  // Errors: another shape or dtype; a network that gives more than one answer for a sample.
+  void predict_arrays(
+      const Tensor& samples, const PredictOptions& options,
+      const std::function<bool(int64_t index, const Answer& answer)>& on_answer) const;
+
   // The probabilities of a batch as the network's data give it: [N, classes] f32 on the host. Of
   // several labels each has its own probability; otherwise a row sums to 1. Errors: a network that
   // predicts numbers.
@@ -115,6 +122,8 @@ class Model {
 
  private:
   Tensor outputs(Batch batch) const;
+  void check_arrays(const Tensor& samples) const;
+  Batch batch_of_arrays(const Tensor& samples, int64_t begin, int64_t count) const;
   Batch batch_of(std::vector<float> pixels, int64_t count) const;
   Tensor of_views(const std::vector<const float*>& views, size_t crops, data::Views how) const;
   void check_pictures() const;

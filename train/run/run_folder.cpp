@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <set>
 
+#include "core/quoted.h"
 #include "data/formats/atomic_file.h"
 #include "data/formats/safetensors.h"
 #include "models/state.h"
@@ -29,7 +30,8 @@ constexpr const char* kState = "state.safetensors";
 const std::set<std::string> kNames = {
     "config.json", "metrics.jsonl", "metrics.csv",    "tensor_times.json", "summary.json",
     "report.html", "checkpoint",    "input.json",     "classes.json",      "columns.json",
-    "vocab.txt",   "vocab.json",    "characters.txt", "merges.txt",        "tensorboard"};
+    "vocab.txt",   "vocab.json",    "characters.txt", "merges.txt",        "tensorboard",
+    "data.json"};
 
 // Is this the rest of a file that a process was writing when it was killed? Before version 2 of the
 // state, such a file was NAME.tmp.
@@ -52,6 +54,39 @@ bool is_leftover_of_checkpoint(const std::string& name) {
   throw Error(fmt::format("[output] cannot {} {}: {}", doing, path, std::strerror(errno)));
 }
 
+bool is_of_checkpoint(const std::string& name) {
+  static const std::set<std::string> kFiles = {kState, "last.safetensors",
+                                               "last_average.safetensors", "best.safetensors"};
+  return kFiles.contains(name) || name.starts_with(kKept) || is_leftover_of_checkpoint(name);
+}
+
+// Returns the reason why the folder is none that --overwrite may replace. Empty: it is.
+std::string objection_to_replacing(const std::string& path) {
+  if (!fs::exists(path)) return "";
+  if (!fs::is_directory(path)) return "is not a folder";
+  const auto other = [](const fs::path& found) {
+    return fmt::format("holds {}, which is no file of a run; --overwrite replaces runs alone, and "
+                       "nothing was changed",
+                       in_quotes(found.string()));
+  };
+  bool is_run = fs::is_empty(path);
+  for (const auto& entry : fs::directory_iterator(path)) {
+    const std::string name = entry.path().filename().string();
+    if (!kNames.contains(name) && !is_leftover_of_run(name)) return other(name);
+    is_run = is_run || name == "checkpoint" || name == "config.json";
+    if (entry.is_symlink() && name == "checkpoint") return other(name);  // it holds the lock
+    if (entry.is_symlink() || !entry.is_directory()) continue;
+    if (name != "checkpoint" && name != "tensorboard") return other(name);
+    for (const auto& inner : fs::directory_iterator(entry.path())) {
+      const std::string file = inner.path().filename().string();
+      const bool own = name == "checkpoint" ? is_of_checkpoint(file)
+                                            : file.find("tfevents") != std::string::npos;
+      if (!own || inner.is_directory()) return other(fs::path(name) / file);
+    }
+  }
+  return is_run ? "" : "is no folder of a run: it has no config.json; nothing was changed";
+}
+
 // Returns the reason why the run cannot use the folder. Empty: it can.
 std::string objection(const std::string& path, bool resume) {
   if (!fs::exists(path)) return "";
@@ -61,7 +96,8 @@ std::string objection(const std::string& path, bool resume) {
     // A process that is killed early leaves an empty folder of checkpoints and nothing else.
     const bool bare = name == "checkpoint" && entry.is_directory() && fs::is_empty(entry.path());
     if (!resume && !bare)
-      return "is not empty; --resume continues the run in it, another --out starts anew";
+      return "is not empty; --resume continues the run in it, --overwrite replaces it, another "
+             "--out starts anew";
     if (!kNames.contains(name) && !is_leftover_of_run(name))
       return fmt::format("holds {}, which is no file of a run; nothing was changed", name);
   }
@@ -85,9 +121,10 @@ data::Metadata metadata(const RunState& state, bool averaged) {
 
 }  // namespace
 
-RunFolder::RunFolder(const std::string& path, bool resume) : path_(path) {
+RunFolder::RunFolder(const std::string& path, bool resume, bool overwrite)
+    : path_(path), replaces_(overwrite) {
   try {
-    const std::string why = objection(path_, resume);
+    const std::string why = overwrite ? objection_to_replacing(path_) : objection(path_, resume);
     if (!why.empty()) throw OptionError("", fmt::format("--out {} {}", path_, why));
     make_folders();
   } catch (const fs::filesystem_error& e) {
@@ -103,7 +140,7 @@ RunFolder::RunFolder(const std::string& path, bool resume) : path_(path) {
       throw Error(fmt::format("[output] another process is training in {}", path_));
     }
   }
-  remove_leftovers();
+  if (!replaces_) remove_leftovers();
 }
 
 RunFolder::~RunFolder() {
@@ -139,9 +176,28 @@ void RunFolder::remove_leftovers() const {
   remove(path_ + "/checkpoint", is_leftover_of_checkpoint);
 }
 
+void RunFolder::replace() {
+  if (!replaces_) return;
+  replaces_ = false;
+  try {
+    // The state goes first: a run without one is not resumed by mistake.
+    fs::remove(path_ + "/checkpoint/" + kState);
+    std::vector<fs::path> all;
+    for (const auto& entry : fs::directory_iterator(path_ + "/checkpoint"))
+      all.push_back(entry.path());
+    for (const auto& entry : fs::directory_iterator(path_))
+      if (entry.path().filename() != "checkpoint") all.push_back(entry.path());  // it has the lock
+    for (const fs::path& path : all) fs::remove_all(path);
+  } catch (const fs::filesystem_error& e) {
+    throw Error(fmt::format("[output] cannot replace the run in {}: {}", path_, e.code().message()));
+  }
+  data::sync_folder(path_ + "/checkpoint");
+  data::sync_folder(path_);
+}
+
 bool RunFolder::has_checkpoint() const {
   std::error_code none;
-  return fs::exists(path_ + "/checkpoint/" + kState, none);
+  return !replaces_ && fs::exists(path_ + "/checkpoint/" + kState, none);
 }
 
 void RunFolder::describe(const std::string& text,

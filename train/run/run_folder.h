@@ -8,6 +8,7 @@
 //   tensorboard/     with train.tensorboard: the same, as event files
 //   tensor_times.json  how long the tensors of recorded steps took to pack and unpack
 //   columns.json     of tables: how a row becomes an input
+//   data.json        what else the run keeps of its data: classes, parts, a digest
 //   summary.json, report.html    when the run has ended
 //   checkpoint/state.safetensors   weights, optimizer, position: what a run resumes from
 //   checkpoint/last.safetensors    the same weights alone, under PyTorch's names
@@ -43,13 +44,19 @@ class RunFolder {
   // Makes the folder. Errors: cannot be made or written, another process at work in it; OptionError
   // if it has files and resume is false, files that are not of a run, or a checkpoint without its
   // state. What a killed process left of a file that it was writing goes.
-  RunFolder(const std::string& path, bool resume);
+  // overwrite: a run that is there stays until replace(), as if it were not there. Errors then also:
+  // a folder that is no run.
+  RunFolder(const std::string& path, bool resume, bool overwrite = false);
   // A run that never came to keep() leaves nothing that it made, so that the next one can start.
   ~RunFolder();
   RunFolder(const RunFolder&) = delete;
   RunFolder& operator=(const RunFolder&) = delete;
 
   void keep() { kept_ = true; }
+
+  // With overwrite: removes the run that was there. The trainer calls it when all that a start needs
+  // is ready, and before anything is written.
+  void replace();
 
   const std::string& path() const { return path_; }
   bool has_checkpoint() const;
@@ -93,6 +100,7 @@ class RunFolder {
   int64_t metrics_bytes_ = 0;
   std::vector<std::string> made_;  // folders and files that were not there before, in order
   bool kept_ = false;
+  bool replaces_ = false;  // the run that is there is to go
 };
 
 }  // namespace frugal::train

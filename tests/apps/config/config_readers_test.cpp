@@ -99,6 +99,8 @@ const std::map<std::string, Row>& rows() {
       {"data.dir", {"d", images, random}},
       {"data.batch_size", {64, images, gcn}},
       {"data.test_batch_size", {64, images, gcn}},
+      {"data.drop_last", {true, images, gcn}},
+      {"data.encoding", {"utf-16", csv, images}},
       {"data.crop_padding", {4, images, gcn}},
       {"data.flip", {true, images, text}},
       {"data.cutout", {4, images, retinanet}},

@@ -1,0 +1,123 @@
+// data.name tensors with each layout, as a file says it: trains, evaluates and predicts.
+#include <doctest/doctest.h>
+
+#include "apps/config/config_table.h"
+#include "apps/config/make_data.h"
+#include "apps/json.h"
+#include "data/formats/safetensors.h"
+#include "tests/apps/run.h"
+#include "tests/data/formats/arrays.h"
+
+namespace frugal::apps {
+namespace {
+
+namespace fs = std::filesystem;
+
+// 40 samples of 4 classes; those of a class are alike.
+struct Arrays {
+  TempFolder folder;
+  std::string config = folder / "c.json", run = folder / "run", file = folder / "data.npz";
+
+  void write(const std::string& shape, int64_t one, const char* type) const {
+    std::string bytes;
+    std::vector<int64_t> targets;
+    for (int64_t i = 0; i < 40; ++i) {
+      targets.push_back(i % 4);
+      for (int64_t k = 0; k < one; ++k) {
+        const int64_t value = k % 4 == i % 4 ? 200 + i % 7 : 3 * (i % 5);
+        if (std::string(type) == "|u1")
+          bytes += static_cast<char>(value);
+        else if (std::string(type) == "<f4")
+          bytes += frugal_test::raw_bytes(std::vector<float>{float(value) / 255});
+        else
+          bytes += frugal_test::little(static_cast<uint64_t>(1 + i % 4), 8);  // one token
+      }
+    }
+    write_file(file, frugal_test::zip({{"input.npy", frugal_test::npy(type, shape, bytes)},
+                                       {"target.npy", frugal_test::npy_of("<i8", targets)}}));
+  }
+  void check(const Json& model, const Json& data) const {
+    Json all = {{"model", model}, {"data", data}, {"train", {{"epochs", 6}}}, {"threads", 1}};
+    all["data"]["dir"] = file;
+    all["optim"] = {{"name", "adamw"}, {"lr", 0.01}};
+    write_file(config, all.dump());
+    const Ran trained = frugal("train " + config + " --quiet --out " + run);
+    REQUIRE_MESSAGE(trained.status == 0, trained.err);
+    const Ran judged = frugal("eval " + run + " --json");
+    REQUIRE_MESSAGE(judged.status == 0, judged.err);
+    const double accuracy = Json::parse(judged.out)["accuracy"];
+    CHECK(accuracy >= 0.75);
+    // The answers are those of the data, whatever their layout.
+    const Ran answers = frugal("predict " + run + " " + file + " --json --top 1");
+    REQUIRE_MESSAGE(answers.status == 0, answers.err);
+    std::stringstream lines(answers.out);
+    int64_t index = 0, right = 0;
+    for (std::string line; std::getline(lines, line); ++index) {
+      const Json answer = Json::parse(line);
+      CHECK(answer["input"] == fmt::format("{}:{}", file, index));
+      right += answer["top"][0]["class"] == index % 4 ? 1 : 0;
+    }
+    CHECK(index == 40);
+    CHECK(right >= 30);
+    const Ran printed = frugal("train " + config + " --print-config");
+    CHECK(printed.status == 0);
+    CHECK(Json::parse(printed.out)["data"]["dir"] == file);
+  }
+};
+
+const Json kArrayMlp = {{"name", "mlp"}, {"hidden", {32}}};
+
+TEST_CASE_FIXTURE(Arrays, "arrays of pictures, channels last: the default layout") {
+  write("(40, 4, 4, 3)", 48, "|u1");
+  check(kArrayMlp, {{"name", "tensors"}, {"batch_size", 8}});
+}
+
+TEST_CASE_FIXTURE(Arrays, "arrays of grey pictures without an axis for channels") {
+  write("(40, 4, 4)", 16, "|u1");
+  check(kArrayMlp, {{"name", "tensors"}, {"batch_size", 8}});
+}
+
+TEST_CASE_FIXTURE(Arrays, "arrays of pictures, channels first") {
+  write("(40, 3, 4, 4)", 48, "<f4");
+  check(kArrayMlp, {{"name", "tensors"}, {"layout", "nchw"}, {"batch_size", 8}});
+}
+
+TEST_CASE_FIXTURE(Arrays, "arrays of rows") {
+  write("(40, 12)", 12, "<f4");
+  check(kArrayMlp, {{"name", "tensors"}, {"layout", "rows"}, {"batch_size", 8}});
+}
+
+TEST_CASE_FIXTURE(Arrays, "arrays of tokens") {
+  write("(40, 8)", 8, "<i8");
+  check({{"name", "bert_tiny"}, {"layers", 1}, {"dropout", 0}},
+        {{"name", "tensors"}, {"layout", "tokens"}, {"batch_size", 8}, {"max_length", 8}});
+}
+
+TEST_CASE_FIXTURE(Arrays, "arrays that do not fit the run are named") {
+  write("(40, 4, 4, 3)", 48, "|u1");
+  check(kArrayMlp, {{"name", "tensors"}, {"batch_size", 8}});
+  write("(40, 4, 3, 4)", 48, "|u1");
+  const Ran ran = frugal("predict " + run + " " + file);
+  CHECK(ran.status == 1);
+  CHECK(has(ran.err, "[N, 4, 4, 3]"));
+}
+
+// Whatever the data, the key that says where they are is read where they are in files.
+TEST_CASE("data.dir is read with every name of data in files, and with no other") {
+  for (const std::string& name : dataset_names())
+    for (const char* layout : {"nhwc", "nchw", "rows", "tokens"}) {
+      if (name != "tensors" && layout != std::string("nhwc")) continue;
+      CAPTURE(name);
+      CAPTURE(layout);
+      Json data = {{"name", name}, {"dir", "/some/where"}};
+      if (layout != std::string("nhwc")) data["layout"] = layout;
+      const Config config = parse_config({{"data", data}});
+      CHECK(data_traits(config).reads_files == !name.starts_with("random"));
+      bool read = true;
+      for (const UnreadKey& key : unread_keys(config)) read = read && key.path != "data.dir";
+      CHECK(read == !name.starts_with("random"));
+    }
+}
+
+}  // namespace
+}  // namespace frugal::apps
