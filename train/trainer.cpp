@@ -6,6 +6,8 @@
 #include <cmath>
 #include <map>
 
+#include "autograd/checkpoint.h"
+#include "autograd/record.h"
 #include "core/integers.h"
 #include "core/log.h"
 #include "core/random_streams.h"
@@ -265,6 +267,7 @@ bool Trainer::epoch_over() const {
 
 bool Trainer::run() {
   const int64_t every = options_.checkpoint_interval;
+  written_ = Clock::now();
   while (!state_.finished) {
     if (stops()) {
       stopped_ = false;
@@ -272,7 +275,7 @@ bool Trainer::run() {
       return false;
     }
     if (epoch_over()) {
-      if (finish_epoch()) checkpoint();
+      if (finish_epoch() && checkpoint_is_due()) checkpoint();
       continue;
     }
     step();
@@ -344,6 +347,7 @@ void Trainer::add_batch(Step& step, int64_t part) {
   step.how.weight = step.weights.next(batch, copied ? ranks_.size() : 1);
   const bool counts = !copied || ranks_.rank() == 0;
   if (counts) step.units += units_of(task_.spec(), batch);
+  if (step.is_recorded && part == 0 && times_.steps() == 0) make_lasting(batch, step);
   compression_.before_forward(batch,
                               {static_cast<uint64_t>(state_.batches), last_rng_,
                                options_.label_smoothing, options_.checkpointed_blocks},
@@ -370,9 +374,26 @@ void Trainer::add_batch(Step& step, int64_t part) {
   if (ranks_.alone()) check_finite(result.loss, "loss");
   step.loss += result.loss * step.how.weight;
   step.memory.raise(result.memory);
-  if (!counts) result.counted = result.correct = result.samples = 0;
+  if (!counts) {
+    result.counted = result.correct = result.samples = 0;
+    result.weight = 0;
+  }
   step.results.push_back(result);
   ++state_.batches;
+}
+
+// The first step of a process makes what later steps use again, such as the matrix of a whole
+// graph. Where that step is recorded, a forward pass that leaves no other trace makes it before, so
+// that the record is that of a run which was not cut.
+void Trainer::make_lasting(const Batch& batch, const Step& step) {
+  const NoGrad no_grad;
+  const RecomputeScope leaves_no_trace;
+  Rng rng = rng_;
+  Context context = step.context;
+  context.rng = &rng;
+  Batch copy = batch;
+  forward_pass(task_, model_, copy, context, {.label_smoothing = options_.label_smoothing});
+  begin_peak(device_);
 }
 
 // Results and gradients become those of all ranks.
@@ -481,8 +502,8 @@ LayerNorms Trainer::layer_norms(const Step& step) const {
 void Trainer::finish(Step& step) {
   const double watched =
       compression_.adaptation_seconds() + compression_.tracking_seconds() - step.watched;
-  times_.add(std::chrono::duration<double>(Clock::now() - step.begin).count() - watched,
-             step.samples, step.units);
+  const double seconds = std::chrono::duration<double>(Clock::now() - step.begin).count() - watched;
+  times_.add(seconds, step.samples, step.units);
   StepReport report;
   report.epoch = batches_.state().epoch + 1;
   report.step = state_.step;
@@ -493,6 +514,8 @@ void Trainer::finish(Step& step) {
   if (step.memory.packed_elements > 0 && !compression_.offload_stats())
     report.mean_bits = 8 * static_cast<double>(step.memory.packed) /
                        static_cast<double>(step.memory.packed_elements);
+  state_.last_step = {report.lr, report.mean_bits};
+  state_.seconds += seconds;
   const Totals& recent = state_.interval.samples > 0 ? state_.interval : state_.epoch;
   report.loss = recent.mean_loss();
   report.accuracy = recent.accuracy();
@@ -573,6 +596,9 @@ bool Trainer::finish_epoch() {
   report.step = state_.step;
   report.train_loss = state_.epoch.mean_loss();
   report.train_accuracy = state_.epoch.accuracy();
+  report.lr = state_.last_step.lr;
+  report.mean_bits = state_.last_step.mean_bits;
+  report.seconds = state_.seconds;
   report.last = state_.step == steps_;
   if (options_.test != nullptr && (report.last || report.epoch % options_.eval_interval == 0) &&
       !evaluate_epoch(report))
@@ -595,6 +621,16 @@ bool Trainer::finish_epoch() {
   return true;
 }
 
+// Epochs may be as short as a step, and a checkpoint takes several writes to the disk.
+bool Trainer::checkpoint_is_due() {
+  if (!writes_) return false;
+  const int64_t every = options_.checkpoint_interval;
+  if (state_.finished || (every > 0 && state_.step % every == 0)) return true;
+  const double waited = std::chrono::duration<double>(Clock::now() - written_).count();
+  const bool is_due = options_.folder != nullptr && waited >= options_.checkpoint_seconds;
+  return ranks_.any(is_due, "a checkpoint that is due");
+}
+
 void Trainer::checkpoint() {
   if (!writes_) return;
   const CategoryScope scope(Category::workspace);
@@ -607,6 +643,7 @@ void Trainer::checkpoint() {
   save_average();
   // A rank that ended before the file is there would end rank 0, too.
   ranks_.communicator().barrier("the checkpoint");
+  written_ = Clock::now();
   if (options_.on_checkpoint && !state_.finished) options_.on_checkpoint(state_.step);
 }
 

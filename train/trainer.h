@@ -5,6 +5,7 @@
 //   trainer.run();
 #pragma once
 #include <algorithm>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -54,6 +55,8 @@ struct StepReport {
 struct EpochReport {
   int64_t epoch = 0, step = 0;  // from 1
   double train_loss = 0, train_accuracy = 0;
+  double lr = 0, mean_bits = 0;  // of its last step
+  double seconds = 0;            // that steps have taken since the run began, in all processes
   std::optional<EpochResult> result = {};  // of an epoch that was evaluated
   bool last = false;
   bool stopped_early = false;    // early_stop says so: training ends
@@ -76,14 +79,18 @@ struct TrainerOptions {
   // A run in options.folder goes on although its epochs have another number of batches now. An epoch
   // that was cut begins anew. Steps are counted as if all epochs had been like the new ones.
   bool data_changed = false;
-  int64_t log_interval = 50;        // steps
-  int64_t eval_interval = 1;        // epochs
-  int64_t checkpoint_interval = 0;  // steps; 0: after each epoch only
-  int64_t patience = 0;             // epochs without a lower validation loss; 0: no end by it
-  int64_t keep_best = 1;            // evaluations whose weights are kept, see RunFolder
-  int64_t grad_norms = 0;           // steps between norms of each layer's gradient; 0: never
-  uint64_t seed = 0;                // of dropout and of rounding
-  bool cuda_graphs = false;         // steps are recorded and replayed
+  int64_t log_interval = 50;  // steps
+  int64_t eval_interval = 1;  // epochs
+  // Steps between checkpoints; 0: at the ends of epochs alone.
+  int64_t checkpoint_interval = 0;
+  // An epoch that ends sooner after the last checkpoint writes none. The end of a run and a stop
+  // always write one.
+  double checkpoint_seconds = 30;
+  int64_t patience = 0;      // epochs without a lower validation loss; 0: no end by it
+  int64_t keep_best = 1;     // evaluations whose weights are kept, see RunFolder
+  int64_t grad_norms = 0;    // steps between norms of each layer's gradient; 0: never
+  uint64_t seed = 0;         // of dropout and of rounding
+  bool cuda_graphs = false;  // steps are recorded and replayed
 
   // Ends training, and says which evaluation is the best one: by its metric.
   std::optional<EarlyStopOptions> early_stop = {};
@@ -179,6 +186,7 @@ class Trainer {
   void step();
   void start(Step& step);
   void add_batch(Step& step, int64_t part);
+  void make_lasting(const Batch& batch, const Step& step);
   void add_ranks(Step& step);
   void update(Step& step);
   void share_buffers();
@@ -193,6 +201,7 @@ class Trainer {
   bool measures_norms() const;  // in the step that runs
   bool is_recorded() const;     // the same
   LayerNorms layer_norms(const Step& step) const;
+  bool checkpoint_is_due();  // at the end of an epoch
   void checkpoint();
   void save_average();  // where the optimizer keeps averages
   // Throws if `value` is not finite, naming the first tensor that is not; repeats the last batch.
@@ -221,7 +230,8 @@ class Trainer {
   data::LoaderState last_batch_;  // where the last batch came from, and rng_ before it
   RngKey last_rng_;
   int64_t epochs_ = 0, steps_ = 0;
-  bool stopped_ = false;  // by a callback
+  bool stopped_ = false;                                // by a callback
+  std::chrono::steady_clock::time_point written_ = {};  // when the last checkpoint was
   StepTimes times_;
 };
 

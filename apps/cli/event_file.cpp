@@ -119,6 +119,7 @@ bool can_write_events() { return true; }
 EventFile::EventFile(const std::string& folder, int64_t step) {
   auto seconds = static_cast<int64_t>(seconds_now());
   bool first = true;
+  data::refuse_links_in_run(folder + "/events");
   try {
     fs::create_directories(folder);
     for (const auto& entry : fs::directory_iterator(folder)) {

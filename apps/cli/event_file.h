@@ -22,7 +22,8 @@ class EventFile {
  public:
   // Makes the folder and the file, whose name sorts behind those of the files that are there.
   // `step`: of the checkpoint that the run goes on from, or 0.
-  // Errors: a build without the libraries; a folder or a file that cannot be made.
+  // Errors: a build without the libraries; a folder or a file that cannot be made; a link in the
+  // folder of a run.
   EventFile(const std::string& folder, int64_t step);
   ~EventFile();
   EventFile(const EventFile&) = delete;

@@ -29,40 +29,40 @@ std::string cell(const std::optional<double>& value) {
 }
 
 struct Kept {
-  std::string text{kHeading};
+  std::string_view text;  // a beginning of the file
   double seconds = 0;
 };
 
-// What belongs to the first `step` steps. A file that is none of ours gives no rows.
+// What belongs to the first `step` steps. A file that is none of ours gives nothing. A killed
+// process may leave a row without its end.
 Kept kept_rows(std::string_view text, int64_t step) {
-  Kept kept;
-  if (!text.starts_with(kHeading)) return kept;
-  for (text.remove_prefix(kHeading.size()); !text.empty();) {
-    const std::string_view row = text.substr(0, text.find('\n'));
-    text.remove_prefix(std::min(row.size() + 1, text.size()));
+  if (!text.starts_with(kHeading)) return {};
+  Kept kept{text.substr(0, kHeading.size())};
+  for (;;) {
+    const size_t begin = kept.text.size(), end = text.find('\n', begin);
+    if (end == std::string_view::npos) return kept;
+    const std::string_view row = text.substr(begin, end - begin);
     const size_t first = row.find(','), last = row.rfind(',');
-    if (first == std::string_view::npos || first == last) break;
+    if (first == std::string_view::npos || first == last) return kept;
     const auto at = number_in<int64_t>(row.substr(first + 1, row.find(',', first + 1) - first - 1));
     const auto seconds = number_in<double>(row.substr(last + 1));
-    if (!at || !seconds || *at > step) break;
-    kept.text.append(row).append("\n");
-    kept.seconds = *seconds;
+    if (!at || !seconds || *at > step) return kept;
+    kept = {text.substr(0, end + 1), *seconds};
   }
-  return kept;
 }
 
 }  // namespace
 
-MetricsCsv::MetricsCsv(std::shared_ptr<RunFolder> folder, int64_t step)
-    : folder_(std::move(folder)), text_(kHeading) {
+MetricsCsv::MetricsCsv(std::shared_ptr<RunFolder> folder, const RunState& state)
+    : folder_(std::move(folder)) {
   const std::string path = folder_->path() + "/" + kName;
-  if (!data::is_file(path)) return;
-  const std::vector<uint8_t> bytes = data::read_file("metrics", path);
-  const std::string before(bytes.begin(), bytes.end());
-  Kept kept = kept_rows(before, step);
-  text_ = std::move(kept.text);
-  seconds_before_ = kept.seconds;
-  if (text_ != before) folder_->write(kName, text_);
+  std::vector<uint8_t> bytes;
+  if (data::is_file(path)) bytes = data::read_file("metrics", path);
+  const Kept kept =
+      kept_rows({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, state.step);
+  if (state.seconds == 0) seconds_before_ = kept.seconds;
+  folder_->start_appending(kName, static_cast<int64_t>(kept.text.size()));
+  if (kept.text.empty()) folder_->append(kName, kHeading);
 }
 
 void MetricsCsv::add(const Row& row) {
@@ -72,16 +72,14 @@ void MetricsCsv::add(const Row& row) {
   };
   const std::optional<EpochResult>& result = epoch.result;
   const std::optional<double> none;
-  const double bits = row.last != nullptr ? row.last->mean_bits : 0;
-  text_ += fmt::format("{},{},{},{},{},{},{},{},{},{},{},{:.3f}\n", epoch.epoch, epoch.step,
-                       cell(epoch.train_loss), cell(accuracy(epoch.train_accuracy)),
-                       cell(result ? std::optional(result->test.loss) : none),
-                       cell(result ? accuracy(result->test.accuracy) : none),
-                       cell(result ? result->test.metric : none),
-                       cell(row.last != nullptr ? std::optional(row.last->lr) : none),
-                       cell(bits > 0 ? std::optional(bits) : none), row.memory.peak,
-                       row.memory.saved(), seconds_before_ + row.seconds);
-  folder_->write(kName, text_);
+  folder_->append(
+      kName, fmt::format("{},{},{},{},{},{},{},{},{},{},{},{:.3f}\n", epoch.epoch, epoch.step,
+                         cell(epoch.train_loss), cell(accuracy(epoch.train_accuracy)),
+                         cell(result ? std::optional(result->test.loss) : none),
+                         cell(result ? accuracy(result->test.accuracy) : none),
+                         cell(result ? result->test.metric : none), cell(epoch.lr),
+                         cell(epoch.mean_bits > 0 ? std::optional(epoch.mean_bits) : none),
+                         row.memory.peak, row.memory.saved(), seconds_before_ + epoch.seconds));
 }
 
 }  // namespace frugal::apps

@@ -4,7 +4,7 @@
 //   test_loss, test_accuracy, test_metric    empty where the epoch was not evaluated
 //   lr, mean_bits           of the epoch's last step; see StepReport
 //   peak_bytes, activation_bytes    the most of the run so far; activation_bytes counts packed ones
-//   seconds                 that steps have taken so far, without those of an epoch that was cut
+//   seconds                 that steps have taken so far, without those that a cut made in vain
 // Accuracies are empty where numbers are predicted. So is what is not known.
 #pragma once
 #include <memory>
@@ -18,24 +18,21 @@ namespace frugal::apps {
 // Thread safety: none.
 class MetricsCsv {
  public:
-  // Rows of epochs that end after step `step` go: the run goes on from there. Errors: those of
+  // Rows of epochs that end after the state's step go: the run goes on from there. Errors: those of
   // reading and of writing.
-  MetricsCsv(std::shared_ptr<RunFolder> folder, int64_t step);
+  MetricsCsv(std::shared_ptr<RunFolder> folder, const RunState& state);
 
   struct Row {
     const EpochReport& epoch;
-    const StepReport* last;  // the epoch's last step; null: it was done by another process
     const StepMemory& memory;
-    double seconds;  // of this process's steps
     bool has_accuracy;
   };
-  // The file is replaced as a whole. Errors: full disk.
+  // Appends a row. Errors: full disk.
   void add(const Row& row);
 
  private:
   std::shared_ptr<RunFolder> folder_;
-  std::string text_;
-  double seconds_before_ = 0;  // of the processes before this one
+  double seconds_before_ = 0;  // of processes that did not write them into the state
 };
 
 }  // namespace frugal::apps

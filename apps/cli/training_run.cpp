@@ -122,7 +122,7 @@ TrainingRun::TrainingRun(const Config& config, const TrainOptions& options)
     if (const std::string text = data_json_now(config, options.out); !text.empty())
       folder_->write("data.json", text);
   first_step_ = state.step;
-  if (folder_ != nullptr) csv_ = std::make_unique<MetricsCsv>(folder_, state.step);
+  if (folder_ != nullptr) csv_ = std::make_unique<MetricsCsv>(folder_, state);
   if (state.metrics_bytes == 0)
     if (const auto plan = trainer_->compression().plan()) show(*plan, state.step);
   if (!options.quiet && is_first()) progress_ = std::make_unique<Progress>();
@@ -226,7 +226,7 @@ void TrainingRun::show(const StepRecord& record, int64_t step) {
   append("tensors", step, tensors_line(record));
   Json times = read_tensor_times(folder_->path());
   times[std::to_string(step)] = tensor_times(record);
-  folder_->write(kTensorTimesFile, times.dump() + "\n");
+  folder_->write(kTensorTimesFile, times.dump() + "\n", false);
 }
 
 void TrainingRun::append(const char* type, int64_t step, const Json& values) {
@@ -248,7 +248,6 @@ void TrainingRun::show(const StepReport& report) {
       scalars.emplace_back("grad_norm/" + layer, norm);
     add_event(report.step, scalars);
   }
-  last_step_ = report;
   if (!report.logs) return;
   if (folder_ != nullptr)
     folder_->append_metrics(Json({{"type", "step"},
@@ -356,8 +355,7 @@ void TrainingRun::add_event(const EpochReport& report) {
 
 void TrainingRun::add_row(const EpochReport& report) {
   if (csv_ == nullptr) return;
-  csv_->add({report, last_step_ ? &*last_step_ : nullptr, trainer_->state().memory,
-             trainer_->times().seconds(), task_->has_accuracy()});
+  csv_->add({report, trainer_->state().memory, task_->has_accuracy()});
 }
 
 void TrainingRun::show(const Compression::Event& event, int64_t step) {

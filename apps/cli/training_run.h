@@ -75,7 +75,6 @@ class TrainingRun {
   std::unique_ptr<MetricsCsv> csv_;
   std::unique_ptr<EventFile> events_;  // made by the first event
   int64_t first_step_ = 0;             // steps that were done when this process began
-  std::optional<StepReport> last_step_;
 };
 
 }  // namespace frugal::apps

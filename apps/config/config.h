@@ -196,6 +196,7 @@ struct TrainConfig {
   int64_t log_interval = 50;
   bool tensorboard = false;
   int64_t checkpoint_interval = 0;
+  double checkpoint_seconds = 30;
   int64_t eval_interval = 1;
   int64_t patience = 0;
   int64_t keep_best = 1;

@@ -957,7 +957,14 @@ Section train() {
                             "the folder tensorboard of the run.",
                             every_run())),
        without_effect(field(s, "checkpoint_interval", &C::checkpoint_interval, integer(0, kMany),
-                            "Steps between checkpoints; 0: after each epoch only.", every_run())),
+                            "Steps between checkpoints; 0: only at the ends of epochs, as "
+                            "checkpoint_seconds says.",
+                            every_run())),
+       without_effect(field(s, "checkpoint_seconds", &C::checkpoint_seconds, number(0, 1e6),
+                            "An epoch that ends sooner than so many seconds after the last "
+                            "checkpoint writes none, unless it is the last one; 0: each epoch "
+                            "writes one.",
+                            every_run())),
        field(s, "eval_interval", &C::eval_interval, integer(1, 1'000'000),
              "Epochs between evaluations on the test images; the last epoch always has one.",
              every_run()),

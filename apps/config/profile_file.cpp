@@ -1,13 +1,13 @@
 #include "apps/config/profile_file.h"
 
 #include <algorithm>
-#include <fstream>
 #include <limits>
 
 #include "apps/config/config_table.h"
 #include "apps/config/level_keys.h"
 #include "apps/config/make_policy.h"
 #include "core/quoted.h"
+#include "data/formats/atomic_file.h"
 
 namespace frugal::apps {
 namespace {
@@ -115,10 +115,7 @@ void write_profiles(const std::string& path, const std::vector<RecordedRun>& run
                     {"average_bits", run.profile.average_bits()},
                     {"tensors", tensors}});
   }
-  std::ofstream file(path);
-  file << Json({{"frugal_profile", kVersion}, {"runs", list}}).dump(1) << '\n';
-  file.close();
-  if (!file) throw Error(fmt::format("--record-profile: cannot write {}", in_quotes(path)));
+  data::atomic_write(path, Json({{"frugal_profile", kVersion}, {"runs", list}}).dump(1) + "\n");
 }
 
 compress::WidthProfile read_profile(const std::string& path, const Config& config) {

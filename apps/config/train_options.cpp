@@ -159,6 +159,7 @@ TrainerOptions trainer_options(const Config& config, std::shared_ptr<Planner> pl
   options.log_interval = config.train.log_interval;
   options.eval_interval = config.train.eval_interval;
   options.checkpoint_interval = config.train.checkpoint_interval;
+  options.checkpoint_seconds = config.train.checkpoint_seconds;
   options.patience = config.train.patience;
   options.freeze_epochs = config.train.freeze_epochs;
   if (config.train.stop_patience > 0)

@@ -6,9 +6,11 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <random>
 
 #include "core/error.h"
+#include "core/quoted.h"
 
 namespace frugal::data {
 namespace {
@@ -39,6 +41,7 @@ AtomicFile::AtomicFile(std::string path, bool unnamed)
     : path_(std::move(path)), folder_(folder_of(path_)) {
   struct stat target;
   FRUGAL_CHECK(!path_.empty(), "[write] expected a file name, got an empty one");
+  refuse_links_in_run(path_);
   FRUGAL_CHECK(stat(path_.c_str(), &target) != 0 || S_ISREG(target.st_mode),
                "[write] expected a regular file at {}, got a directory or a device", path_);
   if (unnamed) file_ = open(folder_.c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, 0666);
@@ -85,8 +88,8 @@ void AtomicFile::write(const void* data, size_t bytes) {
 }
 
 // link() cannot replace a file, but rename() can. So an unnamed file gets a random name first.
-void AtomicFile::commit() {
-  if (fsync(file_) != 0) fail("fsync");
+void AtomicFile::commit(bool lasting) {
+  if (lasting && fsync(file_) != 0) fail("fsync");
   for (int i = 0; i < kTries && temporary_.empty(); ++i) {
     const std::string name = random_name(path_);
     if (linkat(AT_FDCWD, descriptor_path(file_).c_str(), AT_FDCWD, name.c_str(),
@@ -99,13 +102,29 @@ void AtomicFile::commit() {
   if (rename(temporary_.c_str(), path_.c_str()) != 0) fail("rename");
   close(file_);
   file_ = -1;
-  sync_folder(folder_);
+  if (lasting) sync_folder(folder_);
 }
 
-void atomic_write(const std::string& path, std::string_view content) {
+void atomic_write(const std::string& path, std::string_view content, bool lasting) {
   AtomicFile file(path);
   file.write(content.data(), content.size());
-  file.commit();
+  file.commit(lasting);
+}
+
+void refuse_links_in_run(const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code none;
+  fs::path folder = fs::absolute(path, none).lexically_normal().parent_path();
+  std::string link;  // the outermost one between the file and `folder`
+  for (; folder.has_relative_path(); folder = folder.parent_path()) {
+    if (!link.empty() && fs::exists(folder / "config.json", none) &&
+        fs::is_directory(folder / "checkpoint", none))
+      throw Error(fmt::format(
+          "[write] cannot write {}: {} is a link, and nothing is written through links inside the "
+          "folder of a run; put a folder in its place, or write to another place",
+          in_quotes(path), in_quotes(link)));
+    if (fs::is_symlink(folder, none)) link = folder.string();
+  }
 }
 
 bool is_temporary_of(std::string_view name, std::string_view target) {

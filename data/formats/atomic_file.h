@@ -21,9 +21,11 @@ class AtomicFile {
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
 
-  // Errors, both: a failing write, such as on a full disk, with path and reason.
+  // Errors, both: a failing write, such as on a full disk, with path and reason. `lasting` false
+  // syncs nothing: a killed process leaves the old or the new content, and a power cut may lose
+  // both.
   void write(const void* data, size_t bytes);
-  void commit();
+  void commit(bool lasting = true);
 
  private:
   [[noreturn]] void fail(const char* doing) const;
@@ -32,7 +34,13 @@ class AtomicFile {
   int file_ = -1;
 };
 
-void atomic_write(const std::string& path, std::string_view content);
+void atomic_write(const std::string& path, std::string_view content, bool lasting = true);
+
+// Nothing is written through links inside the folder of a run, which somebody else may have made.
+// Errors: `path` lies in a folder that holds config.json and checkpoint/, and a folder on the way
+// from there to the file is a symbolic link. The folder of the run may be one itself.
+// AtomicFile checks its path. A link in the place of the file is replaced, and not followed.
+void refuse_links_in_run(const std::string& path);
 
 // Whether `name` is a temporary file of AtomicFile(`target`) that a killed process left. Both are
 // names without folders.

@@ -120,6 +120,7 @@ class StrictJson : public nlohmann::json_sax<J> {
 
 std::string json_reason(const std::exception& error) {
   const std::string_view what = error.what();
+  if (!what.starts_with("[json.exception.")) return std::string(what);
   const size_t prefix = what.find("] ");
   return printable(what.substr(prefix == std::string_view::npos ? 0 : prefix + 2), 300);
 }

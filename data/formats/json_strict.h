@@ -29,7 +29,9 @@ constexpr size_t kMaxJsonDepth = 64;
 template <class J>
 J parse_json(std::string_view text);
 
-// The library's message without its prefix and without long quotations of the text.
+// What an error says: the library's message without its prefix and without long quotations of the
+// text, or the message of any other error as it is. Every message that a person sees goes this way
+// where the library may have thrown.
 std::string json_reason(const std::exception& error);
 
 }  // namespace frugal::data

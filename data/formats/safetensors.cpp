@@ -299,6 +299,12 @@ std::vector<std::pair<std::string, Tensor>> SafetensorsFile::read_all() const {
 void write_safetensors(const std::string& path,
                        const std::vector<std::pair<std::string, Tensor>>& tensors,
                        const Metadata& metadata) {
+  written_safetensors(path, tensors, metadata)->commit();
+}
+
+std::unique_ptr<AtomicFile> written_safetensors(
+    const std::string& path, const std::vector<std::pair<std::string, Tensor>>& tensors,
+    const Metadata& metadata) {
   std::set<std::string> seen;
   for (const auto& [name, tensor] : tensors) {
     FRUGAL_CHECK(seen.insert(name).second, "[safetensors] expected each name once, got {} twice",
@@ -342,11 +348,11 @@ void write_safetensors(const std::string& path,
   }
   text.resize((text.size() + 7) / 8 * 8, ' ');  // the data begin aligned
   const uint64_t length = text.size();
-  AtomicFile file(path);
-  file.write(&length, sizeof(length));
-  file.write(text.data(), text.size());
-  for (size_t i : order) write_tensor(file, on_host(tensors[i].first, tensors[i].second));
-  file.commit();
+  auto file = std::make_unique<AtomicFile>(path);
+  file->write(&length, sizeof(length));
+  file->write(text.data(), text.size());
+  for (size_t i : order) write_tensor(*file, on_host(tensors[i].first, tensors[i].second));
+  return file;
 }
 
 }  // namespace frugal::data

@@ -3,6 +3,7 @@
 // Ref: huggingface/safetensors, "Format".
 #pragma once
 #include <map>
+#include <memory>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -12,6 +13,8 @@
 #include "data/formats/file_bytes.h"
 
 namespace frugal::data {
+
+class AtomicFile;  // data/formats/atomic_file.h
 
 using Metadata = std::map<std::string, std::string>;
 
@@ -60,5 +63,9 @@ class SafetensorsFile {
 void write_safetensors(const std::string& path,
                        const std::vector<std::pair<std::string, Tensor>>& tensors,
                        const Metadata& metadata = {});
+// The same file, which appears at `path` when its commit() is called.
+std::unique_ptr<AtomicFile> written_safetensors(
+    const std::string& path, const std::vector<std::pair<std::string, Tensor>>& tensors,
+    const Metadata& metadata = {});
 
 }  // namespace frugal::data

@@ -229,6 +229,7 @@ Left left_by(const std::string& folder, const Json& summary, bool offload) {
   for (const std::string& name : file.names())
     if (name.starts_with("learned/")) run[name] = file.read(name).to_vector();
   run.erase("offload");
+  run.erase("seconds");
   if (offload) run.erase("memory");
   return {read_file(folder + "/metrics.jsonl"), read_file(folder + "/checkpoint/last.safetensors"),
           read_file(folder + "/checkpoint/best.safetensors"), without_time(summary, offload), run};

@@ -4,6 +4,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <filesystem>
 #include <set>
 
@@ -162,6 +163,103 @@ TEST_CASE("a link in the place of a temporary file lets a run write nowhere else
   CHECK(read_file(folder / "secret") == "mine");
 }
 
+TEST_CASE("a run that goes on writes nothing through links that somebody put into its folder") {
+  const TempFolder folder;
+  write_file(folder / "c.json", tiny().dump());
+  const std::string train = "train " + folder / "c.json" + " --resume --set train.tensorboard=true";
+  const std::string run = folder / "run", secret = folder / "secret";
+  const auto begin = [&] {
+    fs::remove_all(run);
+    fs::remove_all(secret);
+    REQUIRE(frugal(train + " --set train.steps=4 --out " + run).status == 0);
+  };
+  const auto go_on = [&] { return frugal(train + " --extend 6 --out " + run); };
+  for (const char* name : {"metrics.jsonl", "metrics.csv", "config.json", "report.html"}) {
+    CAPTURE(std::string(name));
+    begin();
+    write_file(secret, "mine");
+    fs::remove(run + "/" + name);
+    fs::create_symlink(secret, run + "/" + name);
+    check_fails(go_on(), 2, {name, "which is a link", "nothing was changed"});
+    CHECK(read_file(secret) == "mine");
+  }
+  for (const char* name : {"tensorboard", "checkpoint"}) {
+    CAPTURE(std::string(name));
+    begin();
+    fs::rename(run + "/" + name, secret);
+    fs::create_directory_symlink(secret, run + "/" + name);
+    const auto before = names_in(secret);
+    check_fails(go_on(), 2, {name, "which is a link"});
+    CHECK(names_in(secret) == before);
+  }
+  // Commands that write files where they are told to.
+  begin();
+  fs::create_directory(secret);
+  fs::create_directory_symlink(secret, run + "/more");
+  check_fails(frugal("report " + run + " --out " + run + "/more/page.html"), 1,
+              {"more", "is a link", "inside the folder of a run"});
+  CHECK(fs::is_empty(secret));
+  fs::remove(run + "/more");
+  // Another name of the same file keeps what it has, as in a copy made of links.
+  fs::create_hard_link(run + "/metrics.jsonl", folder / "copy");
+  const std::string lines = read_file(folder / "copy");
+  REQUIRE(go_on().status == 0);
+  CHECK(read_file(folder / "copy") == lines);
+  CHECK(read_file(run + "/metrics.jsonl").size() > lines.size());
+  // The folder of the run may be a link.
+  fs::rename(run, folder / "elsewhere");
+  fs::create_directory_symlink(folder / "elsewhere", run);
+  CHECK(frugal(train + " --extend 8 --out " + run).status == 0);
+}
+
+TEST_CASE("short epochs share a checkpoint, and a kill loses none of what it says") {
+  const TempFolder folder;
+  // Epochs of one step, with evaluations that often find a better one.
+  write_file(folder / "c.json", R"({
+    "model": {"name": "gcn", "width": 8, "dropout": 0.5},
+    "data": {"name": "random_graph", "nodes": 120, "edges": 400, "features": 8, "classes": 3},
+    "optim": {"name": "adam", "lr": 0.01},
+    "train": {"epochs": 60, "log_interval": 1, "checkpoint_seconds": 1e6, "keep_best": 3,
+              "tensorboard": true},
+    "threads": 1})");
+  const std::string run = "train " + folder / "c.json" + " --quiet --resume", out = folder / "cut";
+  std::vector<std::string> seen;
+  {
+    TrainOptions options;
+    options.out = folder / "whole";
+    options.quiet = true;
+    int64_t written = 0;
+    options.saved = [&](int64_t) { ++written; };
+    Config config = resolved(Json::parse(read_file(folder / "c.json")));
+    synced = &seen;
+    TrainingRun(config, options).run();
+    synced = nullptr;
+    CHECK(written == 0);  // the last one ends the run
+    CHECK(seen.size() < 60);
+    config.train.checkpoint_seconds = 0;
+    options.out = folder / "each";
+    TrainingRun(config, options).run();
+    CHECK(written == 59);
+  }
+  // Cut before the first checkpoint, and between two.
+  const std::string often = " --set train.checkpoint_interval=17";
+  REQUIRE(cut_run(run, out, "metrics.jsonl", 500, SIGKILL) == 128 + SIGKILL);
+  REQUIRE(cut_run(run + often, out, "checkpoint/state.safetensors", 0, SIGKILL) == 128 + SIGKILL);
+  CHECK(fs::exists(out + "/checkpoint/state.safetensors"));
+  REQUIRE(frugal(run + " --out " + out).status == 0);
+  for (const std::string& other : {folder / "each", out}) {
+    CHECK(names_in(other) == names_in(folder / "whole"));
+    CHECK(names_in(other + "/checkpoint") == names_in(folder / "whole/checkpoint"));
+    for (const auto& entry : fs::directory_iterator(folder / "whole/checkpoint")) {
+      const std::string name = entry.path().filename();
+      CAPTURE(name);
+      if (name != "state.safetensors")
+        CHECK(read_file(other + "/checkpoint/" + name) == read_file(entry.path()));
+    }
+    CHECK(read_file(other + "/metrics.jsonl") == read_file(folder / "whole/metrics.jsonl"));
+  }
+}
+
 TEST_CASE("names last before a state relies on them") {
   const TempFolder folder;
   TrainOptions options;
@@ -226,6 +324,7 @@ TEST_CASE("a state with values that no run has is refused, and says which") {
       }
       CAPTURE(said);
       CHECK(said.find("[checkpoint]") == 0);
+      CHECK(said.find("json.exception") == std::string::npos);
       CHECK(said.find(each.what) != std::string::npos);
       write_file(state, good);
     }

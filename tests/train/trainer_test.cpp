@@ -161,6 +161,68 @@ TEST_CASE("a run that was ended goes on from its folder to the same bits") {
   }
 }
 
+TEST_CASE("an epoch whose evaluation was cut is reported as if it had not been") {
+  EpochReport whole, cut;
+  {
+    Run run;
+    run.options.epochs = 1;
+    run.options.on_epoch = [&](const EpochReport& report) {
+      whole = report;
+      return true;
+    };
+    REQUIRE(run.trainer().run());
+  }
+  const TempFolder temp;
+  double seconds = 0;
+  {
+    Run first;
+    first.options.epochs = 1;
+    first.options.folder = std::make_shared<RunFolder>(temp.path + "/run", false);
+    bool evaluates = false;  // from its last step on
+    first.options.on_step = [&](const StepReport& report) {
+      evaluates = report.step == 10;
+      return true;
+    };
+    first.options.stop = [&] { return evaluates; };
+    Trainer trainer = first.trainer();
+    CHECK(!trainer.run());
+    CHECK(trainer.state().step == 10);
+    seconds = trainer.state().seconds;
+  }
+  Run second;
+  second.options.epochs = 1;
+  second.options.folder = std::make_shared<RunFolder>(temp.path + "/run", true);
+  second.options.on_epoch = [&](const EpochReport& report) {
+    cut = report;
+    return true;
+  };
+  REQUIRE(second.trainer().run());
+  CHECK(cut.lr == whole.lr);
+  CHECK(cut.lr == 0.05);
+  CHECK(cut.mean_bits == whole.mean_bits);
+  CHECK(cut.mean_bits > 0);
+  CHECK(cut.seconds == seconds);
+  CHECK(cut.train_loss == whole.train_loss);
+}
+
+TEST_CASE("short epochs share a checkpoint; the last one and a stop write their own") {
+  const auto checkpoints = [](double seconds, int64_t stop_after) {
+    const TempFolder temp;
+    Run run;
+    run.options.folder = std::make_shared<RunFolder>(temp.path + "/run", false);
+    run.options.checkpoint_seconds = seconds;
+    int64_t written = 0;
+    run.options.on_checkpoint = [&](int64_t) { ++written; };
+    run.options.on_epoch = [&](const EpochReport& report) { return report.epoch != stop_after; };
+    CHECK(run.trainer().run() == (stop_after > 3));
+    CHECK(run.options.folder->has_checkpoint());
+    return written;
+  };
+  CHECK(checkpoints(0, 4) == 2);  // and the last one
+  CHECK(checkpoints(1e6, 4) == 0);
+  CHECK(checkpoints(1e6, 2) == 1);
+}
+
 TEST_CASE("a run keeps to a memory budget that a planner of its own parts planned") {
   const auto plan = [](Run& run, const std::string& budget) {
     PlannerOptions options;

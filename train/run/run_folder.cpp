@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,6 +13,8 @@
 
 #include "core/quoted.h"
 #include "data/formats/atomic_file.h"
+#include "data/formats/file_bytes.h"
+#include "data/formats/json_strict.h"
 #include "data/formats/safetensors.h"
 #include "models/state.h"
 #include "train/option_error.h"
@@ -27,6 +30,8 @@ constexpr const char* kOptimizer = "optimizer/";
 constexpr const char* kExchange = "exchange/";
 constexpr const char* kLearned = "learned/";  // compress::Learned::arrays
 constexpr const char* kState = "state.safetensors";
+constexpr const char* kBest = "best.safetensors";
+constexpr const char* kMetrics = "metrics.jsonl";
 const std::set<std::string> kNames = {
     "config.json", "metrics.jsonl", "metrics.csv",    "tensor_times.json", "summary.json",
     "report.html", "checkpoint",    "input.json",     "classes.json",      "columns.json",
@@ -93,13 +98,20 @@ std::string objection(const std::string& path, bool resume) {
   if (!fs::is_directory(path)) return "is not a folder";
   for (const auto& entry : fs::directory_iterator(path)) {
     const std::string name = entry.path().filename().string();
+    if (entry.is_symlink() && !is_leftover_of_run(name))
+      return fmt::format(
+          "holds {}, which is a link, and nothing is written through links inside the folder of a "
+          "run; put what it names in its place, or start anew with another --out; nothing was "
+          "changed",
+          in_quotes(name));
     // A process that is killed early leaves an empty folder of checkpoints and nothing else.
     const bool bare = name == "checkpoint" && entry.is_directory() && fs::is_empty(entry.path());
     if (!resume && !bare)
       return "is not empty; --resume continues the run in it, --overwrite replaces it, another "
              "--out starts anew";
     if (!kNames.contains(name) && !is_leftover_of_run(name))
-      return fmt::format("holds {}, which is no file of a run; nothing was changed", name);
+      return fmt::format("holds {}, which is no file of a run; nothing was changed",
+                         printable(name));
   }
   if (fs::exists(path + "/checkpoint/" + kState)) return "";
   // A run writes both files after its state.
@@ -130,7 +142,7 @@ RunFolder::RunFolder(const std::string& path, bool resume, bool overwrite)
   } catch (const fs::filesystem_error& e) {
     throw Error(fmt::format("[output] cannot use the folder {}: {}", path_, e.code().message()));
   }
-  lock_ = open((path_ + "/checkpoint").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  lock_ = open((path_ + "/checkpoint").c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   if (lock_ < 0) fail("open", path_ + "/checkpoint");
   if (flock(lock_, LOCK_EX | LOCK_NB) != 0) {
     const bool taken = errno == EWOULDBLOCK;  // a file system without locks is no reason to stop
@@ -144,7 +156,7 @@ RunFolder::RunFolder(const std::string& path, bool resume, bool overwrite)
 }
 
 RunFolder::~RunFolder() {
-  if (metrics_ >= 0) close(metrics_);
+  for (const auto& [name, appended] : appended_) close(appended.file);
   std::error_code ignored;  // somebody may have put something into a folder
   if (!kept_ && !has_checkpoint())
     for (auto last = made_.rbegin(); last != made_.rend(); ++last) fs::remove(*last, ignored);
@@ -218,8 +230,8 @@ Checkpoint RunFolder::read() const {
   } catch (const OptionError&) {
     throw;
   } catch (const std::exception& e) {
-    throw Error(
-        fmt::format("[checkpoint] {} is no state of a run that can go on: {}", path, e.what()));
+    throw Error(fmt::format("[checkpoint] {} is no state of a run that can go on: {}", path,
+                            data::json_reason(e)));
   }
   checkpoint.path = path;
   for (const std::string& name : file.names()) {
@@ -243,8 +255,9 @@ void RunFolder::loaded(const RunState& state, Module& model) {
 
 void RunFolder::save(RunState& state, Module& model, const NamedTensors& optimizer,
                      const NamedTensors& exchange) {
-  sync_metrics();
-  state.metrics_bytes = metrics_bytes_;
+  sync_appended();
+  state.metrics_bytes = appended_[kMetrics].bytes;
+  commit_held(state);
   CategoryScope scope(Category::workspace);
   models::NamedTensors tensors;
   for (auto& [name, tensor] : models::state_views(model))
@@ -264,9 +277,22 @@ void RunFolder::save(RunState& state, Module& model, const NamedTensors& optimiz
 std::string RunFolder::kept_name(int64_t step) { return kKept + std::to_string(step) + kWeights; }
 
 void RunFolder::save_kept(const RunState& state, Module& model, bool averaged) {
+  hold(kept_name(state.step), model, metadata(state, averaged));
+}
+
+// A file without a name costs a write to memory. What makes it last is paid once a checkpoint.
+void RunFolder::hold(const std::string& name, Module& model, const data::Metadata& metadata) {
   CategoryScope scope(Category::workspace);
-  data::write_safetensors(path_ + "/checkpoint/" + kept_name(state.step),
-                          models::state_views(model), metadata(state, averaged));
+  held_[name] = data::written_safetensors(path_ + "/checkpoint/" + name, models::state_views(model),
+                                          metadata);
+}
+
+void RunFolder::commit_held(const RunState& state) {
+  for (const EpochResult& result : state.kept)
+    if (const auto found = held_.find(kept_name(result.step)); found != held_.end())
+      found->second->commit();
+  if (const auto best = held_.find(kBest); best != held_.end()) best->second->commit();
+  held_.clear();
 }
 
 void RunFolder::remove_unkept(const RunState& state) const {
@@ -295,46 +321,67 @@ void RunFolder::save_average(const RunState& state, Module& model) {
 }
 
 void RunFolder::save_best(const RunState& state, Module& model, bool averaged) {
-  CategoryScope scope(Category::workspace);
-  data::write_safetensors(path_ + "/checkpoint/best.safetensors", models::state_views(model),
-                          metadata(state, averaged));
+  hold(kBest, model, metadata(state, averaged));
 }
 
-void RunFolder::start_metrics(int64_t bytes) {
-  const std::string path = path_ + "/metrics.jsonl";
-  const bool made = !fs::exists(path);
-  metrics_ = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
-  if (metrics_ < 0) fail("open", path);
-  if (made) made_.push_back(path);
-  data::sync_folder(path_);  // states say how long it is, so its name must last
-  const off_t size = lseek(metrics_, 0, SEEK_END);
-  FRUGAL_CHECK(size >= bytes, "[checkpoint] expected at least {} bytes in {}, got {}", bytes, path,
-               static_cast<int64_t>(size));
-  if (ftruncate(metrics_, bytes) != 0 || lseek(metrics_, bytes, SEEK_SET) < 0)
-    fail("truncate", path);
-  metrics_bytes_ = bytes;
-}
+void RunFolder::start_metrics(int64_t bytes) { start_appending(kMetrics, bytes); }
 
-void RunFolder::append_metrics(const std::string& line) {
-  const std::string text = line + "\n";
-  size_t done = 0;
-  while (done < text.size()) {
-    const ssize_t wrote = ::write(metrics_, text.data() + done, text.size() - done);
-    if (wrote < 0 && errno == EINTR) continue;
-    if (wrote < 0) fail("write", path_ + "/metrics.jsonl");
-    done += static_cast<size_t>(wrote);
-  }
-  metrics_bytes_ += static_cast<int64_t>(text.size());
-}
+void RunFolder::append_metrics(const std::string& line) { append(kMetrics, line + "\n"); }
 
-void RunFolder::sync_metrics() {
-  if (fsync(metrics_) != 0 && errno != EINVAL) fail("sync", path_ + "/metrics.jsonl");
-}
-
-void RunFolder::write(const std::string& name, const std::string& text) {
+void RunFolder::start_appending(const std::string& name, int64_t bytes) {
   const std::string path = path_ + "/" + name;
   const bool made = !fs::exists(path);
-  data::atomic_write(path, text);
+  const auto open_file = [&] {
+    // Neither a link nor a pipe without a reader holds the run up.
+    const int file =
+        open(path.c_str(), O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666);
+    if (file < 0) fail("open", path);
+    return file;
+  };
+  int file = open_file();
+  struct stat found {};
+  const bool is_file = fstat(file, &found) == 0 && S_ISREG(found.st_mode);
+  // Another name of the same file may be a copy of the folder that links what does not change.
+  const bool is_shared = is_file && found.st_nlink > 1;
+  if (!is_file || is_shared) close(file);
+  FRUGAL_CHECK(is_file, "[output] expected a regular file at {}", path);
+  if (is_shared) {
+    const std::vector<uint8_t> all = data::read_file("output", path);
+    data::atomic_write(path, {reinterpret_cast<const char*>(all.data()), all.size()});
+    file = open_file();
+  }
+  Appended& appended = appended_[name];
+  if (appended.file >= 0) close(appended.file);
+  appended = {file, bytes};
+  if (made) made_.push_back(path);
+  data::sync_folder(path_);  // states say how long it is, so its name must last
+  const off_t size = lseek(file, 0, SEEK_END);
+  FRUGAL_CHECK(size >= bytes, "[checkpoint] expected at least {} bytes in {}, got {}", bytes, path,
+               static_cast<int64_t>(size));
+  if (ftruncate(file, bytes) != 0 || lseek(file, bytes, SEEK_SET) < 0) fail("truncate", path);
+}
+
+void RunFolder::append(const std::string& name, std::string_view text) {
+  Appended& appended = appended_.at(name);
+  size_t done = 0;
+  while (done < text.size()) {
+    const ssize_t wrote = ::write(appended.file, text.data() + done, text.size() - done);
+    if (wrote < 0 && errno == EINTR) continue;
+    if (wrote < 0) fail("write", path_ + "/" + name);
+    done += static_cast<size_t>(wrote);
+  }
+  appended.bytes += static_cast<int64_t>(text.size());
+}
+
+void RunFolder::sync_appended() {
+  for (const auto& [name, appended] : appended_)
+    if (fsync(appended.file) != 0 && errno != EINVAL) fail("sync", path_ + "/" + name);
+}
+
+void RunFolder::write(const std::string& name, const std::string& text, bool lasting) {
+  const std::string path = path_ + "/" + name;
+  const bool made = !fs::exists(path);
+  data::atomic_write(path, text, lasting);
   if (made) made_.push_back(path);
 }
 

@@ -22,16 +22,24 @@
 //
 // A checkpoint is one file, state.safetensors, replaced atomically, so that weights, optimizer and
 // position always belong together; last.safetensors and last_average.safetensors are copies of
-// its weights, written after it and again on resume. metrics.jsonl may run ahead of the checkpoint
-// and is cut back on resume. Numbers in it never depend on time, so that an interrupted run leaves
-// the same bytes as one that was not.
+// its weights, written after it and again on resume. The weights of the best evaluations are
+// written when they are found, and appear with the next checkpoint, right before it. metrics.jsonl
+// and metrics.csv are appended to. They may run ahead of the checkpoint and are cut back on resume.
+// Numbers in metrics.jsonl never depend on time, so that an interrupted run leaves the same bytes
+// as one that was not.
+//
+// Nothing is written through a link in the folder. The folder itself may be one.
 #pragma once
 #include <cstdio>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "data/formats/atomic_file.h"
+#include "data/formats/safetensors.h"
 #include "models/module.h"
 #include "optim/optimizer.h"
 #include "train/run/checkpoint.h"
@@ -42,8 +50,8 @@ namespace frugal::train {
 class RunFolder {
  public:
   // Makes the folder. Errors: cannot be made or written, another process at work in it; OptionError
-  // if it has files and resume is false, files that are not of a run, or a checkpoint without its
-  // state. What a killed process left of a file that it was writing goes.
+  // if it has files and resume is false, files that are not of a run, links, or a checkpoint
+  // without its state. What a killed process left of a file that it was writing goes.
   // overwrite: a run that is there stays until replace(), as if it were not there. Errors then also:
   // a folder that is no run.
   RunFolder(const std::string& path, bool resume, bool overwrite = false);
@@ -74,6 +82,7 @@ class RunFolder {
   // optimizer: Optimizer::state(); exchange: GradientExchange::state().
   void save(RunState& state, Module& model, const NamedTensors& optimizer,
             const NamedTensors& exchange);
+  // The next save() lets the file appear.
   void save_best(const RunState& state, Module& model, bool averaged);
   // The file of weights that are kept for step `step`, below checkpoint/.
   static std::string kept_name(int64_t step);
@@ -85,19 +94,31 @@ class RunFolder {
 
   void start_metrics(int64_t bytes);             // cuts the file to `bytes`; Errors: it is shorter
   void append_metrics(const std::string& line);  // ends it; Errors: full disk
-  void write(const std::string& name, const std::string& text);
+  // Other files that grow: start_appending() makes the file or cuts it to `bytes`. save() syncs
+  // them. Errors: the file is shorter, or no regular file; full disk.
+  void start_appending(const std::string& name, int64_t bytes);
+  void append(const std::string& name, std::string_view text);
+  // `lasting` false: see AtomicFile.
+  void write(const std::string& name, const std::string& text, bool lasting = true);
 
  private:
   void make_folders();
   void remove_leftovers() const;
-  void sync_metrics();
+  void sync_appended();
+  void hold(const std::string& name, Module& model, const data::Metadata& metadata);
+  void commit_held(const RunState& state);
   void save_last(const RunState& state, Module& model);
   void remove_unkept(const RunState& state) const;
   std::string path_, description_;
   std::function<void(const std::string&)> check_;
   int lock_ = -1;
-  int metrics_ = -1;
-  int64_t metrics_bytes_ = 0;
+  struct Appended {
+    int file = -1;
+    int64_t bytes = 0;
+  };
+  std::map<std::string, Appended> appended_;  // by name
+  // Weights that were found to be good since the last checkpoint, by name in checkpoint/.
+  std::map<std::string, std::unique_ptr<data::AtomicFile>> held_;
   std::vector<std::string> made_;  // folders and files that were not there before, in order
   bool kept_ = false;
   bool replaces_ = false;  // the run that is there is to go

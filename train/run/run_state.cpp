@@ -15,7 +15,10 @@ using Json = nlohmann::ordered_json;  // keys keep their order
 constexpr int64_t kLargest = int64_t{1} << 53;  // of whole numbers
 
 Json to_json(const Totals& totals) {
-  return {{"loss", totals.loss}, {"correct", totals.correct}, {"samples", totals.samples}};
+  return {{"loss", totals.loss},
+          {"weight", totals.weight},
+          {"correct", totals.correct},
+          {"samples", totals.samples}};
 }
 
 // A whole number within limits: a conversion alone would take -1 for a large one.
@@ -48,6 +51,9 @@ Totals totals_from(const Json& json) {
   Totals totals;
   totals.loss = number(json, "loss");
   totals.samples = whole(json, "samples");
+  // Earlier runs weighed each batch by its number of targets.
+  totals.weight =
+      json.contains("weight") ? number(json, "weight", 0) : static_cast<double>(totals.samples);
   totals.correct = whole(json, "correct", 0, totals.samples);
   return totals;
 }
@@ -283,7 +289,8 @@ compress::Learned learned_from(const Json& json) {
 }  // namespace
 
 void Totals::add(const BatchResult& batch) {
-  loss += batch.loss * static_cast<double>(batch.counted);
+  loss += batch.loss * batch.weight;
+  weight += batch.weight;
   correct += batch.correct;
   samples += batch.counted;
 }
@@ -302,6 +309,8 @@ std::string text_of(const RunState& s) {
       {"kept", results_json(s.kept)},
       {"early_stop", to_json(s.early_stop)},
       {"memory", to_json(s.memory)},
+      {"last_step", {{"lr", s.last_step.lr}, {"mean_bits", s.last_step.mean_bits}}},
+      {"seconds", s.seconds},
       {"adaptive", s.compression.adaptive ? to_json(*s.compression.adaptive) : Json(nullptr)},
       {"learned", to_json(s.compression.learned)},
       {"tracking", s.compression.tracking},
@@ -343,6 +352,10 @@ RunState run_state_from(const std::string& text) {
                  "expected an evaluation of step {} at the most, got one of step {}", s.step,
                  (*result)->step);
   s.memory = memory_from(json.at("memory"));
+  if (const auto found = json.find("last_step"); found != json.end()) {  // not in earlier runs
+    s.last_step = {number(*found, "lr", 0), number(*found, "mean_bits", 0)};
+    s.seconds = number(json, "seconds", 0);
+  }
   if (!json.at("adaptive").is_null()) s.compression.adaptive = adaptive_from(json.at("adaptive"));
   s.compression.learned = learned_from(json.at("learned"));
   s.compression.tracking = numbers_from(json.at("tracking"));

@@ -10,12 +10,13 @@
 
 namespace frugal::train {
 
-// Sums over targets that count.
+// Sums over targets that count. The mean loss does not depend on how they were cut into batches:
+// each batch's loss weighs by what it was divided by.
 struct Totals {
-  double loss = 0;
+  double loss = 0, weight = 0;  // weight: `samples`, or the sum of their weights
   int64_t correct = 0, samples = 0;
   void add(const BatchResult& batch);
-  double mean_loss() const { return samples > 0 ? loss / static_cast<double>(samples) : 0; }
+  double mean_loss() const { return weight > 0 ? loss / weight : 0; }
   double accuracy() const {
     return samples > 0 ? static_cast<double>(correct) / static_cast<double>(samples) : 0;
   }
@@ -42,6 +43,11 @@ struct EarlyStopState {
   int64_t waited = 0;               // evaluations since then
 };
 
+// What reports of an epoch say of its last step.
+struct LastStep {
+  double lr = 0, mean_bits = 0;
+};
+
 // Everything that later steps depend on, beside tensors: with it a run goes on to the same bits.
 struct RunState {
   static constexpr int64_t kVersion = 4;  // of how it is written; raised when that changes
@@ -54,6 +60,8 @@ struct RunState {
   std::vector<EpochResult> kept;  // whose weights are kept (keep_best above 1), the best first
   EarlyStopState early_stop;
   StepMemory memory;
+  LastStep last_step;
+  double seconds = 0;  // that the steps have taken
   Compression::State compression;
   int64_t metrics_bytes = 0;  // of metrics.jsonl that belong to this state
   bool finished = false;

@@ -42,6 +42,7 @@ TEST_CASE("a trainer's defaults are those of the program") {
   CHECK(made.log_interval == usual.log_interval);
   CHECK(made.eval_interval == usual.eval_interval);
   CHECK(made.checkpoint_interval == usual.checkpoint_interval);
+  CHECK(made.checkpoint_seconds == usual.checkpoint_seconds);
   CHECK(made.patience == usual.patience);
   CHECK(made.seed == usual.seed);
   CHECK(!made.compression.tracking);
