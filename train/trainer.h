@@ -76,8 +76,8 @@ struct TrainerOptions {
   int64_t freeze_epochs = 0;
   // A run in options.folder that has ended goes on, if there are more epochs or steps now.
   bool extend = false;
-  // A run in options.folder goes on although its epochs have another number of batches now. An epoch
-  // that was cut begins anew. Steps are counted as if all epochs had been like the new ones.
+  // A run in options.folder goes on although its epochs have another number of batches now. An
+  // epoch that was cut begins anew. Steps are counted as if all epochs had been like the new ones.
   bool data_changed = false;
   int64_t log_interval = 50;  // steps
   int64_t eval_interval = 1;  // epochs

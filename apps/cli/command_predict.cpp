@@ -250,11 +250,10 @@ Tensor samples_in(const Tensor& input, const std::string& file, const StoredRun&
   data::SampleTargets none;
   none.labels.resize(static_cast<size_t>(input.size(0)));
   none.classes = 1;
-  const data::TensorDataset all(
-      file,
-      (input.dtype() == DType::u8 ? input : data::to_f32(input))
-          .view({input.size(0), wanted[0], wanted[1], wanted[2]}),
-      none, first);
+  const data::TensorDataset all(file,
+                                (input.dtype() == DType::u8 ? input : data::to_f32(input))
+                                    .view({input.size(0), wanted[0], wanted[1], wanted[2]}),
+                                none, first);
   Tensor samples = Tensor::empty({input.size(0), sample[0], sample[1], sample[2]});
   for (int64_t i = 0; i < input.size(0); ++i)
     all.get_into(i, {}, samples.mut<float>() + i * sample.numel());

@@ -47,12 +47,13 @@ void train_command(const TrainArguments& arguments) {
                       "--extend: expected --resume, since it lets a run go on; a new run takes "
                       "train.epochs");
   if (arguments.data_changed && !arguments.resume)
-    throw ConfigError("", "--data-changed: expected --resume; a new run takes the data as they are");
+    throw ConfigError("",
+                      "--data-changed: expected --resume; a new run takes the data as they are");
   if (arguments.overwrite && (arguments.out.empty() || arguments.resume))
-    throw ConfigError("", arguments.resume
-                              ? "--overwrite: expected no --resume, which continues the run that "
-                                "--overwrite replaces"
-                              : "--overwrite: expected --out with the folder of the run to replace");
+    throw ConfigError(
+        "", arguments.resume ? "--overwrite: expected no --resume, which continues the run that "
+                               "--overwrite replaces"
+                             : "--overwrite: expected --out with the folder of the run to replace");
   if (arguments.quiet && std::getenv("FRUGAL_LOG") == nullptr) log().set_level(spdlog::level::err);
   std::vector<std::string> sets = arguments.sets;
   if (!arguments.init_from.empty())

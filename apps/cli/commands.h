@@ -21,7 +21,7 @@ struct TrainArguments {
   bool resume = false, json = false;
   bool data_changed = false;  // with resume: the data may be others than when the run began
   bool overwrite = false;     // a run that is in `out` goes
-  bool quiet = false;  // nothing on stderr but errors
+  bool quiet = false;         // nothing on stderr but errors
 };
 void train_command(const TrainArguments& arguments);
 

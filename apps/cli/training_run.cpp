@@ -57,16 +57,16 @@ std::shared_ptr<RunFolder> open_folder(const TrainOptions& options, const Config
     const std::string difference = first_difference(before, config);
     const bool is_length = difference == "train.epochs" || difference == "train.steps";
     if (!difference.empty())
-      throw ConfigError(difference,
-                        fmt::format("the run in {} was made with another value; results would "
-                                    "belong to neither configuration. {}{}",
-                                    out,
-                                    is_length ? "--resume --extend N lets the run go on to N epochs "
-                                                "(or train.steps) in all; "
-                                              : "",
-                                    fmt::format("a new run with another --out and --init-from {} "
-                                                "starts from its weights",
-                                                out)));
+      throw ConfigError(
+          difference, fmt::format("the run in {} was made with another value; results would "
+                                  "belong to neither configuration. {}{}",
+                                  out,
+                                  is_length ? "--resume --extend N lets the run go on to N epochs "
+                                              "(or train.steps) in all; "
+                                            : "",
+                                  fmt::format("a new run with another --out and --init-from {} "
+                                              "starts from its weights",
+                                              out)));
   });
   return folder;
 }
@@ -127,8 +127,8 @@ TrainingRun::TrainingRun(const Config& config, const TrainOptions& options)
     if (const auto plan = trainer_->compression().plan()) show(*plan, state.step);
   if (!options.quiet && is_first()) progress_ = std::make_unique<Progress>();
   if (progress_ != nullptr && !config.model.is_named)
-    progress_->say(fmt::format("network: {}, since the configuration has no model.name",
-                               config.model.name));
+    progress_->say(
+        fmt::format("network: {}, since the configuration has no model.name", config.model.name));
   if (progress_ != nullptr && !started_from_.empty()) progress_->say(started_from_);
   if (progress_ != nullptr && !config.train.freeze.empty()) progress_->say(frozen_text());
   if (progress_ != nullptr && state.step > 0)

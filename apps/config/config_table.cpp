@@ -101,13 +101,14 @@ Reader loaded() {
 }
 // Samples that an epoch cuts into batches.
 Reader cut_samples() {
-  return {"images, rows, GLUE, jsonl and tokens with encoders, and graphs with data.sampler "
-          "neighbours",
-          {"data.name", "model.name", "data.sampler"},
-          [](const Config& c) {
-            if (traits(c).kind == BatchSpec::Kind::graph) return c.data.sampler == "neighbours";
-            return has_samples(c) && !makes_windows(c);
-          }};
+  return {
+      "images, rows, GLUE, jsonl and tokens with encoders, and graphs with data.sampler "
+      "neighbours",
+      {"data.name", "model.name", "data.sampler"},
+      [](const Config& c) {
+        if (traits(c).kind == BatchSpec::Kind::graph) return c.data.sampler == "neighbours";
+        return has_samples(c) && !makes_windows(c);
+      }};
 }
 Reader samples_of_files() {
   return {
@@ -990,15 +991,16 @@ Section train() {
              {"train.loss focal",
               {"train.loss"},
               [](const Config& c) { return with_pixels().reads(c) && c.train.loss == "focal"; }}),
-       field(s, "class_weights", &C::class_weights, list(positive(1e6), 0, 1 << 16),
-             "Weights of the classes in the loss that is trained with: the cross-entropy is the "
-             "weighted sum over the sum of the weights. A class for each pixel: also in the focal "
-             "loss. Several labels: of each label's loss, in their mean. Evaluations report the "
-             "plain loss. []: all are 1.",
-             {"data with classes, but with train.loss dice, data.mixup, data.cutmix or GraphSAINT's "
-              "samplers",
-              {"data.name", "model.name", "train.loss", "data.mixup", "data.cutmix", "data.sampler"},
-              weighs_classes}),
+       field(
+           s, "class_weights", &C::class_weights, list(positive(1e6), 0, 1 << 16),
+           "Weights of the classes in the loss that is trained with: the cross-entropy is the "
+           "weighted sum over the sum of the weights. A class for each pixel: also in the focal "
+           "loss. Several labels: of each label's loss, in their mean. Evaluations report the "
+           "plain loss. []: all are 1.",
+           {"data with classes, but with train.loss dice, data.mixup, data.cutmix or GraphSAINT's "
+            "samplers",
+            {"data.name", "model.name", "train.loss", "data.mixup", "data.cutmix", "data.sampler"},
+            weighs_classes}),
        field(s, "gradient_accumulation", &C::gradient_accumulation, integer(1, 4096),
              "Batches that make one step: its loss is the mean over all their targets.",
              every_run()),

@@ -81,8 +81,7 @@ const std::vector<int64_t>& part_of(const data::SplitIndices& split, Split part)
 data::SplitIndices split_by(const Config& config, const std::vector<int64_t>& labels,
                             const std::function<std::string(int64_t)>& name) {
   if (const auto& known = config.data.known; known != nullptr && known->parts) {
-    data::SplitIndices split =
-        kept_split(*known->parts, static_cast<int64_t>(labels.size()), name);
+    data::SplitIndices split = kept_split(*known->parts, static_cast<int64_t>(labels.size()), name);
     FRUGAL_CHECK(!split.train.empty() && !split.test.empty(),
                  "[data] {}: expected samples that the run trained and tested on, got {} and {} of "
                  "them",

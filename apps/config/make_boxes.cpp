@@ -167,24 +167,23 @@ data::BoxBatchOptions box_options(const Config& config, bool train) {
 }
 
 const DataKind& box_data() {
-  static const DataKind kind = {[] {
-                                  return std::vector<std::string>{kImageBoxes, kRandomBoxes};
-                                },
-                                [](const Config& config) {
-                                  DataTraits traits;
-                                  traits.reads_files = !is_random(config);
-                                  traits.has_boxes = true;
-                                  return traits;
-                                },
-                                check_boxes,
-                                [](const std::string&) { return std::vector<std::string>{}; },
-                                box_spec,
-                                open_boxes,
-                                boxes_ahead,
-                                box_classes,
-                                [](const Config& config, RunEncoding& known) {
-                                  known.class_ids = box_classes(config);
-                                }};
+  static const DataKind kind = {
+      [] {
+        return std::vector<std::string>{kImageBoxes, kRandomBoxes};
+      },
+      [](const Config& config) {
+        DataTraits traits;
+        traits.reads_files = !is_random(config);
+        traits.has_boxes = true;
+        return traits;
+      },
+      check_boxes,
+      [](const std::string&) { return std::vector<std::string>{}; },
+      box_spec,
+      open_boxes,
+      boxes_ahead,
+      box_classes,
+      [](const Config& config, RunEncoding& known) { known.class_ids = box_classes(config); }};
   return kind;
 }
 

@@ -161,9 +161,9 @@ std::optional<data::ClassNames> imagenet_names(const Config& config) {
 
 data::ClassNames classes_found(const Config& config) {
   if (const auto& known = config.data.known; known != nullptr && !known->class_ids.empty())
-    return {known->class_ids,
-            known->class_names.size() == known->class_ids.size() ? known->class_names
-                                                                 : known->class_ids};
+    return {known->class_ids, known->class_names.size() == known->class_ids.size()
+                                  ? known->class_names
+                                  : known->class_ids};
   const std::filesystem::path path = training_path(config);
   const std::vector<std::string> found = config.data.name == "image_list"
                                              ? read_list(config, path, {}).classes

@@ -55,14 +55,16 @@ CsvData read_csv(const Config& config, const DataParts& files) {
   if (known != nullptr) csv.encoder = known->table;
   csv.table = csv.encoder == nullptr
                   ? std::make_shared<const data::CsvTable>(files.train, encoding_of(config))
-                  : std::make_shared<const data::CsvTable>(files.train, csv.encoder->columns(), encoding_of(config));
+                  : std::make_shared<const data::CsvTable>(files.train, csv.encoder->columns(),
+                                                           encoding_of(config));
   std::vector<int64_t> rows(static_cast<size_t>(csv.table->rows()));
   for (size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<int64_t>(i);
   if (files.one_file()) {
     // The run's parts do not depend on labels.
-    csv.split = split_by(
-        config, csv.encoder == nullptr ? data::csv_labels(*csv.table, options)
-                                       : std::vector<int64_t>(static_cast<size_t>(csv.table->rows())));
+    csv.split =
+        split_by(config, csv.encoder == nullptr
+                             ? data::csv_labels(*csv.table, options)
+                             : std::vector<int64_t>(static_cast<size_t>(csv.table->rows())));
     rows = csv.split.train;
   }
   if (csv.encoder == nullptr)

@@ -112,7 +112,8 @@ TextTokens text_tokens(const Config& config, const std::vector<std::string>& pat
   const std::string& kind = config.data.tokenizer;
   const auto own = config.data.known == nullptr ? nullptr : config.data.known->tokenizer;
   const std::string by = kind == "characters" || own != nullptr ? "" : vocabulary_path(config);
-  std::string key = kind + "\n" + std::to_string(encoding_id(config)) + "\n" + config.data.name + "\n" + config.data.text + "\n" + by;
+  std::string key = kind + "\n" + std::to_string(encoding_id(config)) + "\n" + config.data.name +
+                    "\n" + config.data.text + "\n" + by;
   for (const std::string& path : paths) key += "\n" + stamp_of(path);
   return kept.find_or_make(key, [&] {
     std::vector<std::string> texts;
@@ -131,8 +132,9 @@ TextTokens text_tokens(const Config& config, const std::vector<std::string>& pat
     else
       made.tokenizer = std::make_shared<data::ByteBpe>(by + "/vocab.json", by + "/merges.txt");
     for (size_t i = 0; i < texts.size(); ++i)
-      made.ids.push_back(std::make_shared<data::TokenIds>(
-          own != nullptr ? encode_known(*own, texts[i], paths[i]) : made.tokenizer->encode(texts[i])));
+      made.ids.push_back(
+          std::make_shared<data::TokenIds>(own != nullptr ? encode_known(*own, texts[i], paths[i])
+                                                          : made.tokenizer->encode(texts[i])));
     return made;
   });
 }

@@ -17,11 +17,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int64_t kDataVersion = 1;                    // of data.json
-constexpr int64_t kMostIndex = int64_t{1} << 40;       // of a sample
-constexpr size_t kMostReadFiles = 64;                  // of data whose contents are looked at
-constexpr int64_t kMostReadBytes = int64_t{4} << 20;   // of a file
-constexpr int64_t kLookedAtBytes = int64_t{1} << 20;     // at each end of a larger one
+constexpr int64_t kDataVersion = 1;                   // of data.json
+constexpr int64_t kMostIndex = int64_t{1} << 40;      // of a sample
+constexpr size_t kMostReadFiles = 64;                 // of data whose contents are looked at
+constexpr int64_t kMostReadBytes = int64_t{4} << 20;  // of a file
+constexpr int64_t kLookedAtBytes = int64_t{1} << 20;  // at each end of a larger one
 
 struct DataFile {
   std::string name;  // below data.dir
@@ -31,7 +31,8 @@ struct DataFile {
 // A folder of data may hold runs.
 bool is_run_folder(const fs::path& path) {
   std::error_code ignored;
-  return fs::exists(path / "config.json", ignored) && fs::is_directory(path / "checkpoint", ignored);
+  return fs::exists(path / "config.json", ignored) &&
+         fs::is_directory(path / "checkpoint", ignored);
 }
 
 void add_files(const fs::path& dir, const fs::path& folder, bool recursive,
@@ -65,9 +66,8 @@ std::function<bool(const std::string&)> relatives_of(const std::string& mark) {
 }
 
 bool is_data_name(const std::string& name) {
-  static const std::vector<std::string> endings = {".csv", ".csv.gz", ".json",        ".jsonl",
-                                                   ".txt", ".npz",    ".safetensors", ".jsonl.gz",
-                                                   ".npy"};
+  static const std::vector<std::string> endings = {
+      ".csv", ".csv.gz", ".json", ".jsonl", ".txt", ".npz", ".safetensors", ".jsonl.gz", ".npy"};
   return std::any_of(endings.begin(), endings.end(),
                      [&](const std::string& ending) { return name.ends_with(ending); });
 }
@@ -90,7 +90,8 @@ std::vector<DataFile> data_files(const Config& config) {
     found = true;
   }
   if (!found && pictures)
-    add_files(dir, dir, true, [](const std::string&) { return true; }, files);
+    add_files(
+        dir, dir, true, [](const std::string&) { return true; }, files);
   else if (!found)
     add_files(dir, dir, false, is_data_name, files);
   std::sort(files.begin(), files.end(),
@@ -266,8 +267,7 @@ data::SplitIndices kept_split(const KeptParts& parts, int64_t count,
   const auto holds = [](const std::vector<int64_t>& all, int64_t i) {
     return std::binary_search(all.begin(), all.end(), i);
   };
-  for (int64_t i = 0; i < count; ++i)
-    sort_in(i, holds(parts.test, i), holds(parts.validation, i));
+  for (int64_t i = 0; i < count; ++i) sort_in(i, holds(parts.test, i), holds(parts.validation, i));
   return split;
 }
 

@@ -37,17 +37,17 @@ struct DataDigest {
 };
 
 struct RunEncoding {
-  int64_t id = 0;                                        // in keys of memos; no two have one
-  std::shared_ptr<const data::CsvEncoder> table = {};    // csv
-  std::vector<std::string> class_ids = {};               // as the data name them; empty: not known
-  std::vector<std::string> class_names = {};             // as people name them
-  int64_t classes = 0;                                   // 0: not known
-  std::vector<int64_t> mask_values = {};                 // of masks: the value of each class
+  int64_t id = 0;                                      // in keys of memos; no two have one
+  std::shared_ptr<const data::CsvEncoder> table = {};  // csv
+  std::vector<std::string> class_ids = {};             // as the data name them; empty: not known
+  std::vector<std::string> class_names = {};           // as people name them
+  int64_t classes = 0;                                 // 0: not known
+  std::vector<int64_t> mask_values = {};               // of masks: the value of each class
   std::shared_ptr<const data::Tokenizer> tokenizer = {};
   // Of features of nodes: a column less its mean, then times its scale; empty: they stay.
   std::vector<double> column_means = {}, column_scales = {};
-  std::optional<KeptParts> parts = {};                   // none: the data have parts, or not known
-  std::optional<DataDigest> digest = {};                 // none: made in memory, or not known
+  std::optional<KeptParts> parts = {};    // none: the data have parts, or not known
+  std::optional<DataDigest> digest = {};  // none: made in memory, or not known
 };
 
 // Its id, or 0 where there is none.

@@ -38,8 +38,8 @@ void resolve_with_data(StoredRun& run, const std::vector<std::string>& sets);
 
 // Has a run in this folder begun, so that it can be resumed?
 bool has_checkpoint(const std::string& folder);
-// For a run that goes on: takes the encoding from its folder. Errors: data that have changed, unless
-// `changed` says so.
+// For a run that goes on: takes the encoding from its folder. Errors: data that have changed,
+// unless `changed` says so.
 void continue_encoding(Config& config, const std::string& folder, bool changed);
 // For a new run from the weights of another one (model.weights): its data are encoded as that run
 // encoded its own, where they are of one kind and the last layer is kept. A warning says why not.

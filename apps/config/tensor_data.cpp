@@ -115,10 +115,10 @@ const TensorParts& tensor_parts(const Config& config) {
   // Static: resolve(), the planner and each split ask, and share no object that could own it.
   static Memo<std::string, TensorParts> kept(2);
   const DataParts files = find_parts(config, endings());
-  const std::string key = fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}", config.data.layout,
-                                      config.data.task, config.data.max_length, is_decoder(config),
-                                      stamp_of(files.train), files.validation,
-                                      files.test + std::to_string(encoding_id(config)));
+  const std::string key =
+      fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}", config.data.layout, config.data.task,
+                  config.data.max_length, is_decoder(config), stamp_of(files.train),
+                  files.validation, files.test + std::to_string(encoding_id(config)));
   return kept.find_or_make(key, [&] { return read_parts(config, files); });
 }
 
@@ -208,7 +208,6 @@ std::vector<std::string> tensor_classes(const Config& config) {
                                                       targets.classes, names.size()));
   return names;
 }
-
 
 void describe_tensors(const Config& config, RunEncoding& known) {
   const TensorParts& parts = tensor_parts(config);

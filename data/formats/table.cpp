@@ -24,8 +24,7 @@ TableReader::TableReader(const char* op, const std::string& path, TableKind kind
       separator_(kind == TableKind::csv ? ',' : '\t'),
       longest_(kind == TableKind::csv ? size_t{8} << 20 : size_t{1} << 20),
       stream_(op, path) {
-  if (encoding != TextEncoding::utf_8)
-    decoder_ = std::make_unique<TextDecoder>(op, path, encoding);
+  if (encoding != TextEncoding::utf_8) decoder_ = std::make_unique<TextDecoder>(op, path, encoding);
   if (refill() && buffer_.starts_with("\xef\xbb\xbf")) begin_ = 3;
 }
 

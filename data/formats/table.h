@@ -16,9 +16,9 @@ enum class TableKind : uint8_t {
   tsv,  // tabs; a quote is text, as in GLUE's files; a line is a record, of at most 1 MiB
 };
 
-// Reads record by record, in little memory. Fields are UTF-8 where the file is, or where an encoding
-// is given; bytes of a file that is not are handed on as they are. A byte order mark at the start and the carriage returns
-// of Windows's line ends are dropped.
+// Reads record by record, in little memory. Fields are UTF-8 where the file is, or where an
+// encoding is given; bytes of a file that is not are handed on as they are. A byte order mark at
+// the start and the carriage returns of Windows's line ends are dropped.
 class TableReader {
  public:
   // `op` names the reader in messages. Errors: those of ByteStream.

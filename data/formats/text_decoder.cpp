@@ -77,9 +77,8 @@ void TextDecoder::decode(std::string_view bytes, bool last, std::string& out) {
     impl_->started = true;
     out.append(piece.data(), target);
     if (status == U_BUFFER_OVERFLOW_ERROR) continue;
-    FRUGAL_CHECK(U_SUCCESS(status), "[{}] {}: expected text in {}, got other bytes ({})",
-                 impl_->op, in_quotes(impl_->path), icu_name(impl_->encoding),
-                 u_errorName(status));
+    FRUGAL_CHECK(U_SUCCESS(status), "[{}] {}: expected text in {}, got other bytes ({})", impl_->op,
+                 in_quotes(impl_->path), icu_name(impl_->encoding), u_errorName(status));
     return;
   }
 }

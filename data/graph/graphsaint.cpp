@@ -111,8 +111,8 @@ Tensor edges_within(const Tensor& edge_index, const Tensor& mask) {
   return make_edge_index(mask.size(0), from, to, false);
 }
 
-// What standardizes columns over the training nodes. A column that is constant over them is centred,
-// but not scaled.
+// What standardizes columns over the training nodes. A column that is constant over them is
+// centred, but not scaled.
 void find_scales(GraphData& graph) {
   const int64_t nodes = graph.x.size(0), columns = graph.x.size(1);
   const float* x = graph.x.data<float>();

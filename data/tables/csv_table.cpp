@@ -271,8 +271,8 @@ std::vector<CsvTable::Kind> CsvEncoder::input_columns() const {
 // Classes that are whole numbers were read as numbers: 1.0 is the class 1.
 std::vector<CsvTable::Kind> CsvEncoder::columns() const {
   std::vector<CsvTable::Kind> all = input_columns();
-  const bool numbers = std::all_of(
-      encoding_.classes.begin(), encoding_.classes.end(), [](const std::string& name) {
+  const bool numbers =
+      std::all_of(encoding_.classes.begin(), encoding_.classes.end(), [](const std::string& name) {
         const auto value = number_in(name);
         return value && whole_number(*value) == name;
       });

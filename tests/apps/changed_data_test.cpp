@@ -80,9 +80,8 @@ TEST_CASE("a table whose other rows changed: columns are standardized as the run
   const Study study(kTableMlp, {{"name", "csv"}, {"batch_size", 16}});
   write_file(study.data + "/train.csv", kTableHeader + rows(0, 60, 1));
   write_file(study.data + "/test.csv", kTableHeader + rows(60, 90, 1));
-  study.check([&] {
-    write_file(study.data + "/train.csv", kTableHeader + rows(0, 80, 1000, "amber"));
-  });
+  study.check(
+      [&] { write_file(study.data + "/train.csv", kTableHeader + rows(0, 80, 1000, "amber")); });
 }
 
 TEST_CASE("a table of one file whose training rows changed: the run's parts and columns stay") {

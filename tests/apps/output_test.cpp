@@ -20,10 +20,20 @@ struct Commands {
     write_file(folder / "c.json", kTinyConfig);
     REQUIRE(frugal("train " + folder / "c.json --quiet --out " + run).status == 0);
     const std::string weights = run + "/checkpoint/last.safetensors";
-    all = {"schema", "train " + folder / "c.json --print-config", "train --help-config",
-           "curve " + run, "inspect " + weights, "inspect --json " + weights, "data list",
-           "data list --json", "compare " + run, "eval " + run, "--help", "train --help",
-           "--version", "plan " + folder / "c.json",
+    all = {"schema",
+           "train " + folder / "c.json --print-config",
+           "train --help-config",
+           "curve " + run,
+           "inspect " + weights,
+           "inspect --json " + weights,
+           "data list",
+           "data list --json",
+           "compare " + run,
+           "eval " + run,
+           "--help",
+           "train --help",
+           "--version",
+           "plan " + folder / "c.json",
            "export --overwrite --output " + folder / "w.safetensors " + run};
   }
 };

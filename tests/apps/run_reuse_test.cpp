@@ -110,10 +110,10 @@ TEST_CASE_FIXTURE(ReusedRuns, "--overwrite replaces a run, and nothing else") {
 }
 
 TEST_CASE_FIXTURE(ReusedRuns, "a configuration is printed without its data") {
-  for (const char* data : {R"({"name": "cifar10"})", R"({"name": "csv", "dir": "/none.csv"})",
-                           R"({"name": "image_folder", "dir": "/none"})",
-                           R"({"name": "tensors", "dir": "/none.npz"})",
-                           R"({"name": "image_masks", "dir": "/none"})"}) {
+  for (const char* data :
+       {R"({"name": "cifar10"})", R"({"name": "csv", "dir": "/none.csv"})",
+        R"({"name": "image_folder", "dir": "/none"})", R"({"name": "tensors", "dir": "/none.npz"})",
+        R"({"name": "image_masks", "dir": "/none"})"}) {
     CAPTURE(data);
     Json all = {{"model", {{"name", "mlp"}}}, {"data", Json::parse(data)}};
     const bool masks = all["data"]["name"] == "image_masks";
@@ -131,7 +131,8 @@ TEST_CASE_FIXTURE(ReusedRuns, "a configuration is printed without its data") {
   CHECK(frugal("train " + config + " --print-config").status == 2);
 }
 
-TEST_CASE_FIXTURE(ReusedRuns, "a run says which network it took where the configuration names none") {
+TEST_CASE_FIXTURE(ReusedRuns,
+                  "a run says which network it took where the configuration names none") {
   Json all = Json::parse(kTinyConfig);
   all["model"] = Json::object();
   all["data"]["shape"] = {8, 8, 3};

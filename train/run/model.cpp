@@ -265,10 +265,11 @@ void Model::check_arrays(const Tensor& samples) const {
                     (tokens ? samples.size(1) >= 1 && samples.size(1) <= spec.sample[0]
                             : samples.numel() == samples.size(0) * spec.sample.numel() &&
                                   samples.size(-1) == spec.sample[axes - 1]);
-  FRUGAL_CHECK(fits, "[predict] expected samples {} {}, one behind the other, got {}",
-               spec.sample, tokens ? "i64" : "f32",
-               samples.defined() ? samples.shape().str() + " " + std::string(name_of(samples.dtype()))
-                                 : "an undefined tensor");
+  FRUGAL_CHECK(fits, "[predict] expected samples {} {}, one behind the other, got {}", spec.sample,
+               tokens ? "i64" : "f32",
+               samples.defined()
+                   ? samples.shape().str() + " " + std::string(name_of(samples.dtype()))
+                   : "an undefined tensor");
 }
 
 // REQUIRES: samples contiguous on the cpu, and checked.

@@ -33,10 +33,10 @@ constexpr const char* kState = "state.safetensors";
 constexpr const char* kBest = "best.safetensors";
 constexpr const char* kMetrics = "metrics.jsonl";
 const std::set<std::string> kNames = {
-    "config.json", "metrics.jsonl", "metrics.csv",    "tensor_times.json", "summary.json",
-    "report.html", "checkpoint",    "input.json",     "classes.json",      "columns.json",
-    "vocab.txt",   "vocab.json",    "characters.txt", "merges.txt",        "tensorboard",
-    "data.json"};
+    "config.json",    "metrics.jsonl", "metrics.csv", "tensor_times.json",
+    "summary.json",   "report.html",   "checkpoint",  "input.json",
+    "classes.json",   "columns.json",  "vocab.txt",   "vocab.json",
+    "characters.txt", "merges.txt",    "tensorboard", "data.json"};
 
 // Is this the rest of a file that a process was writing when it was killed? Before version 2 of the
 // state, such a file was NAME.tmp.
@@ -70,9 +70,10 @@ std::string objection_to_replacing(const std::string& path) {
   if (!fs::exists(path)) return "";
   if (!fs::is_directory(path)) return "is not a folder";
   const auto other = [](const fs::path& found) {
-    return fmt::format("holds {}, which is no file of a run; --overwrite replaces runs alone, and "
-                       "nothing was changed",
-                       in_quotes(found.string()));
+    return fmt::format(
+        "holds {}, which is no file of a run; --overwrite replaces runs alone, and "
+        "nothing was changed",
+        in_quotes(found.string()));
   };
   bool is_run = fs::is_empty(path);
   for (const auto& entry : fs::directory_iterator(path)) {
@@ -201,7 +202,8 @@ void RunFolder::replace() {
       if (entry.path().filename() != "checkpoint") all.push_back(entry.path());  // it has the lock
     for (const fs::path& path : all) fs::remove_all(path);
   } catch (const fs::filesystem_error& e) {
-    throw Error(fmt::format("[output] cannot replace the run in {}: {}", path_, e.code().message()));
+    throw Error(
+        fmt::format("[output] cannot replace the run in {}: {}", path_, e.code().message()));
   }
   data::sync_folder(path_ + "/checkpoint");
   data::sync_folder(path_);

@@ -52,8 +52,8 @@ class RunFolder {
   // Makes the folder. Errors: cannot be made or written, another process at work in it; OptionError
   // if it has files and resume is false, files that are not of a run, links, or a checkpoint
   // without its state. What a killed process left of a file that it was writing goes.
-  // overwrite: a run that is there stays until replace(), as if it were not there. Errors then also:
-  // a folder that is no run.
+  // overwrite: a run that is there stays until replace(), as if it were not there. Errors then
+  // also: a folder that is no run.
   RunFolder(const std::string& path, bool resume, bool overwrite = false);
   // A run that never came to keep() leaves nothing that it made, so that the next one can start.
   ~RunFolder();
@@ -62,8 +62,8 @@ class RunFolder {
 
   void keep() { kept_ = true; }
 
-  // With overwrite: removes the run that was there. The trainer calls it when all that a start needs
-  // is ready, and before anything is written.
+  // With overwrite: removes the run that was there. The trainer calls it when all that a start
+  // needs is ready, and before anything is written.
   void replace();
 
   const std::string& path() const { return path_; }

@@ -9,7 +9,8 @@ namespace frugal::train {
 class SeveralLabels : public SupervisedTask {
  public:
   // Weights of classes are those of the labels' losses while training; the loss stays the mean over
-  // samples and labels (PyTorch's MultiLabelSoftMarginLoss). Not for rows with weights of their own.
+  // samples and labels (PyTorch's MultiLabelSoftMarginLoss). Not for rows with weights of their
+  // own.
   explicit SeveralLabels(BatchSpec spec, ClassOptions options = {});
   Batch place(Batch batch, const Module& model) const override;
   void judge(const Judged& judged, ForwardPass& pass) const override;

@@ -122,9 +122,11 @@ TEST_CASE("csv: text that is not UTF-8 is refused with its place, unless its enc
   };
   using Names = std::vector<std::string>;
   CHECK(names_of(latin, TextEncoding::latin_1) == Names{"plain", "M\u00fcller"});
-  CHECK(names_of("name,label\n\x80 5\x96" "7,y\n", TextEncoding::windows_1252) ==
-        Names{"\u20ac 5\u20137"});
-  // Each byte order, with its mark; a character beyond 16 bits; a long text, which is read in parts.
+  CHECK(names_of("name,label\n\x80 5\x96"
+                 "7,y\n",
+                 TextEncoding::windows_1252) == Names{"\u20ac 5\u20137"});
+  // Each byte order, with its mark; a character beyond 16 bits; a long text, which is read in
+  // parts.
   std::u16string wide = u"name,label\n\U0001F600,y\n";
   for (int i = 0; i < 200000; ++i) wide += u"\u00e9t\u00e9,x\n";
   for (const bool little : {true, false}) {
