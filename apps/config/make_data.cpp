@@ -124,7 +124,7 @@ std::map<std::string, std::string> describing_files(const Config& config) {
     files["columns.json"] =
         columns_json(csv_encoding(config)).dump(2, ' ', false, Json::error_handler_t::replace) +
         "\n";
-  files["data.json"] = data_json(config);
+  if (const std::string known = data_json(config); !known.empty()) files["data.json"] = known;
   return files;
 }
 

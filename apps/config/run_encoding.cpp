@@ -215,7 +215,7 @@ std::string data_json(const Config& config) {
   else if (known.parts)
     json["parts"] = {{"validation", known.parts->validation}, {"test", known.parts->test}};
   if (const auto digest = digest_of(config)) json["digest"] = digest_json(*digest);
-  return json.dump() + "\n";
+  return json.size() == 1 ? "" : json.dump() + "\n";
 }
 
 void read_data_json(const Json& json, RunEncoding& known) {

@@ -60,7 +60,8 @@ std::optional<DataDigest> digest_of(const Config& config);
 std::string data_change(const Config& config, const RunEncoding& known);
 
 Json digest_json(const DataDigest& digest);
-// data.json for what a run learns of its data. REQUIRES: resolved.
+// data.json for what a run learns of its data; empty: nothing, as of random data. REQUIRES: a
+// resolved configuration.
 std::string data_json(const Config& config);
 // Reads data.json into `known`. Errors: whatever does not fit; the caller names the file.
 void read_data_json(const Json& json, RunEncoding& known);

@@ -17,7 +17,7 @@ constexpr size_t kShortHash = 12;
 
 // Of the defaults of all keys that change results. Raised when such a default changes: a hash knows
 // only what differs from the defaults, so that a new key leaves the results that are there valid.
-constexpr int kDefaults = 2;
+constexpr int kDefaults = 1;
 
 // Later values of a path replace earlier ones, at the earlier place. Null takes the path away.
 void add(Sets& all, const Sets& more) {

@@ -21,7 +21,7 @@ constexpr const char* kDeep = R"({
   "data": {"name": "random_tokens", "batch_size": 16, "max_length": 64, "train_samples": 64,
            "test_samples": 16, "workers": 0},
   "compression": {"advanced": {"min_elements": 1024}}})";
-constexpr const char* kGraph = R"({
+constexpr const char* kLimitedGraph = R"({
   "model": {"name": "gcn", "width": 32},
   "data": {"name": "random_graph", "nodes": 300, "edges": 900, "features": 24, "classes": 3}})";
 
@@ -55,7 +55,7 @@ TEST_CASE("an infeasible budget says what is, and that is so") {
   // Graph networks have no blocks to recompute.
   for (const char* set :
        {"compression.budget.recompute=false", "compression.budget.recompute=true"})
-    CHECK(complaint(config_of(kGraph, "1000", {set})).find("too few") != std::string::npos);
+    CHECK(complaint(config_of(kLimitedGraph, "1000", {set})).find("too few") != std::string::npos);
   const Planner planner(planner_options(config_of(kResNet, std::to_string(least))));
   CHECK(planner.planned().memory.peak + planner.reserve() <= least);
   CHECK_THROWS_AS(Planner(planner_options(config_of(kResNet, std::to_string(least - 1)))),
