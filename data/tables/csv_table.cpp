@@ -7,7 +7,9 @@
 #include <cstdlib>
 #include <limits>
 #include <set>
+#include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "core/log.h"
 #include "core/quoted.h"
@@ -88,9 +90,8 @@ std::string whole_number(double whole) { return fmt::format("{:.0f}", whole); }
 }  // namespace
 
 const CsvTable::Column& CsvTable::column(const std::string& name) const {
-  const auto found = std::find_if(columns_.begin(), columns_.end(),
-                                  [&](const Column& column) { return column.name == name; });
-  if (found != columns_.end()) return *found;
+  const auto found = place_of_.find(name);
+  if (found != place_of_.end()) return columns_[found->second];
   std::vector<std::string> names;
   for (const Column& column : columns_) names.push_back(column.name);
   throw Error(fmt::format("[csv] expected a column {} in {}, got {}", in_quotes(name),
@@ -118,6 +119,7 @@ CsvTable::CsvTable(const std::string& path, TextEncoding encoding)
   for (size_t i = 0; i < header.size(); ++i) {
     columns_[i].name = header[i];
     columns_[i].is_number = !are_numbers.empty() && are_numbers[i];
+    place_of_.emplace(header[i], i);
   }
   read_cells();
 }
@@ -127,11 +129,13 @@ CsvTable::CsvTable(const std::string& path, const std::vector<Kind>& known, Text
   std::vector<std::string> header;
   for_rows(path, encoding_, header, [](int64_t, const std::vector<std::string_view>&) {});
   columns_.resize(header.size());
+  std::unordered_map<std::string_view, bool> is_number;
+  for (const Kind& kind : known) is_number.emplace(kind.name, kind.is_number);
   for (size_t i = 0; i < header.size(); ++i) {
-    const auto found = std::find_if(known.begin(), known.end(),
-                                    [&](const Kind& kind) { return kind.name == header[i]; });
+    const auto found = is_number.find(header[i]);
     columns_[i].name = header[i];
-    columns_[i].is_number = found != known.end() && found->is_number;
+    columns_[i].is_number = found != is_number.end() && found->second;
+    place_of_.emplace(header[i], i);
   }
   for (const Kind& kind : known) column(kind.name);
   read_cells();
@@ -289,14 +293,13 @@ CsvEncoder::CsvEncoder(const CsvTable& table, const CsvOptions& options,
   std::vector<std::string>& classes = encoding_.classes;
   FRUGAL_CHECK(!training_rows.empty(), "[csv] {}: expected rows to train on, got none",
                in_quotes(table.path()));
+  const std::unordered_set<std::string> dropped(options.drop.begin(), options.drop.end());
   for (const std::string& name : options.drop)
     FRUGAL_CHECK(table.column(name).name != encoding_.target,
                  "[csv] expected other columns to leave out than the target, got {}",
                  in_quotes(name));
   for (const CsvTable::Column& column : table.columns()) {
-    if (column.name == encoding_.target ||
-        std::find(options.drop.begin(), options.drop.end(), column.name) != options.drop.end())
-      continue;
+    if (column.name == encoding_.target || dropped.contains(column.name)) continue;
     CsvEncoding::Input input;
     input.name = column.name;
     input.is_number = column.is_number;
@@ -336,10 +339,9 @@ CsvEncoder::CsvEncoder(const CsvTable& table, const CsvOptions& options,
 }
 
 // Writes the input's part of every row; `out` is that of the first.
-void CsvEncoder::encode_input(const CsvTable& table, const CsvEncoding::Input& input,
+void CsvEncoder::encode_input(const CsvTable& table, const CsvEncoding::Input& input, int64_t width,
                               float* out) const {
   const CsvTable::Column& column = table.column(input.name);
-  const int64_t width = encoding_.width();
   if (input.is_number) {
     for (int64_t row = 0; row < table.rows(); ++row, out += width) {
       const auto value = static_cast<double>(column.numbers[static_cast<size_t>(row)]);
@@ -411,10 +413,11 @@ SampleTargets CsvEncoder::targets_of(const CsvTable& table) const {
 
 Tensor CsvEncoder::inputs_of(const CsvTable& table) const {
   const CategoryScope scope(Category::workspace);
-  Tensor inputs = Tensor::empty({table.rows(), encoding_.width()}, DType::f32);
+  const int64_t width = encoding_.width();
+  Tensor inputs = Tensor::empty({table.rows(), width}, DType::f32);
   float* out = inputs.mut<float>();
   for (const CsvEncoding::Input& input : encoding_.inputs) {
-    encode_input(table, input, out);
+    encode_input(table, input, width, out);
     out +=
         input.is_number || !encoding_.one_hot ? 1 : static_cast<int64_t>(input.categories.size());
   }

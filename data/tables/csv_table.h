@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "data/formats/text_decoder.h"
@@ -63,6 +64,7 @@ class CsvTable {
   std::string path_;
   TextEncoding encoding_;
   std::vector<Column> columns_;
+  std::unordered_map<std::string, size_t> place_of_;  // of a column by name
   std::vector<int64_t> lines_;
 };
 
@@ -111,7 +113,8 @@ class CsvEncoder {
   TensorDataset encode(const CsvTable& table) const;
 
  private:
-  void encode_input(const CsvTable& table, const CsvEncoding::Input& input, float* out) const;
+  void encode_input(const CsvTable& table, const CsvEncoding::Input& input, int64_t width,
+                    float* out) const;
   SampleTargets targets_of(const CsvTable& table) const;
   [[noreturn]] void missing(const CsvTable& table, int64_t row, const std::string& column) const;
 

@@ -186,6 +186,25 @@ TEST_CASE("csv: mistakes are named") {
   refuses(folder, many, {}, "data.task says whether");
 }
 
+// In seconds, because the time is linear in the columns.
+TEST_CASE("csv: 200,000 columns") {
+  const TemporaryFolder folder;
+  constexpr int64_t kColumns = 200'000;
+  std::string header, row;
+  for (int64_t i = 0; i < kColumns; ++i) {
+    header += fmt::format("c{},", i);
+    row += "1,";
+  }
+  const std::string text = header + "label\n" + row + "0\n" + row + "1\n";
+  const CsvTable table(folder.write("a.csv", text));
+  CsvOptions options;
+  options.drop = {"c7"};
+  const CsvEncoder encoder(table, options, all_rows(table));
+  CHECK(encoder.encoding().width() == kColumns - 1);
+  CHECK(encoder.inputs_of(CsvTable(table.path(), encoder.input_columns())).shape() ==
+        Shape{2, kColumns - 1});
+}
+
 TEST_CASE("csv: 80 columns, quotes and Windows's line ends") {
   const TemporaryFolder folder;
   std::string text = "\xef\xbb\xbf", line;
