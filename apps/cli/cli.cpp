@@ -83,7 +83,8 @@ void add_eval(CLI::App& app) {
       ->capture_default_str();
   add_tta(sub, a.tta);
   add_sets(sub, a.sets);
-  sub->add_flag("--json", a.json, "Print {\"loss\", \"accuracy\", \"samples\", \"weights\"}");
+  sub->add_flag("--json", a.json,
+                "Print {\"loss\", \"accuracy\", \"samples\", \"weights\"}, and the data's metric");
   sub->callback([] { eval_command(a); });
 }
 
@@ -101,6 +102,7 @@ void add_predict(CLI::App& app) {
       ->capture_default_str();
   sub->add_option("--out", a.out,
                   "Folder for masks (PNG), with a network that gives a class to each pixel");
+  sub->add_flag("--overwrite", a.overwrite, "Write over masks in that folder");
   sub->add_option("--batch-size", a.batch_size, "Inputs at once")
       ->check(CLI::Range(1, 1 << 16))
       ->capture_default_str();

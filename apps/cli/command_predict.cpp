@@ -1,8 +1,11 @@
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
 #include <filesystem>
 #include <map>
+#include <set>
 #include <thread>
 
 #include "apps/cli/command_line.h"
@@ -40,12 +43,28 @@ using train::Prediction;
 
 constexpr size_t kColumns = 80;
 
-void add_pictures_in(const std::string& folder, std::vector<std::string>& inputs) {
-  std::vector<std::string> found;
+// What is predicted for: a file or a text, and how its mask is named, without an ending.
+struct Input {
+  std::string text, name;
+};
+
+bool lies_in(const fs::path& path, const fs::path& folder) {
+  const fs::path relative = path.lexically_relative(folder);
+  return !relative.empty() && relative != "." && *relative.begin() != "..";
+}
+
+// Names are paths below the folder. Masks of an earlier call are no pictures: what lies in `out`, a
+// folder below this one, is left out.
+void add_pictures_in(const std::string& folder, const std::string& out,
+                     std::vector<Input>& inputs) {
+  std::vector<fs::path> found;
   try {
+    const fs::path masks = out.empty() ? fs::path() : fs::weakly_canonical(out);
+    const bool below = !out.empty() && lies_in(masks, fs::weakly_canonical(folder));
     for (const auto& entry : fs::recursive_directory_iterator(folder))
-      if (entry.is_regular_file() && data::has_picture_name(entry.path().string()))
-        found.push_back(entry.path().string());
+      if (entry.is_regular_file() && data::has_picture_name(entry.path().string()) &&
+          !(below && lies_in(fs::weakly_canonical(entry.path()), masks)))
+        found.push_back(entry.path());
   } catch (const fs::filesystem_error& e) {
     throw Error(fmt::format("[predict] cannot read the folder {}: {}", in_quotes(folder),
                             e.code().message()));
@@ -53,16 +72,18 @@ void add_pictures_in(const std::string& folder, std::vector<std::string>& inputs
   FRUGAL_CHECK(!found.empty(),
                "[predict] expected pictures (.jpg, .jpeg, .png, .webp, .bmp) in {}, got none",
                in_quotes(folder));
-  std::sort(found.begin(), found.end());
-  inputs.insert(inputs.end(), found.begin(), found.end());
+  std::sort(found.begin(), found.end(),
+            [](const fs::path& x, const fs::path& y) { return x.string() < y.string(); });
+  for (const fs::path& path : found)
+    inputs.push_back({path.string(), path.lexically_relative(folder).replace_extension().string()});
 }
 
-void add_lines_of(const std::string& path, std::vector<std::string>& inputs) {
+void add_lines_of(const std::string& path, std::vector<Input>& inputs) {
   const std::vector<uint8_t> bytes = data::read_file("predict", path);
   std::string line;
   const auto end_line = [&] {
     if (!line.empty() && line.back() == '\r') line.pop_back();
-    if (!line.empty()) inputs.push_back(line);
+    if (!line.empty()) inputs.push_back({line, ""});
     line.clear();
   };
   for (const uint8_t byte : bytes) {
@@ -76,16 +97,15 @@ void add_lines_of(const std::string& path, std::vector<std::string>& inputs) {
 
 // Files and texts in the order of the arguments: a folder is its pictures, a file of a network that
 // reads text is its lines.
-std::vector<std::string> inputs_of(const std::vector<std::string>& arguments,
-                                   BatchSpec::Kind kind) {
-  std::vector<std::string> inputs;
-  for (const std::string& argument : arguments) {
+std::vector<Input> inputs_of(const PredictArguments& arguments, BatchSpec::Kind kind) {
+  std::vector<Input> inputs;
+  for (const std::string& argument : arguments.inputs) {
     if (kind == BatchSpec::Kind::images && is_folder(argument))
-      add_pictures_in(argument, inputs);
+      add_pictures_in(argument, arguments.out, inputs);
     else if (kind == BatchSpec::Kind::sequences && data::is_file(argument))
       add_lines_of(argument, inputs);
     else
-      inputs.push_back(argument);
+      inputs.push_back({argument, fs::path(argument).stem().string()});
   }
   if (inputs.empty()) throw ConfigError("", "predict: expected inputs, got an empty file");
   return inputs;
@@ -116,19 +136,16 @@ Json answer_json(const std::string& input, const Answer& answer) {
 }
 
 // Where the masks of `inputs` are written. Errors: ConfigError for a folder that is missing or
-// asked for in vain, and for two masks of one name.
+// asked for in vain, for two masks of one name, and for a file that must not be written over.
 std::vector<std::string> mask_files(const PredictArguments& arguments,
-                                    const std::vector<std::string>& inputs, const BatchSpec& spec) {
-  if (!spec.target_of_each_pixel) {
-    if (arguments.out.empty()) return {};
-    throw ConfigError("", "--out: expected none, since the network gives no class to each pixel");
-  }
+                                    const std::vector<Input>& inputs, const BatchSpec& spec) {
+  if (!spec.target_of_each_pixel) return {};
   if (arguments.out.empty())
     throw ConfigError("", "--out: expected a folder for the masks of this network, got none");
   std::vector<std::string> files;
   std::map<std::string, std::string> taken;
-  for (const std::string& input : inputs) {
-    const std::string file = arguments.out + "/" + fs::path(input).stem().string() + ".png";
+  for (const auto& [input, name] : inputs) {
+    const std::string file = arguments.out + "/" + name + ".png";
     const auto [known, added] = taken.emplace(file, input);
     if (!added)
       throw ConfigError("",
@@ -137,10 +154,29 @@ std::vector<std::string> mask_files(const PredictArguments& arguments,
                                     in_quotes(known->second), in_quotes(input), in_quotes(file)));
     files.push_back(file);
   }
+  // Whatever the paths look like, also through links, an input is never written over.
+  std::set<std::pair<dev_t, ino_t>> read;
+  struct stat facts {};
+  for (const Input& input : inputs)
+    if (stat(input.text.c_str(), &facts) == 0) read.emplace(facts.st_dev, facts.st_ino);
   std::error_code error;
-  fs::create_directories(arguments.out, error);
-  FRUGAL_CHECK(!error, "[predict] cannot make the folder {}: {}", in_quotes(arguments.out),
-               error.message());
+  for (const std::string& file : files) {
+    if (!fs::exists(fs::symlink_status(file, error))) continue;
+    if (stat(file.c_str(), &facts) == 0 && read.contains({facts.st_dev, facts.st_ino}))
+      throw ConfigError("",
+                        fmt::format("--out: expected a folder in which no mask would be written "
+                                    "over a picture that is read, got one for {}",
+                                    in_quotes(file)));
+    if (!arguments.overwrite)
+      throw ConfigError(
+          "", fmt::format("--out: {} exists; --overwrite writes over it", in_quotes(file)));
+  }
+  for (const std::string& file : files) {
+    const std::string folder = fs::path(file).parent_path().string();
+    fs::create_directories(folder, error);
+    FRUGAL_CHECK(!error, "[predict] cannot make the folder {}: {}", in_quotes(folder),
+                 error.message());
+  }
   return files;
 }
 
@@ -334,14 +370,18 @@ void predict_command(const PredictArguments& arguments) {
       return predict_rows(arguments, run, model);
     if (kind == BatchSpec::Kind::sequences && arguments.tta != "none")
       throw ConfigError("", "--tta: expected none with a network that reads text");
-    const std::vector<std::string> inputs = inputs_of(arguments.inputs, kind);
+    if (!run.description.spec.target_of_each_pixel && !arguments.out.empty())
+      throw ConfigError("", "--out: expected none, since the network gives no class to each pixel");
+    const std::vector<Input> named = inputs_of(arguments, kind);
+    std::vector<std::string> inputs;
+    for (const Input& input : named) inputs.push_back(input.text);
     if (run.description.spec.has_boxes()) return predict_boxes(arguments, inputs, run, model);
     train::PredictOptions options;
     options.top = arguments.top;
     options.views = views_named(arguments.tta);
     options.batch_size = arguments.batch_size;
     options.threads = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-    const std::vector<std::string> masks = mask_files(arguments, inputs, run.description.spec);
+    const std::vector<std::string> masks = mask_files(arguments, named, run.description.spec);
     Printer printer(arguments, inputs.size());
     model.predict_each(inputs, options, [&](int64_t index, const Answer& answer) {
       printer.look_at_signals();

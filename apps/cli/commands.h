@@ -44,6 +44,7 @@ struct PredictArguments {
   std::vector<std::string> inputs, sets;
   int64_t top = 5, batch_size = 64;
   bool json = false;
+  bool overwrite = false;  // masks that are there already
 };
 void predict_command(const PredictArguments& arguments);
 

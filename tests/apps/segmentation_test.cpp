@@ -154,6 +154,40 @@ TEST_CASE(
                            (folder / "data/label/3.png") + " --out " + (folder / "masks"));
   CHECK(twice.status == 2);
   CHECK(twice.err.find("different names") != std::string::npos);
+  // Masks that are there stay, and pictures always do. Sub-folders are kept.
+  const Ran again =
+      frugal(predict + (folder / "data/image/3.png") + " --out " + (folder / "masks"));
+  CHECK(again.status == 2);
+  CHECK(has(again.err, "3.png\" exists; --overwrite writes over it"));
+  REQUIRE(
+      frugal(predict + (folder / "data/image/3.png") + " --overwrite --out " + (folder / "masks"))
+          .status == 0);
+  const std::string before = read_file(folder / "data/image/3.png");
+  std::filesystem::create_directory_symlink(folder / "data/image", folder / "linked");
+  for (const char* where : {"data/image", "linked"}) {
+    const Ran over =
+        frugal(predict + (folder / "data/image/3.png") + " --overwrite --out " + (folder / where));
+    CHECK(over.status == 2);
+    CHECK(has(over.err, "written over a picture that is read"));
+  }
+  CHECK(read_file(folder / "data/image/3.png") == before);
+  for (const char* name : {"p/a", "p/b"}) {
+    std::filesystem::create_directories(folder / name);
+    std::filesystem::copy(folder / "data/image/3.png", folder / (std::string(name) + "/x.png"));
+  }
+  for (const char* more : {"", " --overwrite"}) {  // the masks are no pictures for the second call
+    REQUIRE(frugal(predict + (folder / "p") + more + " --out " + (folder / "p/masks")).status == 0);
+    CHECK(mask_of(folder / "p/masks/a/x.png").pixels == found.pixels);
+    CHECK(mask_of(folder / "p/masks/b/x.png").pixels == found.pixels);
+    CHECK(!std::filesystem::exists(folder / "p/masks/masks"));
+  }
+  const Ran judged = frugal("eval " + (folder / "a") + " --json");
+  REQUIRE_MESSAGE(judged.status == 0, judged.err);
+  CHECK(Json::parse(judged.out)["miou"] == final["test_miou"]);
+  CHECK(Json::parse(judged.out)["samples"] == 8);  // windows: 4 of each of 2 pictures
+  const Ran none = frugal(train + " --set data.mask_values=[7,8] --out " + (folder / "e"));
+  CHECK(none.status == 1);
+  CHECK(has(none.err, "expected a value of data.mask_values, 7, 8"));
   std::filesystem::remove(folder / "data/label/3.png");
   const Ran lacking = frugal(train + " --out " + (folder / "d"));
   CHECK(lacking.status == 1);
