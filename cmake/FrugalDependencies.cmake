@@ -57,7 +57,7 @@ set(FRUGAL_PICTURES)
 if(FRUGAL_PNG_DIR AND FRUGAL_PNG_LIBRARY AND FRUGAL_TURBOJPEG_DIR AND FRUGAL_TURBOJPEG_LIBRARY AND FRUGAL_WEBP_DIR AND FRUGAL_WEBP_LIBRARY
    AND FRUGAL_EXIF_DIR AND FRUGAL_EXIF_LIBRARY)
   set(FRUGAL_PICTURES turbojpeg webp exif png)
-  set_source_files_properties(data/image/picture.cpp PROPERTIES COMPILE_DEFINITIONS FRUGAL_PICTURES)
+  set_source_files_properties(data/image/orientation.cpp data/image/picture.cpp PROPERTIES COMPILE_DEFINITIONS FRUGAL_PICTURES)
 endif()
 # Optional: lists of boxes in VOC's XML (data/detection/voc.cpp).
 find_path(FRUGAL_PUGIXML_DIR pugixml.hpp)

@@ -13,11 +13,17 @@
 namespace frugal::apps {
 namespace {
 
+// As the lists of the run's data number it.
+int64_t number_of_class(const train::Model& model, int64_t label) {
+  const auto& ids = model.description().category_ids;
+  return label < static_cast<int64_t>(ids.size()) ? ids[static_cast<size_t>(label)] : label;
+}
+
 std::string name_of_class(const train::Model& model, int64_t label) {
   const auto& names = model.description().classes;
   const bool known =
       label < static_cast<int64_t>(names.size()) && !names[static_cast<size_t>(label)].empty();
-  return known ? names[static_cast<size_t>(label)] : std::to_string(label);
+  return known ? names[static_cast<size_t>(label)] : std::to_string(number_of_class(model, label));
 }
 
 // In pixels of the file.
@@ -80,8 +86,10 @@ void predict_boxes(const PredictArguments& arguments, const std::vector<std::str
       const auto& box = found.boxes[k];
       const std::string name = name_of_class(model, found.labels[k]);
       if (arguments.json)
-        boxes.push_back(
-            {{"box", box}, {"class", found.labels[k]}, {"name", name}, {"score", found.scores[k]}});
+        boxes.push_back({{"box", box},
+                         {"class", number_of_class(model, found.labels[k])},
+                         {"name", name},
+                         {"score", found.scores[k]}});
       else if (static_cast<int64_t>(k) < arguments.top)
         std::printf("  %6.2f %%  %7.1f %7.1f %7.1f %7.1f  %s\n",
                     100 * static_cast<double>(found.scores[k]), static_cast<double>(box[0]),

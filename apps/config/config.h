@@ -83,10 +83,11 @@ struct DataConfig {
   double view_grayscale = 0.2;
   std::vector<double> view_blur{0.5, 0.5}, view_solarize{0, 0};
   bool skip_bad = false;
+  std::string exif = "auto";
   bool several_labels = false;
   std::optional<std::string> class_names;
   std::string layout = "nhwc";
-  std::optional<std::string> target;
+  std::optional<std::string> target, path_column;
   std::vector<std::string> drop;
   std::string encoding = "utf-8";
   std::string task = "auto", categories = "one_hot", missing = "error";

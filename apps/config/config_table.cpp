@@ -437,13 +437,19 @@ Section data() {
              "from Beta(cutmix, cutmix); 0: off.",
              one_class_images()),
        field(s, "skip_bad", &C::skip_bad, boolean(),
-             "Picture files: a damaged or missing file becomes a sample that does not count, "
-             "instead of an error. image_boxes: what is wrong is left out and counted.",
+             "Instead of an error: of image_folder and image_list, a damaged or missing file "
+             "becomes a sample that does not count. image_boxes: a picture that is damaged, or has "
+             "a wrong annotation, is left out. Warnings count them.",
              {"image_folder, image_list and image_boxes",
               {"data.name"},
               [](const Config& c) {
                 return traits(c).of_picture_files || c.data.name == kImageBoxes;
               }}),
+       field(s, "exif", &C::exif, choice({"auto", "turn", "ignore"}),
+             "Picture files: whether pictures are turned as their EXIF orientation says. auto: "
+             "turn for image_folder and image_list, ignore for image_boxes and image_masks. Boxes "
+             "and masks of the other kind are turned so that they fit, where their size tells.",
+             samples_of_files()),
        field(s, "several_labels", &C::several_labels, boolean(),
              "image_list: a picture may have several labels, each a question of its own.",
              data_named({"image_list"})),
@@ -459,12 +465,17 @@ Section data() {
              "tensors: the axes of the inputs: pictures, rows of numbers, or token ids.",
              data_named({"tensors"})),
        field(s, "target", &C::target, or_null(text()),
-             "csv, jsonl: the column or field to predict; null: target or label.",
-             {"csv, and jsonl with encoders",
+             "csv, jsonl: the column or field to predict; null: target or label. image_list: the "
+             "column with the labels; null: all columns but that of the paths.",
+             {"csv, image_list, and jsonl with encoders",
               {"data.name", "model.name"},
               [](const Config& c) {
-                return c.data.name == "csv" || (c.data.name == "jsonl" && !traits(c).is_text);
+                return c.data.name == "csv" || c.data.name == "image_list" ||
+                       (c.data.name == "jsonl" && !traits(c).is_text);
               }}),
+       field(s, "path_column", &C::path_column, or_null(text()),
+             "image_list: the column with the paths of the pictures; null: the first.",
+             data_named({"image_list"})),
        field(s, "task", &C::task, choice({"auto", "classes", "values", "labels"}),
              "csv, tensors: whether targets are classes, numbers to predict (mean squared error), "
              "or in tensors several labels (0 and 1); auto: by their type.",

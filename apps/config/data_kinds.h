@@ -40,6 +40,8 @@ const DataKind& box_data();    // make_boxes.cpp
 
 // How data with boxes make batches.
 data::BoxBatchOptions box_options(const Config& config, bool train);
+// The number of each class in the lists of such data; empty: classes have no numbers of their own.
+std::vector<int64_t> category_ids(const Config& config);
 
 // data.encoding.
 data::TextEncoding encoding_of(const Config& config);

@@ -3,6 +3,7 @@
 
 #include "apps/config/data_kinds.h"
 #include "apps/config/data_parts.h"
+#include "apps/config/run_encoding.h"
 #include "core/integers.h"
 #include "core/memo.h"
 #include "core/quoted.h"
@@ -15,32 +16,64 @@ namespace {
 constexpr int64_t kRandomTrain = 256, kRandomTest = 64;
 constexpr int64_t kMultiple = 32;  // of the sides of batches that are no letterbox
 
-struct BoxParts {
-  data::BoxSet train, validation, test;
-};
-
-// The seed of augmentation is no part of it, so the parts of a folder are read once.
-BoxParts read_parts(const Config& config) {
-  const std::string& folder = *config.data.dir;
-  data::BadEntries bad(config.data.skip_bad);
-  BoxParts parts;
-  const auto read = [&](data::BoxPart part) { return data::read_boxes(folder, part, {}, bad); };
-  parts.train = read(data::BoxPart::train);
-  parts.validation = read(data::BoxPart::validation);
-  parts.test = read(data::BoxPart::test);
-  bad.warn(in_quotes(folder));
-  if (parts.test.pictures.empty()) std::swap(parts.test, parts.validation);
-  FRUGAL_CHECK(!parts.train.pictures.empty() && !parts.test.pictures.empty(),
-               "[boxes] {}: expected pictures to train and to test on, got {} and {}",
-               in_quotes(folder), parts.train.pictures.size(), parts.test.pictures.size());
-  return parts;
+const char* name_of(data::BoxPart part) {
+  return part == data::BoxPart::train        ? "train"
+         : part == data::BoxPart::validation ? "validation"
+                                             : "test";
 }
 
-const BoxParts& box_parts(const Config& config) {
+const data::BoxSet& box_part(const Config& config, data::BoxPart part);
+
+// Those of the run that is used; null: there is none, or it does not know them.
+std::shared_ptr<const data::BoxClasses> known_classes(const Config& config) {
+  return config.data.known == nullptr ? nullptr : config.data.known->boxes;
+}
+
+// Those of the run that is used, or of the training set.
+const data::BoxClasses& classes_of_boxes(const Config& config) {
+  if (const auto known = known_classes(config)) return *known;
+  const data::BoxSet& train = box_part(config, data::BoxPart::train);
+  FRUGAL_CHECK(!train.pictures.empty(), "[boxes] {}: expected pictures to train on, got none",
+               in_quotes(*config.data.dir));
+  return train;
+}
+
+data::BoxSet read_part(const Config& config, data::BoxPart part) {
+  const std::string& folder = *config.data.dir;
+  data::BoxListOptions options;
+  options.exif = exif_of(config);
+  // Names say which class is which; the parts of a set may number them differently.
+  if (part != data::BoxPart::train || known_classes(config) != nullptr)
+    options.known = classes_of_boxes(config);
+  data::BadEntries bad(config.data.skip_bad);
+  data::BoxSet set = data::read_boxes(folder, part, options, bad);
+  bad.warn(fmt::format("{}, {}", in_quotes(folder), name_of(part)));
+  return set;
+}
+
+// The seed of augmentation is no part of it, so each part of a folder is read once.
+const data::BoxSet& box_part(const Config& config, data::BoxPart part) {
   // Static: resolve(), the planner and each split ask, and share no object that could own it.
-  static Memo<std::string, BoxParts> kept(2);
-  const std::string key = fmt::format("{}\n{}", config.data.skip_bad, stamp_of(*config.data.dir));
-  return kept.find_or_make(key, [&] { return read_parts(config); });
+  static Memo<std::string, data::BoxSet> kept(6);
+  std::string key = fmt::format("{}\n{}\n{}\n{}", name_of(part), config.data.skip_bad,
+                                config.data.exif, stamp_of(*config.data.dir));
+  if (const auto known = known_classes(config))
+    key += fmt::format("\n{}\n{}", fmt::join(known->names, "\n"), fmt::join(known->ids, " "));
+  return kept.find_or_make(key, [&] { return read_part(config, part); });
+}
+
+// Without pictures: there is no such split. Without a part to test on, the other one is.
+const data::BoxSet& box_split(const Config& config, Split split) {
+  static const data::BoxSet none;
+  if (split == Split::train) return box_part(config, data::BoxPart::train);
+  const data::BoxSet& test = box_part(config, data::BoxPart::test);
+  const bool swapped = test.pictures.empty();
+  if (split == Split::validation)
+    return swapped ? none : box_part(config, data::BoxPart::validation);
+  const data::BoxSet& found = swapped ? box_part(config, data::BoxPart::validation) : test;
+  FRUGAL_CHECK(!found.pictures.empty(), "[boxes] {}: expected pictures to test on, got none",
+               in_quotes(*config.data.dir));
+  return found;
 }
 
 bool is_random(const Config& config) { return config.data.name == kRandomBoxes; }
@@ -65,7 +98,7 @@ Shape sample_of(const Config& config) {
 BatchSpec box_spec(const Config& config) {
   BatchSpec spec;
   spec.sample = sample_of(config);
-  spec.classes = is_random(config) ? random_classes(config) : box_parts(config).train.classes();
+  spec.classes = is_random(config) ? random_classes(config) : classes_of_boxes(config).classes();
   spec.metric = "map";
   return spec;
 }
@@ -112,11 +145,15 @@ std::unique_ptr<data::BatchSource> open_boxes(const Config& config, Split split)
                                        : kRandomTest,
                              stream.key(static_cast<uint64_t>(config.run.seed)));
   } else {
-    const BoxParts& parts = box_parts(config);
-    set = train ? parts.train : split == Split::validation ? parts.validation : parts.test;
+    set = box_split(config, split);
     if (set.pictures.empty()) return nullptr;
     if (limit > 0 && limit < static_cast<int64_t>(set.pictures.size()))
       set.pictures.resize(static_cast<size_t>(limit));
+    // The order decides between equal scores, and COCO's evaluation goes by ids.
+    if (!train)
+      std::stable_sort(
+          set.pictures.begin(), set.pictures.end(),
+          [](const data::BoxPicture& a, const data::BoxPicture& b) { return a.id < b.id; });
   }
   FRUGAL_CHECK(set.classes() <= *config.model.num_classes,
                "[data] expected labels below {}, the model's outputs, got {} classes",
@@ -131,10 +168,15 @@ std::vector<int64_t> boxes_ahead(const Config& config, int64_t batch) {
 }
 
 std::vector<std::string> box_classes(const Config& config) {
-  return is_random(config) ? std::vector<std::string>{} : box_parts(config).train.names;
+  return is_random(config) ? std::vector<std::string>{} : classes_of_boxes(config).names;
 }
 
 }  // namespace
+
+std::vector<int64_t> category_ids(const Config& config) {
+  if (config.data.name != kImageBoxes) return {};
+  return classes_of_boxes(config).ids;
+}
 
 data::BoxBatchOptions box_options(const Config& config, bool train) {
   const DataConfig& c = config.data;
@@ -145,6 +187,7 @@ data::BoxBatchOptions box_options(const Config& config, bool train) {
   options.seed = static_cast<uint64_t>(config.run.seed);
   options.flip = c.flip ? 0.5 : 0;
   options.skip_bad = c.skip_bad;
+  options.exif = exif_of(config);
   options.threads = static_cast<int>(c.workers);
   const Shape sample = sample_of(config);
   options.channels = sample[2];

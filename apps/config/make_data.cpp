@@ -57,6 +57,12 @@ BatchSpec batch_spec(const Config& config) {
 
 DataTraits data_traits(const Config& config) { return kind_of(config).traits(config); }
 
+data::Exif exif_of(const Config& config) {
+  const std::string& wanted = config.data.exif;
+  const bool turned = wanted == "auto" ? data_traits(config).of_picture_files : wanted == "turn";
+  return turned ? data::Exif::turn : data::Exif::ignore;
+}
+
 std::string find_data(const std::string& name) {
   namespace fs = std::filesystem;
   std::error_code ignored;

@@ -33,6 +33,9 @@ struct DataTraits {
 };
 DataTraits data_traits(const Config& config);
 
+// Whether the data's picture files are turned (data.exif).
+data::Exif exif_of(const Config& config);
+
 // The first folder of data_folders() that has the set; empty: none has.
 std::string find_data(const std::string& name);
 // "a, b or c", of data_folders().

@@ -45,7 +45,8 @@ struct DataRow {
   std::vector<std::string> marks;  // see DataKind
   const char* convention;          // of data.normalize "auto"; nullptr: values stay
   // nullptr: made in memory, or files of pictures
-  DatasetPtr (*open)(const std::string& folder, bool train);
+  // most: of the samples that are read; 0: all
+  DatasetPtr (*open)(const std::string& folder, bool train, int64_t most);
   // picture: files whose sizes and classes the configuration decides; arrays: of data.name tensors
   // masks: those of data.name image_masks
   enum class Files : uint8_t { own, pictures, arrays, masks } files = Files::own;
@@ -63,30 +64,30 @@ const std::vector<DataRow>& data_rows() {
         "fashion_mnist/train-images-idx3-ubyte", "fashion_mnist/train-images-idx3-ubyte.gz",
         "train-images-idx3-ubyte", "train-images-idx3-ubyte.gz"},
        "fashion_mnist",
-       [](const std::string& folder, bool train) {
-         return data::open_idx(within(folder, {"fashion-mnist", "fashion_mnist"}), train);
+       [](const std::string& folder, bool train, int64_t most) {
+         return data::open_idx(within(folder, {"fashion-mnist", "fashion_mnist"}), train, 10, most);
        }},
       {"mnist",
        {{28, 28, 1}, 10},
        {"mnist/train-images-idx3-ubyte", "mnist/train-images-idx3-ubyte.gz",
         "train-images-idx3-ubyte", "train-images-idx3-ubyte.gz"},
        "mnist",
-       [](const std::string& folder, bool train) {
-         return data::open_idx(within(folder, {"mnist"}), train);
+       [](const std::string& folder, bool train, int64_t most) {
+         return data::open_idx(within(folder, {"mnist"}), train, 10, most);
        }},
       {"cifar10",
        {{32, 32, 3}, 10},
        {"cifar-10-batches-bin/data_batch_1.bin", "data_batch_1.bin"},
        "cifar10",
-       [](const std::string& folder, bool train) {
-         return data::open_cifar(folder, Cifar::c10, train);
+       [](const std::string& folder, bool train, int64_t most) {
+         return data::open_cifar(folder, Cifar::c10, train, most);
        }},
       {"cifar100",
        {{32, 32, 3}, 100},
        {"cifar-100-binary/train.bin", "train.bin"},
        "cifar100",
-       [](const std::string& folder, bool train) {
-         return data::open_cifar(folder, Cifar::c100, train);
+       [](const std::string& folder, bool train, int64_t most) {
+         return data::open_cifar(folder, Cifar::c100, train, most);
        }},
       {"random", {{32, 32, 3}, 10}, {}, nullptr, nullptr},
       {kRandomMasks, {{64, 64, 3}, 19}, {}, nullptr, nullptr},
@@ -142,10 +143,23 @@ std::filesystem::path training_path(const Config& config) {
   return *config.data.dir;
 }
 
+data::ListColumns columns_of_list(const Config& config) {
+  const DataConfig& c = config.data;
+  return {c.path_column.value_or(""), c.name == "image_list" ? c.target.value_or("") : ""};
+}
+
 data::PictureList read_list(const Config& config, const std::filesystem::path& path,
                             const std::vector<std::string>& classes) {
-  return config.data.several_labels ? data::read_several_labels(path.string(), classes)
-                                    : data::read_picture_list(path.string(), classes);
+  const data::ListColumns columns = columns_of_list(config);
+  return config.data.several_labels ? data::read_several_labels(path.string(), classes, columns)
+                                    : data::read_picture_list(path.string(), classes, columns);
+}
+
+// What the lists of pictures depend on, beside their files.
+std::string list_key(const Config& config) {
+  const data::ListColumns columns = columns_of_list(config);
+  return fmt::format("{}\n{}\n{}\n{}", config.data.name, config.data.several_labels, columns.path,
+                     columns.label);
 }
 
 // ImageNet's own file of names, which says what people call the folders.
@@ -184,8 +198,7 @@ data::ClassNames classes_found(const Config& config) {
 // folders, and share no object that could own it. A changed folder or file has another stamp.
 const data::ClassNames& class_names(const Config& config) {
   static Memo<std::string, data::ClassNames> kept(4);
-  std::string key = config.data.name + (config.data.several_labels ? " several\n" : "\n") +
-                    stamp_of(training_path(config).string());
+  std::string key = list_key(config) + "\n" + stamp_of(training_path(config).string());
   if (config.data.class_names) key += "\n" + stamp_of(*config.data.class_names);
   key += "\n" + std::to_string(encoding_id(config));
   return kept.find_or_make(key, [&] { return classes_found(config); });
@@ -232,10 +245,14 @@ data::PictureList list_files(const Config& config, const std::filesystem::path& 
 const data::PictureList& list_part(const Config& config, const std::filesystem::path& path) {
   static Memo<std::string, data::PictureList> kept(3);  // the parts of one data set
   const std::vector<std::string>& classes = class_names(config).ids;
-  const std::string key =
-      fmt::format("{}\n{}\n{}\n{}", config.data.several_labels, encoding_id(config),
-                  stamp_of(path.string()), fmt::join(classes, "\n"));
-  return kept.find_or_make(key, [&] { return list_files(config, path, classes); });
+  const std::string key = fmt::format("{}
+{}
+{}
+{}", list_key(config), encoding_id(config),
+                                      stamp_of(path.string()), fmt::join(classes, "
+"));
+  return kept.find_or_make(key, [&] {
+    return list_files(config, path, classes); });
 }
 
 // Without a part to validate or to test on, the training set is split with the seed.
@@ -298,6 +315,7 @@ DatasetPtr open_picture_files(const Config& config, Split split, double least_ar
   options.height = options.width = c.image_size;
   options.channels = c.channels;
   options.skip_bad = c.skip_bad;
+  options.exif = exif_of(config);
   options.least_area = least_area;
   options.resize = resized_side(c);
   return std::make_shared<data::PictureFiles>(std::move(list), options);
@@ -439,8 +457,7 @@ DatasetPtr open_images(const Config& config, Split split, Changes changes) {
       return std::make_shared<RandomMasks>(spec.sample, spec.classes, samples, seed, stream);
     dataset = std::make_shared<RandomDataset>(spec.sample, spec.classes, samples, seed, stream);
   } else {
-    dataset = row.open(*c.dir, train);
-    if (limit > 0) dataset = data::first(dataset, limit);
+    dataset = row.open(*c.dir, train, limit);
   }
   const bool augments = changes == Changes::training;
   if (augments) dataset = with_changes(dataset, c);
@@ -617,7 +634,7 @@ train::PictureInput evaluated_pictures(const Config& config, const BatchSpec& sp
       std::any_of(rows.begin(), rows.end(), [&](const DataRow& row) { return name == row.name; });
   if (!known || spec.kind != BatchSpec::Kind::images || spec.sample.dim() != 3) return {};
   train::PictureInput input;
-  input.view = {spec.sample[0], spec.sample[1], spec.sample[2], 0};
+  input.view = {spec.sample[0], spec.sample[1], spec.sample[2], 0, exif_of(config)};
   if (data_row(name).of_files()) input.view.resize = resized_side(config.data);
   if (const auto change = normalization(config, spec.sample[2])) {
     input.mean = change->mean;

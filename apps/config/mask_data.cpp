@@ -45,6 +45,7 @@ MaskParts read_parts(const Config& config) {
       throw ConfigError("data.classes",
                         fmt::format("expected {}, as many as data.mask_values, or null; got {}",
                                     parts.values.classes, *c.classes));
+    data::check_mask_values(parts.train, parts.values);
   } else if (c.classes) {
     parts.values.classes = *c.classes;
   } else {
@@ -82,6 +83,7 @@ DatasetPtr open_masks(const Config& config, Split split) {
   data::MaskFilesOptions options;
   options.height = options.width = c.image_size;
   options.channels = c.channels;
+  options.exif = exif_of(config);
   options.random = split == Split::train;
   if (c.scale) {
     options.least_scale = (*c.scale)[0];

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "apps/config/config.h"
+#include "data/detection/box_set.h"
 #include "data/split.h"
 #include "data/tables/csv_table.h"
 #include "data/text/tokenizer.h"
@@ -42,6 +43,7 @@ struct RunEncoding {
   std::vector<std::string> class_ids = {};             // as the data name them; empty: not known
   std::vector<std::string> class_names = {};           // as people name them
   int64_t classes = 0;                                 // 0: not known
+  std::shared_ptr<const data::BoxClasses> boxes = {};  // what classes of boxes are in their files
   std::vector<int64_t> mask_values = {};               // of masks: the value of each class
   std::shared_ptr<const data::Tokenizer> tokenizer = {};
   // Of features of nodes: a column less its mean, then times its scale; empty: they stay.

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "apps/config/csv_columns.h"
+#include "apps/config/data_kinds.h"
 #include "apps/config/make_data.h"
 #include "apps/config/make_model.h"
 #include "apps/config/make_tokenizer.h"
@@ -60,6 +61,11 @@ Json input_json(const Config& config, const BatchSpec& spec) {
     json["target_of_each_pixel"] = true;
     if (const auto values = values_of_masks(config); !values.empty()) json["mask_values"] = values;
   }
+  if (spec.has_boxes()) {
+    const std::vector<int64_t> ids = category_ids(config);
+    for (size_t i = 0; i < ids.size(); ++i)
+      json["category_ids"].push_back(i == 0 ? Json(nullptr) : Json(ids[i]));
+  }
   if (spec.kind == Kind::images) {
     const train::PictureInput pictures = evaluated_pictures(config, spec);
     if (pictures.view.height > 0)
@@ -114,6 +120,16 @@ train::ModelDescription description_from(const Json& json) {
     FRUGAL_CHECK(static_cast<int64_t>(found.mask_values.size()) == spec.classes,
                  "expected a value for each of {} classes as \"mask_values\", got {}", spec.classes,
                  found.mask_values.size());
+  }
+  if (const auto ids = json.find("category_ids"); ids != json.end()) {
+    for (const Json& id : *ids) {
+      FRUGAL_CHECK(id.is_number_integer() || (found.category_ids.empty() && id.is_null()),
+                   "expected whole numbers as \"category_ids\", got {}", id.dump());
+      found.category_ids.push_back(id.is_null() ? 0 : id.get<int64_t>());
+    }
+    FRUGAL_CHECK(static_cast<int64_t>(found.category_ids.size()) == spec.classes,
+                 "expected a number for each of {} classes as \"category_ids\", got {}",
+                 spec.classes, found.category_ids.size());
   }
   if (const auto pictures = json.find("pictures"); pictures != json.end()) {
     found.pictures.view = {spec.sample[0], spec.sample[1], spec.sample[2],
@@ -182,10 +198,14 @@ bool has_file(const std::string& folder, const char* name) {
 
 std::shared_ptr<RunEncoding> read_encoding(const std::string& folder, const Config& config) {
   const std::shared_ptr<RunEncoding> known = new_encoding();
+  bool has_boxes = false;
+  std::vector<int64_t> category_ids;
   if (has_file(folder, kInput)) {
     const train::ModelDescription input = read_own(folder + "/" + kInput, description_from);
     known->classes = input.spec.classes;
     known->mask_values = input.mask_values;
+    has_boxes = input.spec.has_boxes();
+    category_ids = input.category_ids;
   }
   known->tokenizer = read_tokenizer(folder);
   if (has_file(folder, kClasses))
@@ -202,6 +222,10 @@ std::shared_ptr<RunEncoding> read_encoding(const std::string& folder, const Conf
   } else if (config.data.name == "jsonl" && !is_decoder(config)) {
     known->class_ids = known->class_names;  // earlier versions wrote these alone
   }
+  const auto& names = known->class_ids.empty() ? known->class_names : known->class_ids;
+  if (has_boxes && !names.empty())
+    known->boxes =
+        std::make_shared<data::BoxClasses>(data::BoxClasses{names, std::move(category_ids)});
   return known;
 }
 
@@ -224,6 +248,7 @@ StoredRun read_run(const std::string& folder, const std::vector<std::string>& se
   if (has(kInput)) {
     run.description = read_own(folder + "/" + kInput, description_from);
     run.description.text.tokenizer = known->tokenizer;
+    run.description.pictures.view.exif = exif_of(run.config);
   } else {
     resolve(run.config);
     run.description = description_of(run.config);

@@ -12,6 +12,7 @@
 #include "data/detection/box_checks.h"
 #include "data/formats/file_bytes.h"
 #include "data/image/draws.h"
+#include "data/image/orientation.h"
 #include "data/image/picture.h"
 #include "data/loader.h"
 #include "data/made_ahead.h"
@@ -79,7 +80,7 @@ Picture painted(const BoxPicture& picture, int64_t channels) {
 }
 
 struct Rows {
-  Tensor boxes, labels, counts, areas;
+  Tensor boxes, labels, counts, areas, difficult;
 };
 
 // The objects of a batch, picture after picture.
@@ -88,15 +89,17 @@ Rows rows_of(size_t pictures, Of of) {
   int64_t all = 0;
   for (size_t n = 0; n < pictures; ++n) all += static_cast<int64_t>(of(n).size());
   Rows rows{Tensor::empty({all, 4}), Tensor::empty({all}, DType::i64),
-            Tensor::empty({static_cast<int64_t>(pictures)}, DType::i64), Tensor::empty({all})};
+            Tensor::empty({static_cast<int64_t>(pictures)}, DType::i64), Tensor::empty({all}),
+            Tensor::empty({all}, DType::i64)};
   auto *box = rows.boxes.mut<float>(), *area = rows.areas.mut<float>();
-  auto* label = rows.labels.mut<int64_t>();
+  auto *label = rows.labels.mut<int64_t>(), *difficult = rows.difficult.mut<int64_t>();
   for (size_t n = 0; n < pictures; ++n) {
     const std::vector<BoxObject>& objects = of(n);
     for (const BoxObject& object : objects) {
       box = std::copy(object.box.begin(), object.box.end(), box);
       *label++ = object.label;
       *area++ = static_cast<float>(object.area);
+      *difficult++ = object.difficult ? 1 : 0;
     }
     rows.counts.mut<int64_t>()[n] = static_cast<int64_t>(objects.size());
   }
@@ -206,6 +209,8 @@ void BoxBatches::begin_epoch() {
 BoxBatches::Loaded BoxBatches::load(int64_t index, RngKey key) const {
   const BoxPicture& picture = set_.pictures[static_cast<size_t>(index)];
   Loaded loaded;
+  PictureInfo about{picture.height, picture.width};  // the picture that boxes are about
+  int turn = 1;                                      // how boxes are turned, as an orientation
   const int64_t c = options_.channels;
   const auto resize = [&](const Picture& whole) {
     loaded.pixels.resize(static_cast<size_t>(loaded.size.height * loaded.size.width * c));
@@ -218,8 +223,19 @@ BoxBatches::Loaded BoxBatches::load(int64_t index, RngKey key) const {
     resize(painted(picture, c));
   } else {
     const std::vector<uint8_t> bytes = read_file("boxes", picture.path);
-    PictureReader reader(bytes, picture.path);
+    PictureReader reader(bytes, picture.path, options_.exif);
     loaded.file = {reader.info().height, reader.info().width};
+    if (picture.height > 0 && picture.width > 0) {
+      const auto fits =
+          turn_of_annotations(about, reader.stored(), reader.orientation(), options_.exif);
+      FRUGAL_CHECK(fits.has_value(),
+                   "[boxes] {}: expected a picture of {} x {} pixels, as its list says, got {}",
+                   in_quotes(picture.path), picture.width, picture.height,
+                   sizes_text(reader.stored(), reader.orientation()));
+      turn = *fits;
+    } else {
+      about = reader.info();
+    }
     loaded.size = size_in_batch(loaded.file, options_, key);
     resize(reader.decode(c, loaded.size.height, loaded.size.width));
   }
@@ -240,15 +256,19 @@ BoxBatches::Loaded BoxBatches::load(int64_t index, RngKey key) const {
       static_cast<float>(loaded.size.height) / static_cast<float>(loaded.file.height);
   for (size_t i = 0; i < picture.objects.size(); ++i) {
     BoxObject object = picture.objects[i];
-    if (object.crowd && options_.training) continue;
-    const std::string fault = fault_of(object.box, loaded.file.height, loaded.file.width);
-    FRUGAL_CHECK(fault.empty(), "[boxes] {}, object {}: {}", in_quotes(picture.path), i + 1, fault);
-    const auto [x1, y1, x2, y2] = object.box;
+    if (!object.counts() && options_.training) continue;
+    try {
+      if (fit_box(object.box, about.height, about.width) == BoxFit::empty) continue;
+    } catch (const Error& e) {
+      throw Error(
+          fmt::format("[boxes] {}, object {}: {}", in_quotes(picture.path), i + 1, e.what()));
+    }
+    const auto [x1, y1, x2, y2] = turned_box(object.box, about, turn);
     object.box = {x1 * right, y1 * down, x2 * right, y2 * down};
     const auto width = static_cast<float>(loaded.size.width);
     if (flip)
       object.box = {width - object.box[2], object.box[1], width - object.box[0], object.box[3]};
-    (object.crowd ? loaded.crowds : loaded.objects).push_back(object);
+    (object.counts() ? loaded.objects : loaded.crowds).push_back(object);
   }
   return loaded;
 }
@@ -310,7 +330,7 @@ void BoxBatches::find_other_sizes(Job& job) const {
     try {
       if (!size) {
         const std::vector<uint8_t> bytes = read_file("boxes", picture.path);
-        const PictureInfo info = PictureReader(bytes, picture.path).info();
+        const PictureInfo info = PictureReader(bytes, picture.path, options_.exif).info();
         size = size_in_batch({info.height, info.width}, options_, key);
       }
     } catch (const Error&) {
@@ -431,11 +451,19 @@ std::optional<Batch> BoxBatches::next() {
                   {"sizes", sizes},
                   {"originals", originals}};
   if (!options_.training) {
+    const Tensor padded = Tensor::empty({n, 2}, DType::i64);
+    for (int64_t i = 0; i < n; ++i) {
+      const PictureSize own = common_size(options_, {loaded[static_cast<size_t>(i)].size});
+      padded.mut<int64_t>()[2 * i] = own.height;
+      padded.mut<int64_t>()[2 * i + 1] = own.width;
+    }
+    batch.extras.emplace_back("padded", padded);
     const Rows crowds = rows_of(
         loaded.size(), [&](size_t i) -> auto& { return loaded[i].crowds; });
     batch.extras.emplace_back("areas", rows.areas);
     batch.extras.emplace_back("crowd_boxes", crowds.boxes);
     batch.extras.emplace_back("crowd_labels", crowds.labels);
+    batch.extras.emplace_back("crowd_difficult", crowds.difficult);
     batch.extras.emplace_back("crowd_counts", crowds.counts);
   }
   ++state_.next_batch;

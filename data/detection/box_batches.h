@@ -29,12 +29,16 @@ struct BoxBatchOptions {
   std::vector<int64_t> sides = {800};
   int64_t longest = 1333, multiple = 32;
   // Training: a random one of `sides` (else the last of them), pictures are mirrored with
-  // probability flip, and crowds are left out.
+  // probability flip, and objects that do not count are left out.
   bool training = true;
   double flip = 0.5;
   int64_t channels = 3;
   std::vector<double> mean = {0.485, 0.456, 0.406}, std = {0.229, 0.224, 0.225};
-  bool skip_bad = false;  // leaves out pictures that cannot be decoded, and says how many they are
+  // Are pictures turned as their EXIF orientation says? Boxes are turned so that they lie on the
+  // picture: those of a list whose size is that of the stored picture, or of the turned one. Where
+  // both have this size, boxes are about the picture that is used.
+  Exif exif = Exif::ignore;
+  bool skip_bad = false;  // leaves out pictures that cannot be used, and says how many they are
   int threads = 0;        // that decode batches in advance; 0: next() does, with parallel_for
   int prefetch = 2;       // with threads: batches that are made in advance
 };
@@ -44,19 +48,21 @@ struct BoxBatchOptions {
 //   boxes [T, 4] f32 and labels [T] i64: the objects, picture after picture, in pixels of the input
 //   counts [N] i64: how many of them a picture has
 //   sizes [N, 2] i64: height and width of a picture in the input, without its padding
-//   originals [N, 2] i64: height and width of its file
+//   originals [N, 2] i64: height and width of its file, turned where the options say so
 // and where the options are not for training:
+//   padded [N, 2] i64: height and width that the input would have for the picture alone
 //   areas [T] f32: of the objects, in pixels of the file
-//   crowd_boxes [C, 4] f32, crowd_labels [C] i64, crowd_counts [N] i64: the crowds
+//   crowd_boxes [C, 4] f32, crowd_labels [C] i64, crowd_counts [N] i64: the objects that do not
+//   count, and crowd_difficult [C] i64: 1 for those that are difficult, 0 for crowds
 // A picture without a path is painted: noise, and its objects as rectangles in colours of their
 // classes.
 // A share (set_share) has the height and width of the whole batch, since padding reaches the
 // outputs of convolutions near it. Sizes of the other pictures of the batch are taken from the
 // list, or from the files where the list has none. So the padding may differ from that of one
-// process where the list is wrong, or where skip_bad leaves out a picture of another share. Which
-// pictures a share has is decided before they are read. Batches do not depend on the threads. The
-// consumer's thread allocates them, so memory peaks do not depend on timing either. Thread safety:
-// one consumer.
+// process where the list has the size of a turned picture, or where skip_bad leaves out a picture
+// of another share. Which pictures a share has is decided before they are read. Batches do not
+// depend on the threads. The consumer's thread allocates them, so memory peaks do not depend on
+// timing either. Thread safety: one consumer.
 class BoxBatches : public BatchSource {
  public:
   // Errors: no pictures; options outside their ranges; drop_last that leaves no batch.
@@ -64,9 +70,9 @@ class BoxBatches : public BatchSource {
   ~BoxBatches() override;  // also in the middle of an epoch
   BoxBatches(const BoxBatches&) = delete;
   BoxBatches& operator=(const BoxBatches&) = delete;
-  // Errors: a file that cannot be decoded, or (unless skip_bad) whose size differs from the list's
-  // so that a box lies outside; with skip_bad: a batch, or a share that was not empty, in which no
-  // picture is left.
+  // Errors, unless skip_bad: a file that cannot be decoded; one of another size than the list says,
+  // also when it is turned; a box outside. With skip_bad: a batch, or a share that was not empty,
+  // in which no picture is left.
   std::optional<Batch> next() override;
   int64_t batches() const override { return batches_; }
   int64_t samples() const override { return samples_; }

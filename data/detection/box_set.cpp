@@ -55,12 +55,25 @@ CocoFiles coco_files(const std::string& folder, BoxPart part) {
 void BadEntries::add(const std::string& message) {
   const std::string advice = "; data.skip_bad: true leaves it out";
   if (!skip_) throw Error(message.ends_with(advice) ? message : message + advice);
-  if (count_++ == 0) first_ = message;
+  bad_.add(message);
 }
 
+void BadEntries::add_clipped(const std::string& where) { clipped_.add(where); }
+
+void BadEntries::add_empty(const std::string& where) { empty_.add(where); }
+
 void BadEntries::warn(const std::string& what) const {
-  if (count_ > 0)
-    log().warn("{}: {} bad entries are left out; the first: {}", what, count_, first_);
+  if (clipped_.count > 0)
+    log().warn(
+        "{}: {} boxes reached up to a pixel beyond their pictures and now end at the edge; "
+        "the first: {}",
+        what, clipped_.count, clipped_.first);
+  if (empty_.count > 0)
+    log().warn("{}: {} boxes without area are left out; the first: {}", what, empty_.count,
+               empty_.first);
+  if (bad_.count > 0)
+    log().warn("{}: {} bad entries are left out with their pictures; the first: {}", what,
+               bad_.count, bad_.first);
 }
 
 bool is_voc(const std::string& folder) {
@@ -70,16 +83,16 @@ bool is_voc(const std::string& folder) {
 
 bool is_coco(const std::string& folder) { return !coco_files(folder, BoxPart::train).list.empty(); }
 
-BoxSet read_boxes(const std::string& folder, BoxPart part, const std::vector<std::string>& classes,
+BoxSet read_boxes(const std::string& folder, BoxPart part, const BoxListOptions& options,
                   BadEntries& bad) {
-  if (is_voc(folder)) return read_voc(folder, part, classes, bad);
+  if (is_voc(folder)) return read_voc(folder, part, options, bad);
   FRUGAL_CHECK(is_coco(folder),
                "[boxes] {}: expected a folder of VOC (JPEGImages, Annotations, ImageSets/Main) or "
                "of COCO (annotations/instances_train*.json), got neither",
                in_quotes(folder));
   const CocoFiles files = coco_files(folder, part);
   if (files.list.empty()) return {};
-  return read_coco(files.list, files.pictures, bad);
+  return read_coco(files.list, files.pictures, options, bad);
 }
 
 }  // namespace frugal::data

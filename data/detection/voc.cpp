@@ -7,6 +7,7 @@
 #include "core/quoted.h"
 #include "data/detection/box_checks.h"
 #include "data/formats/file_bytes.h"
+#include "data/image/picture_stems.h"
 
 #ifdef FRUGAL_XML
 #include <pugixml.hpp>
@@ -21,12 +22,12 @@ namespace fs = std::filesystem;
 
 // An object as its file has it.
 struct NamedObject {
-  std::string name;
+  std::string name, where;
   BoxObject object;
 };
 
 struct Annotation {
-  int64_t height = 0, width = 0;
+  int64_t height = 0, width = 0;  // 0: the file does not say
   std::vector<NamedObject> objects;
 };
 
@@ -49,8 +50,20 @@ class VocReader {
     return found;
   }
   double number(const pugi::xml_node& parent, const char* name, const std::string& where) const {
+    return number_in(child(parent, name, where).text().get(), name, where);
+  }
+  // 0 where the element is missing or empty.
+  double number_or_0(const pugi::xml_node& parent, const char* name,
+                     const std::string& where) const {
+    if (!parent.child(name)) return 0;
     const std::string text = child(parent, name, where).text().get();
-    const size_t begin = text.find_first_not_of(" \t\r\n"), end = text.find_last_not_of(" \t\r\n");
+    return text.find_first_not_of(kBlanks) == std::string::npos ? 0 : number_in(text, name, where);
+  }
+
+ private:
+  static constexpr const char* kBlanks = " \t\r\n";
+  double number_in(const std::string& text, const char* name, const std::string& where) const {
+    const size_t begin = text.find_first_not_of(kBlanks), end = text.find_last_not_of(kBlanks);
     double value = 0;
     const bool empty = begin == std::string::npos;
     const auto read = empty ? std::from_chars_result{}
@@ -61,26 +74,28 @@ class VocReader {
                  in_quotes(text));
     return value;
   }
-
- private:
   std::string path_;
   pugi::xml_document document_;
 };
 
-Annotation read_annotation(const std::string& path, BadEntries& bad) {
+Annotation read_annotation(const std::string& path) {
   const VocReader reader(path);
   const pugi::xml_node root = reader.root();
-  const pugi::xml_node size = reader.child(root, "size", "<annotation>");
+  const pugi::xml_node size = root.child("size");
   Annotation annotation;
-  annotation.height = static_cast<int64_t>(reader.number(size, "height", "<size>"));
-  annotation.width = static_cast<int64_t>(reader.number(size, "width", "<size>"));
-  FRUGAL_CHECK(annotation.height >= 1 && annotation.width >= 1,
+  const double height = reader.number_or_0(size, "height", "<size>");
+  const double width = reader.number_or_0(size, "width", "<size>");
+  constexpr double kMost = 1 << 30;
+  FRUGAL_CHECK(height >= 0 && width >= 0 && height <= kMost && width <= kMost,
                "[voc] {}: expected a picture of at least one pixel, got {} x {}", in_quotes(path),
-               annotation.width, annotation.height);
+               width, height);
+  annotation.height = static_cast<int64_t>(height);
+  annotation.width = static_cast<int64_t>(width);
   int64_t place = 0;
   for (const pugi::xml_node& node : root.children("object")) {
-    const std::string where = fmt::format("object {}", ++place);
     NamedObject found;
+    found.where = fmt::format("object {}", ++place);
+    const std::string& where = found.where;
     found.name = reader.child(node, "name", where).text().get();
     const pugi::xml_node box = reader.child(node, "bndbox", where);
     // The first pixel has the number 1, and the last one belongs to the box.
@@ -88,14 +103,8 @@ Annotation read_annotation(const std::string& path, BadEntries& bad) {
                         static_cast<float>(reader.number(box, "ymin", where) - 1),
                         static_cast<float>(reader.number(box, "xmax", where)),
                         static_cast<float>(reader.number(box, "ymax", where))};
-    const auto& b = found.object.box;
-    found.object.area = static_cast<double>(b[2] - b[0]) * static_cast<double>(b[3] - b[1]);
-    found.object.crowd = node.child("difficult") && reader.number(node, "difficult", where) != 0;
-    const std::string fault = fault_of(b, annotation.height, annotation.width);
-    if (fault.empty())
-      annotation.objects.push_back(found);
-    else
-      bad.add(fmt::format("[voc] {}, {}: {}", in_quotes(path), where, fault));
+    found.object.difficult = reader.number_or_0(node, "difficult", where) != 0;
+    annotation.objects.push_back(std::move(found));
   }
   return annotation;
 }
@@ -140,7 +149,7 @@ std::vector<std::string> classes_in(const fs::path& folder) {
 
 }  // namespace
 
-BoxSet read_voc(const std::string& folder, BoxPart part, const std::vector<std::string>& classes,
+BoxSet read_voc(const std::string& folder, BoxPart part, const BoxListOptions& options,
                 BadEntries& bad) {
   const fs::path root(folder);
   const char* name = part == BoxPart::train        ? "train.txt"
@@ -149,34 +158,49 @@ BoxSet read_voc(const std::string& folder, BoxPart part, const std::vector<std::
   const fs::path list = root / "ImageSets" / "Main" / name;
   if (!is_file(list.string())) return {};
   BoxSet set;
-  set.names = {"background"};
-  const std::vector<std::string> own = classes.empty() ? classes_in(root / "Annotations") : classes;
-  set.names.insert(set.names.end(), own.begin(), own.end());
+  if (options.known.names.empty()) {
+    set.names = classes_in(root / "Annotations");
+    set.names.insert(set.names.begin(), "background");
+  } else {
+    static_cast<BoxClasses&>(set) = options.known;
+  }
   std::map<std::string, int64_t> label_of;
   for (size_t i = 1; i < set.names.size(); ++i) label_of[set.names[i]] = static_cast<int64_t>(i);
+  const fs::path pictures = root / "JPEGImages";
+  const auto path_of = pictures_by_stem("voc", pictures.string());
   int64_t line = 0;
   for (const std::string& stem : names_in(list.string())) {
     ++line;
     BoxPicture picture;
     picture.id = line;
-    picture.path = (root / "JPEGImages" / (stem + ".jpg")).string();
     const std::string file = (root / "Annotations" / (stem + ".xml")).string();
     try {
-      FRUGAL_CHECK(is_file(picture.path), "expected the picture {}, got no such file",
-                   in_quotes(picture.path));
-      const Annotation annotation = read_annotation(file, bad);
+      const auto path = path_of.find(stem);
+      FRUGAL_CHECK(path != path_of.end(),
+                   "expected the picture {} (.jpg, .jpeg, .png, .webp or .bmp) in {}, got no such "
+                   "file",
+                   in_quotes(stem), in_quotes(pictures.string()));
+      picture.path = path->second;
+      const Annotation annotation = read_annotation(file);
       picture.height = annotation.height;
       picture.width = annotation.width;
-      for (size_t i = 0; i < annotation.objects.size(); ++i) {
-        const auto label = label_of.find(annotation.objects[i].name);
-        if (label == label_of.end()) {
-          bad.add(fmt::format("[voc] {}: expected one of the {} classes, got {}", in_quotes(file),
-                              own.size(), in_quotes(annotation.objects[i].name)));
-          continue;
+      complete_size(picture, options.exif);
+      for (const auto& [object_name, where, object] : annotation.objects) {
+        const auto label = label_of.find(object_name);
+        FRUGAL_CHECK(label != label_of.end(), "[voc] {}: expected one of the {} classes, got {}",
+                     in_quotes(file), set.classes() - 1, in_quotes(object_name));
+        BoxObject own = object;
+        own.label = label->second;
+        const std::string place = fmt::format("[voc] {}, {}", in_quotes(file), where);
+        try {
+          add_object(own, place, picture, bad);
+        } catch (const Error& e) {
+          throw Error(fmt::format("{}: {}", place, e.what()));
         }
-        picture.objects.push_back(annotation.objects[i].object);
-        picture.objects.back().label = label->second;
       }
+      for (BoxObject& object : picture.objects)
+        object.area = static_cast<double>(object.box[2] - object.box[0]) *
+                      static_cast<double>(object.box[3] - object.box[1]);
     } catch (const Error& e) {
       bad.add(fmt::format("[voc] {}, line {}: {}", in_quotes(list.string()), line, e.what()));
       continue;
@@ -186,7 +210,7 @@ BoxSet read_voc(const std::string& folder, BoxPart part, const std::vector<std::
   return set;
 }
 #else
-BoxSet read_voc(const std::string& folder, BoxPart, const std::vector<std::string>&, BadEntries&) {
+BoxSet read_voc(const std::string& folder, BoxPart, const BoxListOptions&, BadEntries&) {
   throw Error(
       fmt::format("[voc] {}: this build cannot read XML; install libpugixml-dev and "
                   "configure once more",

@@ -17,7 +17,7 @@ std::string find(const std::string& folder, const std::string& name) {
 
 }  // namespace
 
-IdxArray read_idx(const std::string& path) {
+IdxArray read_idx(const std::string& path, int64_t most) {
   ByteStream source("idx", path);
   size_t begin = 0;  // offset of the next bytes in the unpacked file
   const auto header = [&](uint8_t* out, const char* what) {
@@ -47,31 +47,41 @@ IdxArray read_idx(const std::string& path) {
                  "[idx] impossible extents in {}: they overflow at offset {}", path, begin - 4);
     array.shape.push_back(static_cast<int64_t>(extent));
   }
+  const Shape whole = array.shape;
+  size_t kept = expected;
+  if (most > 0 && most < array.shape[0]) {
+    kept = expected / static_cast<size_t>(array.shape[0]) * static_cast<size_t>(most);
+    array.shape[0] = most;
+  }
   // The header may be wrong, so memory grows with the data that the file holds. reserve() takes
   // addresses, not memory; without it, a growing vector would hold up to twice as much.
-  array.values.reserve(std::min({expected, static_cast<size_t>(source.limit()), size_t{1} << 30}));
-  constexpr size_t kStep = size_t{16} << 20;
-  while (array.values.size() < expected) {
-    const size_t have = array.values.size(), want = std::min(kStep, expected - have);
-    array.values.resize(have + want);
-    const size_t got = source.read(array.values.data() + have, want);
+  array.values.reserve(std::min({kept, static_cast<size_t>(source.limit()), size_t{1} << 30}));
+  constexpr size_t kStep = size_t{16} << 20, kRest = size_t{64} << 10;
+  std::vector<uint8_t> rest;  // what is not kept, piece by piece
+  for (size_t have = 0; have < expected;) {
+    const bool keeps = have < kept;
+    const size_t want = keeps ? std::min(kStep, kept - have) : std::min(kRest, expected - have);
+    std::vector<uint8_t>& to = keeps ? array.values : rest;
+    to.resize(keeps ? have + want : want);
+    const size_t got = source.read(to.data() + (keeps ? have : 0), want);
     FRUGAL_CHECK(got == want,
                  "[idx] truncated file {}: expected {} bytes of data {} at offset {}, got {}", path,
-                 expected, array.shape, begin, have + got);
+                 expected, whole, begin, have + got);
+    have += got;
   }
   uint8_t extra;
   FRUGAL_CHECK(source.read(&extra, 1) == 0,
                "[idx] expected {} to end at offset {} after data {}, got trailing bytes", path,
-               begin + expected, array.shape);
+               begin + expected, whole);
   return array;
 }
 
-DatasetPtr open_idx(const std::string& folder, bool train, int64_t classes) {
+DatasetPtr open_idx(const std::string& folder, bool train, int64_t classes, int64_t most) {
   const std::string stem = train ? "train" : "t10k";
   const std::string images_path = find(folder, stem + "-images-idx3-ubyte");
   const std::string labels_path = find(folder, stem + "-labels-idx1-ubyte");
-  IdxArray images = read_idx(images_path);
-  const IdxArray labels = read_idx(labels_path);
+  IdxArray images = read_idx(images_path, most);
+  const IdxArray labels = read_idx(labels_path, most);
   FRUGAL_CHECK(images.shape.dim() == 3, "[idx] expected images [N, H, W] in {}, got {}",
                images_path, images.shape);
   FRUGAL_CHECK(labels.shape == Shape{images.shape[0]},

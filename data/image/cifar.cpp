@@ -1,5 +1,7 @@
 #include "data/image/cifar.h"
 
+#include <algorithm>
+
 #include "data/formats/file_bytes.h"
 
 namespace frugal::data {
@@ -9,7 +11,8 @@ constexpr int64_t kPlane = 32 * 32, kPixels = 3 * kPlane;
 
 }  // namespace
 
-void read_cifar_file(const std::string& path, Cifar kind, int64_t records, CifarRecords& out) {
+void read_cifar_file(const std::string& path, Cifar kind, int64_t records, CifarRecords& out,
+                     int64_t most) {
   const int64_t label_bytes = kind == Cifar::c10 ? 1 : 2, classes = kind == Cifar::c10 ? 10 : 100;
   const int64_t record = label_bytes + kPixels, size = file_size("cifar", path);
   FRUGAL_CHECK(size > 0 && size % record == 0 && (records == 0 || size == records * record),
@@ -20,7 +23,7 @@ void read_cifar_file(const std::string& path, Cifar kind, int64_t records, Cifar
   // Reads record by record, so that the file's bytes and the pixels are never both in memory.
   const FileHandle file = open_file("cifar", path);
   std::vector<uint8_t> bytes(static_cast<size_t>(record));
-  const int64_t count = size / record;
+  const int64_t count = most > 0 ? std::min(most, size / record) : size / record;
   const size_t first = out.pixels.size();
   out.pixels.resize(first + static_cast<size_t>(count * kPixels));
   uint8_t* pixels = out.pixels.data() + first;
@@ -42,7 +45,7 @@ void read_cifar_file(const std::string& path, Cifar kind, int64_t records, Cifar
   }
 }
 
-DatasetPtr open_cifar(const std::string& folder, Cifar kind, bool train) {
+DatasetPtr open_cifar(const std::string& folder, Cifar kind, bool train, int64_t most) {
   const std::string inner =
       folder + (kind == Cifar::c10 ? "/cifar-10-batches-bin" : "/cifar-100-binary");
   std::vector<std::string> names;
@@ -56,11 +59,16 @@ DatasetPtr open_cifar(const std::string& folder, Cifar kind, bool train) {
   const bool nested = !is_file(folder + "/" + names[0]) && is_file(inner + "/" + names[0]);
   CifarRecords all;
   const int64_t records = kind == Cifar::c100 && train ? 50000 : 10000;
+  const int64_t whole = static_cast<int64_t>(names.size()) * records;
+  const int64_t wanted = most > 0 ? std::min(most, whole) : whole;
   // Without this, a growing vector would hold up to twice as much.
-  all.pixels.reserve(names.size() * static_cast<size_t>(records * kPixels));
-  all.labels.reserve(names.size() * static_cast<size_t>(records));
-  for (const std::string& name : names)
-    read_cifar_file((nested ? inner : folder) + "/" + name, kind, records, all);
+  all.pixels.reserve(static_cast<size_t>(wanted * kPixels));
+  all.labels.reserve(static_cast<size_t>(wanted));
+  for (const std::string& name : names) {
+    const int64_t missing = wanted - static_cast<int64_t>(all.labels.size());
+    if (missing == 0) break;
+    read_cifar_file((nested ? inner : folder) + "/" + name, kind, records, all, missing);
+  }
   const auto count = static_cast<int64_t>(all.labels.size());
   return std::make_shared<ImageDataset>(std::move(all.pixels), Shape{count, 32, 32, 3},
                                         std::move(all.labels), kind == Cifar::c10 ? 10 : 100);

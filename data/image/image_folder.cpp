@@ -128,39 +128,113 @@ PictureList list_class_folders(const std::string& folder, const std::vector<std:
   return list;
 }
 
-PictureList read_picture_list(const std::string& path, const std::vector<std::string>& classes) {
-  const fs::path folder = fs::path(path).parent_path();
-  TableReader csv("pictures", path);
-  std::vector<std::pair<std::string, std::string>> rows;  // path and class
+namespace {
+
+std::string lower(std::string text) {
+  for (char& c : text)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  return text;
+}
+
+// The lines of a list, and its header where it has one. Of each line the path comes first.
+struct ListFile {
+  std::vector<std::string> header;  // of the columns that are read; empty: there is none
+  std::vector<std::vector<std::string>> rows;
   std::vector<int64_t> lines;
+};
+
+// Whether the first of the rows names the columns. Whoever writes a list names them as they like,
+// so what a header is follows from what it is not.
+bool is_header(const std::vector<std::vector<std::string>>& rows, const fs::path& folder) {
+  const std::vector<std::string>& first = rows.front();
+  const auto is_picture = [&](const std::string& cell) {
+    return has_picture_name(cell) || (!cell.empty() && is_file((folder / cell).string()));
+  };
+  if (lower(first[0]) == "path") return true;
+  if (first.size() == 2 && lower(first[0]) == "label" && lower(first[1]) == "path") return true;
+  if (is_picture(first[0])) return false;
+  return rows.size() > 1 && is_picture(rows[1][0]);
+}
+
+ListFile read_list(const std::string& path, const ListColumns& columns) {
+  TableReader csv("pictures", path);
+  ListFile list;
   while (csv.next()) {
-    FRUGAL_CHECK(csv.fields().size() <= 2,
-                 "[pictures] {}, line {}: expected a path and a class, got {} columns; "
-                 "data.several_labels=true reads several labels",
-                 in_quotes(path), csv.line(), csv.fields().size());
-    csv.expect_fields(2);
-    const std::string_view file = csv.fields()[0], name = csv.fields()[1];
-    if (rows.empty() && lines.empty() && file == "path" && name == "label") continue;
-    FRUGAL_CHECK(!file.empty() && !name.empty(),
-                 "[pictures] {}, line {}: expected a path and a class, got {} and {}",
-                 in_quotes(path), csv.line(), in_quotes(file), in_quotes(name));
-    rows.emplace_back(file, name);
-    lines.push_back(csv.line());
+    list.rows.emplace_back(csv.fields().begin(), csv.fields().end());
+    list.lines.push_back(csv.line());
   }
-  FRUGAL_CHECK(!rows.empty(), "[pictures] {}: expected lines of a path and a class, got none",
+  const bool named = !columns.path.empty() || !columns.label.empty();
+  if (list.rows.empty() || (!named && !is_header(list.rows, fs::path(path).parent_path())))
+    return list;
+  list.header = std::move(list.rows.front());
+  list.rows.erase(list.rows.begin());
+  list.lines.erase(list.lines.begin());
+  const auto column = [&](const std::string& name) {
+    const auto at = std::find(list.header.begin(), list.header.end(), name);
+    FRUGAL_CHECK(at != list.header.end(), "[pictures] {}: expected a column {}, got {}",
+                 in_quotes(path), in_quotes(name),
+                 printable(fmt::format("{}", fmt::join(list.header, ", ")), 300));
+    return static_cast<size_t>(at - list.header.begin());
+  };
+  size_t first = columns.path.empty() ? 0 : column(columns.path);
+  if (!named && list.header.size() == 2 && lower(list.header[1]) == "path") first = 1;
+  std::vector<size_t> order = {first};
+  if (!columns.label.empty()) {
+    order.push_back(column(columns.label));
+  } else {
+    for (size_t i = 0; i < list.header.size(); ++i)
+      if (i != first) order.push_back(i);
+  }
+  const size_t width = list.header.size();
+  const auto chosen = [&](std::vector<std::string>& row) {
+    std::vector<std::string> cells;
+    for (const size_t i : order)
+      if (i < row.size()) cells.push_back(std::move(row[i]));
+    if (columns.label.empty())  // labels beyond the header's columns, such as one each
+      for (size_t i = width; i < row.size(); ++i) cells.push_back(std::move(row[i]));
+    row = std::move(cells);
+  };
+  for (size_t i = 0; i < list.rows.size(); ++i) {
+    FRUGAL_CHECK(!named || list.rows[i].size() == width,
+                 "[pictures] {}, line {}: expected {} columns, as the header has, got {}",
+                 in_quotes(path), list.lines[i], width, list.rows[i].size());
+    chosen(list.rows[i]);
+  }
+  chosen(list.header);
+  return list;
+}
+
+}  // namespace
+
+PictureList read_picture_list(const std::string& path, const std::vector<std::string>& classes,
+                              const ListColumns& columns) {
+  const fs::path folder = fs::path(path).parent_path();
+  const ListFile file = read_list(path, columns);
+  std::vector<std::string> names;
+  for (size_t i = 0; i < file.rows.size(); ++i) {
+    const std::vector<std::string>& row = file.rows[i];
+    const auto where = [&] { return fmt::format("{}, line {}", in_quotes(path), file.lines[i]); };
+    FRUGAL_CHECK(row.size() <= 2,
+                 "[pictures] {}: expected a path and a class, got {} columns; data.path_column and "
+                 "data.target say which of them are read, and data.several_labels=true reads "
+                 "several labels",
+                 where(), row.size());
+    FRUGAL_CHECK(row.size() == 2, "[pictures] {}: expected a path and a class, got {} field",
+                 where(), row.size());
+    FRUGAL_CHECK(!row[0].empty() && !row[1].empty(),
+                 "[pictures] {}: expected a path and a class, got {} and {}", where(),
+                 in_quotes(row[0]), in_quotes(row[1]));
+    names.push_back(row[1]);
+  }
+  FRUGAL_CHECK(!file.rows.empty(), "[pictures] {}: expected lines of a path and a class, got none",
                in_quotes(path));
   PictureList list;
-  list.classes = classes;
-  if (classes.empty()) {
-    std::vector<std::string> names;
-    for (const auto& row : rows) names.push_back(row.second);
-    list.classes = classes_of(path, names, lines);
-  }
+  list.classes = classes.empty() ? classes_of(path, names, file.lines) : classes;
   const Labels labels = labels_of(list.classes);
-  for (size_t i = 0; i < rows.size(); ++i) {
-    const std::string where = fmt::format("{}, line {}", in_quotes(path), lines[i]);
-    list.files.push_back({(folder / rows[i].first).string(),
-                          label_named(labels, plain(rows[i].second, labels), where)});
+  for (size_t i = 0; i < names.size(); ++i) {
+    const std::string where = fmt::format("{}, line {}", in_quotes(path), file.lines[i]);
+    list.files.push_back(
+        {(folder / file.rows[i][0]).string(), label_named(labels, plain(names[i], labels), where)});
   }
   return list;
 }
@@ -194,34 +268,32 @@ PictureList list_imagenet_validation(const std::string& folder, const std::strin
   return list;
 }
 
-PictureList read_several_labels(const std::string& path, const std::vector<std::string>& classes) {
+PictureList read_several_labels(const std::string& path, const std::vector<std::string>& classes,
+                                const ListColumns& columns) {
   const fs::path folder = fs::path(path).parent_path();
-  TableReader csv("pictures", path);
-  std::vector<std::string> header, files;
+  const ListFile file = read_list(path, columns);
+  const std::vector<std::string>& header = file.header;
+  const std::vector<int64_t>& lines = file.lines;
+  std::vector<std::string> files;
   std::vector<std::vector<std::string>> names;  // of each file
-  std::vector<int64_t> lines;
-  bool columns_are_classes = false;
-  while (csv.next()) {
-    const auto& cells = csv.fields();
-    if (header.empty() && files.empty() && cells[0] == "path") {
-      header.assign(cells.begin(), cells.end());
-      columns_are_classes =
-          header.size() > 2 && std::none_of(header.begin() + 1, header.end(), [](const auto& name) {
-            return name.starts_with("label");
-          });
-      continue;
-    }
+  const bool columns_are_classes =
+      header.size() > 2 && std::none_of(header.begin() + 1, header.end(), [](const auto& name) {
+        return lower(name).starts_with("label");
+      });
+  for (size_t row = 0; row < file.rows.size(); ++row) {
+    const std::vector<std::string>& cells = file.rows[row];
     FRUGAL_CHECK(!cells[0].empty(), "[pictures] {}, line {}: expected a path, got none",
-                 in_quotes(path), csv.line());
-    if (columns_are_classes) csv.expect_fields(header.size());
-    files.emplace_back(cells[0]);
-    lines.push_back(csv.line());
+                 in_quotes(path), lines[row]);
+    FRUGAL_CHECK(!columns_are_classes || cells.size() == header.size(),
+                 "[pictures] {}, line {}: expected {} fields, got {}", in_quotes(path), lines[row],
+                 header.size(), cells.size());
+    files.push_back(cells[0]);
     std::vector<std::string>& own = names.emplace_back();
     for (size_t i = 1; i < cells.size(); ++i) {
       if (columns_are_classes) {
         FRUGAL_CHECK(cells[i] == "0" || cells[i] == "1",
                      "[pictures] {}, line {}: expected 0 or 1 in column {}, got {}",
-                     in_quotes(path), csv.line(), in_quotes(header[i]), in_quotes(cells[i]));
+                     in_quotes(path), lines[row], in_quotes(header[i]), in_quotes(cells[i]));
         if (cells[i] == "1") own.push_back(header[i]);
         continue;
       }
@@ -312,7 +384,7 @@ PictureFiles::PictureFiles(PictureList list, const PictureOptions& options)
 void PictureFiles::read_into(int64_t index, RngKey key, float* out) const {
   const std::string& path = list_.files[static_cast<size_t>(index)].path;
   const std::vector<uint8_t> bytes = read_file("pictures", path);
-  PictureReader reader(bytes, path);
+  PictureReader reader(bytes, path, options_.exif);
   const PictureInfo info = reader.info();
   const int64_t height = options_.height, width = options_.width;
   const ViewOptions view{height, width, options_.channels, options_.resize};

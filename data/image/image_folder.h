@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "data/dataset.h"
+#include "data/image/picture.h"
 
 namespace frugal::data {
 
@@ -34,19 +35,30 @@ PictureList list_class_folders(const std::string& folder,
 // The names of the folders in `folder`, sorted: its classes. Errors: no such folder, none in it.
 std::vector<std::string> list_classes(const std::string& folder);
 
-// A CSV file of two columns, path and class, with or without a header "path,label". Paths are
-// relative to the list's folder. A class is a name; where all of them are whole numbers, the label
-// itself. With `classes`, as of the training set, a class of another name is an error.
-// Errors: no such file, a line without two columns or of a class that is not known, naming the
-// line.
-PictureList read_picture_list(const std::string& path,
-                              const std::vector<std::string>& classes = {});
+// Which columns of a list are read, by their names in its header. Empty: the first one has paths,
+// and the others labels.
+struct ListColumns {
+  std::string path = {}, label = {};
+};
 
-// The same where a picture has any number of labels. A line is a path and labels, each in a column
-// or with "|" between them; or, with a header "path,NAME,NAME,..." of which no name begins with
-// "label", a column of 0 and 1 for each class, in this order.
+// A CSV file of two columns, path and class, with or without a header. A header is a first line
+// whose path is neither a file nor named as a picture is, where the next line's is; or it says path
+// and label, in any case and order. Of a list with more columns, `columns` says which are read;
+// then it must have a header. Paths are relative to the list's folder. A class is a name; where all
+// of them are whole numbers, the label itself. With `classes`, as of the training set, a class of
+// another name is an error.
+// Errors: no such file, a line without two columns or of a class that is not known, naming the
+// line; a column that the header has not.
+PictureList read_picture_list(const std::string& path, const std::vector<std::string>& classes = {},
+                              const ListColumns& columns = {});
+
+// A list in which a picture has any number of labels. A line is a path and labels, each in a column
+// or with "|" between them; or, with a header of more than two columns of which no label's begins
+// with "label", a column of 0 and 1 for each class, in this order. With columns.label, the labels
+// of that column alone. Errors: as above.
 PictureList read_several_labels(const std::string& path,
-                                const std::vector<std::string>& classes = {});
+                                const std::vector<std::string>& classes = {},
+                                const ListColumns& columns = {});
 
 // ImageNet's validation folder as it is unpacked: FOLDER/ILSVRC2012_val_*.JPEG, and the class of
 // each in `solution` (LOC_val_solution.csv: "ILSVRC2012_val_00048981,n03995372 85 1 499 272").
@@ -68,6 +80,7 @@ struct PictureOptions {
   // Evaluation: the shorter side is resized to `resize` pixels and the centre is cut out. 0: the
   // shorter side becomes the sample's.
   int64_t resize = 0;
+  Exif exif = Exif::turn;
   // A file that is missing or damaged: an error that names it, or (true) a warning and a sample
   // that does not count: its label is kIgnored, and its pixels are those of the next good file.
   bool skip_bad = false;

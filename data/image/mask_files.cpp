@@ -10,7 +10,8 @@
 #include "core/quoted.h"
 #include "data/formats/file_bytes.h"
 #include "data/image/draws.h"
-#include "data/image/picture.h"
+#include "data/image/orientation.h"
+#include "data/image/picture_stems.h"
 
 namespace frugal::data {
 namespace {
@@ -62,36 +63,14 @@ std::vector<std::string> mask_part_names(MaskPart part) {
   return {"test", "testing"};
 }
 
-// The name that a picture shares with its mask: the path below `folder` without ending and suffix.
-std::string stem_of(const fs::path& file, const fs::path& folder, const std::string& suffix) {
-  std::string stem = file.lexically_relative(folder).replace_extension().generic_string();
-  if (stem.ends_with(suffix)) stem.resize(stem.size() - suffix.size());
-  return stem;
-}
-
-std::map<std::string, std::string> files_by_stem(const fs::path& folder, const std::string& suffix,
-                                                 bool only_with_suffix) {
-  std::map<std::string, std::string> all;
-  std::error_code error;
-  for (fs::recursive_directory_iterator entry(folder, error), end; entry != end && !error;
-       entry.increment(error)) {
-    const fs::path& path = entry->path();
-    if (!has_picture_name(path.string())) continue;
-    if (only_with_suffix && !path.stem().string().ends_with(suffix)) continue;
-    all.emplace(stem_of(path, folder, suffix), path.string());
-  }
-  FRUGAL_CHECK(!error, "[masks] cannot read {}: {}", in_quotes(folder.string()), error.message());
-  return all;
-}
-
 std::vector<MaskFile> pairs(const Folders& folders) {
   const std::string pictures_suffix = kPictures, masks_suffix = kTrainIds;
-  const auto pictures = files_by_stem(folders.pictures, pictures_suffix, false);
+  const auto pictures = pictures_by_stem("masks", folders.pictures.string(), pictures_suffix);
   // Cityscapes has several masks of a picture.
   const bool cityscapes = std::any_of(pictures.begin(), pictures.end(), [&](const auto& each) {
     return fs::path(each.second).stem().string().ends_with(pictures_suffix);
   });
-  const auto masks = files_by_stem(folders.masks, masks_suffix, cityscapes);
+  const auto masks = pictures_by_stem("masks", folders.masks.string(), masks_suffix, cityscapes);
   std::vector<MaskFile> found;
   for (const auto& [stem, picture] : pictures) {
     const auto mask = masks.find(stem);
@@ -105,9 +84,10 @@ std::vector<MaskFile> pairs(const Folders& folders) {
 // VOC: the names in a list.
 std::vector<MaskFile> listed(const Folders& folders, const fs::path& list) {
   std::map<std::string, MaskFile> known;
-  for (const auto& [stem, picture] : files_by_stem(folders.pictures, "", false))
+  for (const auto& [stem, picture] : pictures_by_stem("masks", folders.pictures.string()))
     known[stem].picture = picture;
-  for (const auto& [stem, mask] : files_by_stem(folders.masks, "", false)) known[stem].mask = mask;
+  for (const auto& [stem, mask] : pictures_by_stem("masks", folders.masks.string()))
+    known[stem].mask = mask;
   const std::vector<uint8_t> bytes = read_file("masks", list.string());
   std::vector<MaskFile> found;
   std::string name;
@@ -140,9 +120,9 @@ Picture read_mask(const std::string& path) {
   return decode_mask(bytes, path);
 }
 
-PictureInfo size_of_picture(const std::string& path) {
+PictureInfo size_of_picture(const std::string& path, Exif exif) {
   const std::vector<uint8_t> bytes = read_file("masks", path);
-  return picture_info(bytes, path);
+  return picture_info(bytes, path, exif);
 }
 
 // A part of a picture and the part of the sample that shows it.
@@ -188,6 +168,26 @@ MaskValues find_mask_values(const std::vector<MaskFile>& files) {
   return {{}, last + 1};
 }
 
+void check_mask_values(const std::vector<MaskFile>& files, const MaskValues& values) {
+  std::array<bool, kValues> seen{};
+  for (const MaskFile& file : files) {
+    for (const uint8_t value : read_mask(file.mask).pixels) seen[value] = true;
+    for (const int64_t value : values.of_classes)
+      if (value >= 0 && value < kValues && seen[static_cast<size_t>(value)]) return;
+  }
+  constexpr size_t kNamed = 10;
+  std::vector<size_t> found;
+  for (size_t value = 0; value < seen.size() && found.size() <= kNamed; ++value)
+    if (seen[value]) found.push_back(value);
+  const bool more = found.size() > kNamed;
+  if (more) found.pop_back();
+  throw Error(fmt::format(
+      "[masks] expected a value of data.mask_values, {}, in one of {} masks "
+      "such as {}, got {}{}",
+      printable(fmt::format("{}", fmt::join(values.of_classes, ", "))), files.size(),
+      in_quotes(files.front().mask), fmt::join(found, ", "), more ? " and others" : ""));
+}
+
 MaskFiles::MaskFiles(std::vector<MaskFile> files, MaskValues values,
                      const MaskFilesOptions& options)
     : files_(std::move(files)), values_(std::move(values)), options_(options) {
@@ -218,7 +218,7 @@ MaskFiles::MaskFiles(std::vector<MaskFile> files, MaskValues values,
       windows_.push_back({file});
       continue;
     }
-    const PictureInfo info = size_of_picture(files_[i].picture);
+    const PictureInfo info = size_of_picture(files_[i].picture, options.exif);
     int64_t bottom = 0;  // of the windows above
     for (const int64_t top : window_starts(info.height, options.height)) {
       int64_t right = 0;
@@ -241,11 +241,15 @@ void MaskFiles::get_pixels_into(int64_t index, RngKey key, float* out, int64_t* 
   const Window& window = windows_[static_cast<size_t>(index)];
   const MaskFile& file = files_[static_cast<size_t>(window.file)];
   const std::vector<uint8_t> bytes = read_file("masks", file.picture);
-  const Picture picture = decode_picture(bytes, file.picture, options_.channels);
-  const Picture mask = read_mask(file.mask);
-  FRUGAL_CHECK(mask.height == picture.height && mask.width == picture.width,
-               "[masks] {}: expected a mask of {} x {}, as its picture, got {} x {}",
-               in_quotes(file.mask), picture.height, picture.width, mask.height, mask.width);
+  PictureReader reader(bytes, file.picture, options_.exif);
+  Picture mask = read_mask(file.mask);
+  const auto turn = turn_of_annotations({mask.height, mask.width}, reader.stored(),
+                                        reader.orientation(), options_.exif);
+  FRUGAL_CHECK(turn.has_value(), "[masks] {}: expected a mask of {}, as its picture, got {} x {}",
+               in_quotes(file.mask), sizes_text(reader.stored(), reader.orientation()), mask.width,
+               mask.height);
+  mask = turned_picture(std::move(mask), *turn);
+  const Picture picture = reader.decode(options_.channels);
   const int64_t channels = options_.channels, columns = options_.width;
   double scale = 1;
   if (options_.random) scale = draw_between(key, 0, options_.least_scale, options_.most_scale);

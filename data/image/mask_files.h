@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "data/dataset.h"
+#include "data/image/picture.h"
 
 namespace frugal::data {
 
@@ -36,11 +37,18 @@ struct MaskValues {
 // Reads all masks. Masks of 0 and 255 alone have two classes. Otherwise the highest value below 255
 // is the last class. Errors: those of decode_mask(); no value below 255.
 MaskValues find_mask_values(const std::vector<MaskFile>& files);
+// Reads masks until one has a value of a class. Errors: none has, which names values that they
+// have.
+void check_mask_values(const std::vector<MaskFile>& files, const MaskValues& values);
 
 struct MaskFilesOptions {
   int64_t height = 224, width = 224, channels = 3;  // of a sample
   bool random = false;  // training: a random part of the picture, enlarged by `scale`
   double least_scale = 1, most_scale = 1;
+  // Are pictures turned as their EXIF orientation says? A mask is turned so that it lies on the
+  // picture: it has the size of the stored picture, or of the turned one. Where both have its size,
+  // it is a mask of the picture that is used.
+  Exif exif = Exif::ignore;
 };
 
 // Where windows of `side` begin that cover `extent`, in order. The last one ends with it; a window
@@ -52,8 +60,8 @@ std::vector<int64_t> window_starts(int64_t extent, int64_t side);
 // pictures; a pixel that two windows show counts in the first of them. Where a picture is smaller
 // than a sample, the rest is 0 and does not count.
 // Errors: no files, sizes below 1; in get_pixels_into(): those of decode_picture() and
-// decode_mask(), a mask of another size than its picture, a value that is no class (with its
-// place).
+// decode_mask(), a mask of another size than its picture, stored or turned, a value that is no
+// class (with its place).
 class MaskFiles : public Dataset {
  public:
   MaskFiles(std::vector<MaskFile> files, MaskValues values, const MaskFilesOptions& options);

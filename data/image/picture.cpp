@@ -8,9 +8,10 @@
 
 #include "core/error.h"
 #include "core/quoted.h"
+#include "data/image/jpeg_scans.h"
+#include "data/image/orientation.h"
 
 #ifdef FRUGAL_PICTURES
-#include <libexif/exif-data.h>
 #include <png.h>
 #include <turbojpeg.h>
 #include <webp/decode.h>
@@ -128,13 +129,15 @@ void resize_into(const float* values, const PictureInfo& size, int64_t channels,
 
 bool can_decode_pictures() { return false; }
 struct PictureReader::Impl {};
-PictureReader::PictureReader(std::span<const uint8_t>, const std::string& name) {
+PictureReader::PictureReader(std::span<const uint8_t>, const std::string& name, Exif) {
   throw Error(fmt::format(
       "[picture] expected a build with TurboJPEG, libpng, libwebp and libexif to read {}",
       in_quotes(name)));
 }
 PictureReader::~PictureReader() = default;
 PictureInfo PictureReader::info() const { return {}; }
+PictureInfo PictureReader::stored() const { return {}; }
+int PictureReader::orientation() const { return 1; }
 Picture PictureReader::decode(int64_t, int64_t, int64_t) { return {}; }
 Picture decode_mask(std::span<const uint8_t> bytes, const std::string& name) {
   return PictureReader(bytes, name).decode(1);
@@ -179,50 +182,6 @@ Picture with_channels(Picture picture, int64_t channels) {
   return picture;
 }
 
-// EXIF orientation, 1 to 8: 1 is upright, 2 to 4 mirror or turn by 180 degrees, and 5 to 8 swap
-// height and width, too.
-int orientation_of(Bytes jpeg) {
-  static constexpr char kMark[] = {'E', 'x', 'i', 'f', 0, 0};
-  const auto head = jpeg.first(std::min<size_t>(jpeg.size(), 65536));
-  if (std::search(head.begin(), head.end(), std::begin(kMark), std::end(kMark)) == head.end())
-    return 1;
-  const auto free_data = [](ExifData* data) { exif_data_unref(data); };
-  const std::unique_ptr<ExifData, decltype(free_data)> data(
-      exif_data_new_from_data(jpeg.data(), static_cast<unsigned>(jpeg.size())), free_data);
-  if (data == nullptr) return 1;
-  const ExifEntry* const entry =
-      exif_content_get_entry(data->ifd[EXIF_IFD_0], EXIF_TAG_ORIENTATION);
-  if (entry == nullptr || entry->format != EXIF_FORMAT_SHORT || entry->size < 2) return 1;
-  const int value = exif_get_short(entry->data, exif_data_get_byte_order(data.get()));
-  return value >= 1 && value <= 8 ? value : 1;
-}
-
-Picture upright(Picture picture, int orientation) {
-  if (orientation == 1) return picture;
-  const bool swaps = orientation >= 5;
-  Picture turned;
-  turned.channels = picture.channels;
-  turned.height = swaps ? picture.width : picture.height;
-  turned.width = swaps ? picture.height : picture.width;
-  turned.pixels.resize(picture.pixels.size());
-  // Which of the file's axes run backwards in the upright picture. 5: only transposed. 6: turned by
-  // 90 degrees clockwise. 7: transposed along the other diagonal. 8: turned by 270 degrees.
-  const bool rows_back =
-      orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7;
-  const bool columns_back =
-      orientation == 2 || orientation == 3 || orientation == 7 || orientation == 8;
-  for (int64_t y = 0; y < turned.height; ++y)
-    for (int64_t x = 0; x < turned.width; ++x) {
-      int64_t row = swaps ? x : y, column = swaps ? y : x;
-      if (rows_back) row = picture.height - 1 - row;
-      if (columns_back) column = picture.width - 1 - column;
-      std::copy_n(picture.pixels.data() + (row * picture.width + column) * picture.channels,
-                  picture.channels,
-                  turned.pixels.data() + (y * turned.width + x) * turned.channels);
-    }
-  return turned;
-}
-
 struct CloseJpeg {
   void operator()(void* handle) const { tjDestroy(handle); }
 };
@@ -244,7 +203,7 @@ tjhandle jpeg_decoder() {
 }
 
 struct JpegHeader {
-  int width = 0, height = 0, colors = 0, orientation = 1;
+  int width = 0, height = 0, colors = 0;
 };
 
 JpegHeader jpeg_header(Bytes bytes, const std::string& name) {
@@ -255,13 +214,13 @@ JpegHeader jpeg_header(Bytes bytes, const std::string& name) {
                           &sampling, &header.colors) != 0)
     damaged_jpeg(name, tjGetErrorStr2(decoder));
   check_size(header.height, header.width, name);
-  header.orientation = orientation_of(bytes);
   return header;
 }
 
 Picture decode_jpeg(const JpegHeader& header, Bytes bytes, const std::string& name,
                     int64_t channels, int64_t least_height, int64_t least_width) {
-  if (header.orientation >= 5) std::swap(least_height, least_width);
+  if (const std::string fault = fault_of_jpeg(bytes, header.height, header.width); !fault.empty())
+    damaged(name, "JPEG", fault);
   int width = header.width, height = header.height;
   if (least_height > 0 && least_width > 0) {
     int count = 0;
@@ -296,7 +255,7 @@ Picture decode_jpeg(const JpegHeader& header, Bytes bytes, const std::string& na
             static_cast<uint8_t>((picture.pixels[i + c] * picture.pixels[i + 3] + 127) / 255));
     picture.pixels = std::move(rgb);
   }
-  return upright(with_channels(std::move(picture), channels), header.orientation);
+  return with_channels(std::move(picture), channels);
 }
 
 // libpng reports errors through longjmp, so what lives across its calls is plain data here.
@@ -516,63 +475,77 @@ struct PictureReader::Impl {
   Bytes bytes;
   const std::string& name;
   Format format;
-  PictureInfo info;
-  JpegHeader jpeg;
-  PngReader png;
-  BmpHeader bmp;
+  Exif exif;
+  PictureInfo stored = {};
+  int orientation = 1;
+  JpegHeader jpeg = {};
+  PngReader png = {};
+  BmpHeader bmp = {};
+  Picture decode(int64_t channels, int64_t least_height, int64_t least_width);
 };
 
-PictureReader::PictureReader(std::span<const uint8_t> bytes, const std::string& name)
-    : impl_(new Impl{bytes, name, format_of(bytes, name), {}, {}, {}, {}}) {
-  PictureInfo& info = impl_->info;
+PictureReader::PictureReader(std::span<const uint8_t> bytes, const std::string& name, Exif exif)
+    : impl_(new Impl{bytes, name, format_of(bytes, name), exif}) {
+  PictureInfo& stored = impl_->stored;
   switch (impl_->format) {
     case Format::jpeg:
       impl_->jpeg = jpeg_header(bytes, name);
-      info = {impl_->jpeg.height, impl_->jpeg.width};
-      if (impl_->jpeg.orientation >= 5) std::swap(info.height, info.width);
+      stored = {impl_->jpeg.height, impl_->jpeg.width};
+      impl_->orientation = orientation_of_jpeg(bytes);
       break;
     case Format::png:
-      info = png_size(impl_->png, bytes, name);
+      stored = png_size(impl_->png, bytes, name);
+      impl_->orientation = orientation_of_png(bytes);
       break;
     case Format::webp:
-      info = webp_size(bytes, name);
+      stored = webp_size(bytes, name);
+      impl_->orientation = orientation_of_webp(bytes);
       break;
     case Format::bmp:
       impl_->bmp = bmp_header(bytes, name);
-      info = {impl_->bmp.height, impl_->bmp.width};
+      stored = {impl_->bmp.height, impl_->bmp.width};
       break;
   }
 }
 PictureReader::~PictureReader() = default;
 
-PictureInfo PictureReader::info() const { return impl_->info; }
+PictureInfo PictureReader::info() const {
+  return impl_->exif == Exif::turn ? turned_size(impl_->stored, impl_->orientation) : impl_->stored;
+}
+PictureInfo PictureReader::stored() const { return impl_->stored; }
+int PictureReader::orientation() const { return impl_->orientation; }
 
-Picture PictureReader::decode(int64_t channels, int64_t least_height, int64_t least_width) {
-  FRUGAL_CHECK(channels == 1 || channels == 3, "[picture] expected 1 or 3 channels, got {}",
-               channels);
-  const auto& [bytes, name, format, info, jpeg, png, bmp] = *impl_;
+Picture PictureReader::Impl::decode(int64_t channels, int64_t least_height, int64_t least_width) {
   switch (format) {
     case Format::jpeg:
       return decode_jpeg(jpeg, bytes, name, channels, least_height, least_width);
     case Format::png:
-      return with_channels(decode_png(impl_->png, info, name), channels);
+      return with_channels(decode_png(png, stored, name), channels);
     case Format::webp:
-      return with_channels(decode_webp(info, bytes, name), channels);
+      return with_channels(decode_webp(stored, bytes, name), channels);
     case Format::bmp:
       break;
   }
   return with_channels(decode_bmp(bmp, bytes, name), channels);
 }
 
+Picture PictureReader::decode(int64_t channels, int64_t least_height, int64_t least_width) {
+  FRUGAL_CHECK(channels == 1 || channels == 3, "[picture] expected 1 or 3 channels, got {}",
+               channels);
+  const int turn = impl_->exif == Exif::turn ? impl_->orientation : 1;
+  const PictureInfo least = turned_size({least_height, least_width}, inverse_orientation(turn));
+  return turned_picture(impl_->decode(channels, least.height, least.width), turn);
+}
+
 #endif
 
-PictureInfo picture_info(std::span<const uint8_t> bytes, const std::string& name) {
-  return PictureReader(bytes, name).info();
+PictureInfo picture_info(std::span<const uint8_t> bytes, const std::string& name, Exif exif) {
+  return PictureReader(bytes, name, exif).info();
 }
 
 Picture decode_picture(std::span<const uint8_t> bytes, const std::string& name, int64_t channels,
-                       int64_t least_height, int64_t least_width) {
-  return PictureReader(bytes, name).decode(channels, least_height, least_width);
+                       int64_t least_height, int64_t least_width, Exif exif) {
+  return PictureReader(bytes, name, exif).decode(channels, least_height, least_width);
 }
 
 }  // namespace frugal::data

@@ -15,10 +15,14 @@ struct Picture {
   std::vector<uint8_t> pixels;
 };
 
-// What a file's header says, with the EXIF orientation applied.
+// In pixels.
 struct PictureInfo {
   int64_t height = 0, width = 0;
+  bool operator==(const PictureInfo&) const = default;
 };
+
+// Whether pictures are turned as their EXIF orientation says, or stay as the file stores them.
+enum class Exif : uint8_t { ignore, turn };
 
 // Whether this build can decode pictures: it was built with TurboJPEG, libpng, libwebp and libexif.
 bool can_decode_pictures();
@@ -27,16 +31,20 @@ bool can_decode_pictures();
 bool has_picture_name(const std::string& path);
 
 // A picture's size, and the picture itself. The format follows from the content, not from the name.
-// Palettes, grey, CMYK and 16-bit values are converted; transparency is dropped; a JPEG is turned
-// as its EXIF orientation says. `channels` is 1 or 3. Luminance is (299 R + 587 G + 114 B) / 1000.
+// Palettes, grey, CMYK and 16-bit values are converted; transparency is dropped. `exif` says
+// whether a JPEG, PNG or WebP is turned as its EXIF orientation says.
+// `channels` is 1 or 3. Luminance is (299 R + 587 G + 114 B) / 1000.
 // A JPEG may be decoded at a half, a quarter or any eighth of its size, as long as its height is
 // at least least_height and its width at least least_width; 0 in either: at its own size.
 // `name` stands in messages. Errors: a file that is no picture, is truncated or damaged, has no
-// pixels or more than kMostPixels; a build that cannot decode pictures.
+// pixels or more than kMostPixels; a JPEG that would take far more work than its bytes are worth
+// (data/image/jpeg_scans.h); a build that cannot decode pictures.
 inline constexpr int64_t kMostPixels = int64_t{1} << 28;
-PictureInfo picture_info(std::span<const uint8_t> bytes, const std::string& name);
+PictureInfo picture_info(std::span<const uint8_t> bytes, const std::string& name,
+                         Exif exif = Exif::turn);
 Picture decode_picture(std::span<const uint8_t> bytes, const std::string& name,
-                       int64_t channels = 3, int64_t least_height = 0, int64_t least_width = 0);
+                       int64_t channels = 3, int64_t least_height = 0, int64_t least_width = 0,
+                       Exif exif = Exif::turn);
 
 // The values of a PNG of one channel as they are: indices of its palette, or levels of grey.
 // [height, width, 1]. Errors: as above; another format; colours or transparency without a palette;
@@ -51,11 +59,13 @@ std::vector<uint8_t> encode_mask(const Picture& mask);
 // the reader.
 class PictureReader {
  public:
-  PictureReader(std::span<const uint8_t> bytes, const std::string& name);
+  PictureReader(std::span<const uint8_t> bytes, const std::string& name, Exif exif = Exif::turn);
   ~PictureReader();
   PictureReader(const PictureReader&) = delete;
   PictureReader& operator=(const PictureReader&) = delete;
-  PictureInfo info() const;
+  PictureInfo info() const;    // of what decode() gives at full size
+  PictureInfo stored() const;  // without the EXIF orientation
+  int orientation() const;     // as EXIF says, see data/image/orientation.h
   // REQUIRES: not called before.
   Picture decode(int64_t channels, int64_t least_height = 0, int64_t least_width = 0);
 

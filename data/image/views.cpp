@@ -75,7 +75,7 @@ void read_views(const std::string& path, const ViewOptions& options, std::span<c
                 float* out) {
   const ViewOptions filled = checked(options);
   const std::vector<uint8_t> bytes = read_file("pictures", path);
-  PictureReader reader(bytes, path);
+  PictureReader reader(bytes, path, options.exif);
   decode_parts(reader, boxes_of(reader.info(), filled, crops), filled, out);
 }
 

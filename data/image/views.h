@@ -13,6 +13,7 @@ namespace frugal::data {
 // pixels, then a part is cut out. resize 0: the longer side of the sample.
 struct ViewOptions {
   int64_t height = 0, width = 0, channels = 3, resize = 0;
+  Exif exif = Exif::turn;  // of files
 };
 
 enum class Crop : uint8_t { centre, top_left, top_right, bottom_left, bottom_right };

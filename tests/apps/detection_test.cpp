@@ -1,9 +1,13 @@
 // Networks that find boxes.
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <filesystem>
+
 #include "apps/json.h"
 #include "core/named_tensors.h"
 #include "data/formats/safetensors.h"
+#include "data/image/orientation.h"
 #include "tests/apps/run.h"
 #include "tests/data/image/picture_files.h"
 
@@ -54,6 +58,152 @@ TEST_CASE("detection: trains, is evaluated, predicts, and resumes to its bits") 
   CHECK(damaged.err.find("c.json") != std::string::npos);
 #endif
 }
+
+#ifdef FRUGAL_TEST_PICTURES
+// A folder of COCO with four pictures to train on and as many to test on. Each shows a red or a
+// blue square, and the two have these ids in the lists of the two parts.
+struct Ids {
+  int64_t red, blue;
+};
+void write_coco(const std::string& folder, const Ids& train, const Ids& val,
+                bool reversed = false) {
+  std::filesystem::create_directories(folder + "/annotations");
+  for (const auto& [part, ids] : {std::pair{"train", train}, {"val", val}}) {
+    std::filesystem::create_directories(folder + "/" + part);
+    Json images = Json::array(), annotations = Json::array();
+    for (int i = 0; i < 4; ++i) {
+      // Different sizes, so that pictures of a batch are padded.
+      data::Picture picture{32 + 8 * i, 60 - 8 * i, 3, {}};
+      picture.pixels.resize(static_cast<size_t>(3 * picture.height * picture.width), 40);
+      const int left = 3 + 5 * i, top = 4 + 2 * i, side = 14;
+      for (int y = top; y < top + side; ++y)
+        for (int x = left; x < left + side; ++x)
+          picture.pixels[static_cast<size_t>(3 * (y * picture.width + x) + (i % 2 == 0 ? 0 : 2))] =
+              250;
+      const std::string name = std::to_string(i) + ".png";
+      const data::FileBytes bytes = data::png_file(picture);
+      write_file(folder + "/" + part + "/" + name, std::string(bytes.begin(), bytes.end()));
+      images.push_back({{"id", 10 - i},
+                        {"file_name", name},
+                        {"height", picture.height},
+                        {"width", picture.width}});
+      annotations.push_back({{"image_id", 10 - i},
+                             {"category_id", i % 2 == 0 ? ids.red : ids.blue},
+                             {"bbox", {left, top, side, side}},
+                             {"iscrowd", false}});
+    }
+    if (reversed) std::reverse(images.begin(), images.end());
+    const Json categories = {{{"id", ids.red}, {"name", "red"}},
+                             {{"id", ids.blue}, {"name", "blue"}}};
+    write_file(folder + "/annotations/instances_" + part + ".json",
+               Json({{"images", images}, {"annotations", annotations}, {"categories", categories}})
+                   .dump());
+  }
+}
+
+std::string coco_config(const std::string& folder, const std::string& network) {
+  return Json({{"model",
+                {{"name", network}, {"trunk", "resnet18"}, {"width", 8}, {"anchor_side", 8}}},
+               {"data",
+                {{"name", "image_boxes"},
+                 {"dir", folder},
+                 {"sides", {40}},
+                 {"longest_side", 64},
+                 {"batch_size", 2}}},
+               {"optim", {{"name", "sgd"}, {"lr", 0.005}}},
+               {"schedule", {{"name", "constant"}}},
+               {"compression", {{"bits", 0}}},
+               {"train", {{"epochs", 2}}},
+               {"threads", 1}})
+      .dump();
+}
+
+TEST_CASE("detection: ids of categories are any, parts are matched by name, predict answers ids") {
+  const TempFolder folder;
+  write_coco(folder / "same", {50007, 0}, {50007, 0});
+  write_coco(folder / "exchanged", {50007, 0}, {0, 50007});
+  write_coco(folder / "renumbered", {3, 8}, {8, 3});
+  write_file(folder / "c.json", coco_config(folder / "same", "fasterrcnn_resnet50_fpn"));
+  write_file(folder / "d.json", coco_config(folder / "exchanged", "fasterrcnn_resnet50_fpn"));
+  const Ran ran = frugal("train " + (folder / "c.json") + " --out " + (folder / "a"));
+  REQUIRE_MESSAGE(ran.status == 0, ran.err);
+  CHECK(Json::parse(read_file(folder / "a/classes.json")) == Json({"background", "blue", "red"}));
+  CHECK(Json::parse(read_file(folder / "a/input.json"))["category_ids"] ==
+        Json({nullptr, 0, 50007}));
+  const Json summary = Json::parse(read_file(folder / "a/summary.json"))["final"];
+  REQUIRE(frugal("train " + (folder / "d.json") + " --out " + (folder / "b")).status == 0);
+  CHECK(Json::parse(read_file(folder / "b/summary.json"))["final"] == summary);
+  CHECK(!summary.contains("test_accuracy"));
+  // The classes are those of the run, whatever the list to train on says by now.
+  const Ran here = frugal("eval " + (folder / "a") + " --json"),
+            there = frugal("eval " + (folder / "a") +
+                           " --json --set data.dir=" + (folder / "renumbered"));
+  REQUIRE_MESSAGE(there.status == 0, there.err);
+  CHECK(here.out == there.out);
+  const Json judged = Json::parse(here.out);
+  CHECK(judged["samples"] == 4);
+  CHECK(judged["map"] == summary["test_map"]);
+  CHECK(!judged.contains("accuracy"));
+  const Ran found = frugal("predict " + (folder / "a") + " " + (folder / "same/val/0.png") +
+                           " --json --set compression.bits=0");
+  REQUIRE_MESSAGE(found.status == 0, found.err);
+  const Json boxes = Json::parse(found.out)["boxes"];
+  REQUIRE(!boxes.empty());
+  for (const Json& box : boxes) CHECK(box["class"] == (box["name"] == "red" ? 50007 : 0));
+}
+
+TEST_CASE("detection: an evaluation depends on neither batches nor the order of the list") {
+  const TempFolder folder;
+  write_coco(folder / "data", {1, 2}, {1, 2});
+  write_coco(folder / "reversed", {1, 2}, {1, 2}, true);
+  for (const char* network : {"retinanet_resnet50_fpn", "fasterrcnn_resnet50_fpn"}) {
+    CAPTURE(network);
+    const std::string run = folder / network;
+    write_file(folder / "c.json", coco_config(folder / "data", network));
+    const Ran ran = frugal("train " + (folder / "c.json") + " --out " + run);
+    REQUIRE_MESSAGE(ran.status == 0, ran.err);
+    const auto judged = [&](const std::string& sets) {
+      const Ran found = frugal("eval " + run + " --json" + sets);
+      REQUIRE_MESSAGE(found.status == 0, found.err);
+      return Json::parse(found.out);
+    };
+    const Json one = judged(" --set data.test_batch_size=1");
+    for (const std::string& sets :
+         {std::string(" --set data.test_batch_size=3"),
+          " --set data.test_batch_size=4 --set data.dir=" + (folder / "reversed")}) {
+      const Json other = judged(sets);
+      CHECK(other["details"] == one["details"]);
+      // The mean is taken in f32 over the pictures of a batch.
+      CHECK(other["loss"].get<double>() ==
+            doctest::Approx(one["loss"].get<double>()).epsilon(1e-6));
+    }
+  }
+}
+
+TEST_CASE("detection: boxes that predict finds lie on the stored picture, unless data.exif turns") {
+  const TempFolder folder;
+  write_coco(folder / "data", {1, 2}, {1, 2});
+  write_file(folder / "c.json", coco_config(folder / "data", "fasterrcnn_resnet50_fpn"));
+  REQUIRE(frugal("train " + (folder / "c.json") + " --out " + (folder / "a")).status == 0);
+  const data::Picture stored = data::sample_picture(40, 60);
+  const auto write = [&](const std::string& name, const data::FileBytes& bytes) {
+    write_file(folder / name, std::string(bytes.begin(), bytes.end()));
+  };
+  write("plain.png", data::png_file(stored));
+  write("marked.png", data::png_file_turned(stored, 6));
+  write("turned.png", data::png_file(data::turned_picture(stored, 6)));
+  const auto boxes = [&](const std::string& name, const std::string& sets = "") {
+    const Ran found =
+        frugal("predict " + (folder / "a") + " " + (folder / name) + " --json" + sets);
+    REQUIRE_MESSAGE(found.status == 0, found.err);
+    const Json all = Json::parse(found.out)["boxes"];
+    CHECK(!all.empty());
+    return all;
+  };
+  CHECK(boxes("marked.png") == boxes("plain.png"));
+  CHECK(boxes("marked.png", " --set data.exif=turn") == boxes("turned.png"));
+}
+#endif
 
 TEST_CASE("detection: what does not fit is said") {
   const TempFolder folder;

@@ -129,6 +129,33 @@ TEST_CASE_FIXTURE(Pictures, "pictures with several labels") {
   CHECK_MESSAGE(one.status == 0, one.err);
 }
 
+TEST_CASE_FIXTURE(Pictures, "a list of pictures with any header, and columns that keys name") {
+  std::string rows, wide = "id,class,file\n";
+  for (int i = 0; i < 48; ++i) {
+    const std::string path = fmt::format("train/{}/{}.jpg", i % 2 == 1 ? "b" : "a", i);
+    rows += fmt::format("{},{}\n", path, i % 2 + 9);
+    wide += fmt::format("{},{},{}\n", i, i % 2 + 9, path);
+  }
+  const std::string list = " --set data.name=image_list";
+  write_file(folder / "data/train.csv", rows);
+  REQUIRE(train("plain", list).status == 0);
+  const auto same = [&](const std::string& name, const std::string& sets) {
+    const Ran ran = train(name, list + sets);
+    REQUIRE_MESSAGE(ran.status == 0, ran.err);
+    CHECK(read_file(folder / (name + "/classes.json")) == read_file(folder / "plain/classes.json"));
+    CHECK(read_file(folder / (name + "/checkpoint/last.safetensors")) ==
+          read_file(folder / "plain/checkpoint/last.safetensors"));
+  };
+  write_file(folder / "data/train.csv", "image,label\n" + rows);
+  same("named", "");
+  same("skipping", " --set data.skip_bad=true");
+  write_file(folder / "data/train.csv", wide);
+  same("columns", " --set data.path_column=file --set data.target=class");
+  const Ran unknown = train("unknown", list + " --set data.path_column=picture");
+  CHECK(unknown.status == 1);
+  CHECK(has(unknown.err, "expected a column \"picture\", got id, class, file"));
+}
+
 TEST_CASE_FIXTURE(Pictures, "a list of pictures, and means by name or by number") {
   std::string lines = "path,label\n";
   for (int i = 0; i < 48; ++i)

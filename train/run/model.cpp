@@ -442,7 +442,8 @@ void Model::each_mask(
     try {
       const std::vector<uint8_t> bytes = data::read_file("predict", inputs[i]);
       const data::Picture picture =
-          data::decode_picture(bytes, inputs[i], description_.pictures.view.channels);
+          data::decode_picture(bytes, inputs[i], description_.pictures.view.channels, 0, 0,
+                               description_.pictures.view.exif);
       const std::vector<uint8_t> classes = classes_of(picture, options);
       answer.mask = mask_of(picture, classes);
       std::vector<float> shares(static_cast<size_t>(description_.spec.classes));

@@ -40,6 +40,9 @@ struct ModelDescription {
   // Of a network that gives a class to each pixel: the value of each class in masks; empty: classes
   // are values.
   std::vector<int64_t> mask_values = {};
+  // Of a network that finds boxes: the number of each class in the lists of its data, where they
+  // give classes numbers. [0], the background, means nothing. Empty: classes are numbers.
+  std::vector<int64_t> category_ids = {};
   std::vector<std::string> classes = {};  // names in the order of the outputs; may be fewer or none
 };
 

@@ -36,6 +36,14 @@ TEST_CASE("IDX files are read plain, gzipped and in several gzip members") {
     CHECK(std::string(array.values.begin(), array.values.end()) == "abcdef");
   }
   CHECK(read_idx(folder.write("none", idx({0, 28, 28}, ""))).values.empty());
+  for (const std::string& content : {idx({3, 2}, "abcdef"), gzip(idx({3, 2}, "abcdef"))}) {
+    const IdxArray some = read_idx(folder.write("a", content), 2);
+    CHECK(some.shape == Shape{2, 2});
+    CHECK(some.values == std::vector<uint8_t>{'a', 'b', 'c', 'd'});
+    CHECK(read_idx(folder.write("a", content), 7).shape == Shape{3, 2});
+  }
+  CHECK_THROWS_WITH_AS(read_idx(folder.write("a", idx({3, 2}, "abcde")), 1),
+                       doctest::Contains("truncated"), Error);
 }
 
 TEST_CASE("every lie of an IDX file is named") {

@@ -78,7 +78,14 @@ TEST_CASE("a CIFAR folder is a dataset") {
   CHECK(data->classes() == 10);
   CHECK(data->sample_shape() == Shape{32, 32, 3});
   CHECK(data->get(9999).label == 4);
-  folder.write("test_batch.bin", one);  // the folder's own files come first
+  const DatasetPtr few = open_cifar(folder.path(), Cifar::c10, false, 3);
+  CHECK(few->size() == 3);
+  CHECK(few->get(2).label == 4);
+  CifarRecords kept;
+  read_cifar_file(folder / "cifar-10-batches-bin/test_batch.bin", Cifar::c10, 10000, kept, 5);
+  CHECK(kept.labels.size() == 5);
+  CHECK(kept.pixels.size() == 5 * 3072);  // nothing of the other records
+  folder.write("test_batch.bin", one);    // the folder's own files come first
   CHECK_THROWS_WITH_AS(open_cifar(folder.path(), Cifar::c10, false),
                        doctest::Contains("expected 10000 records"), Error);
 }

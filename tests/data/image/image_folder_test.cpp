@@ -88,6 +88,48 @@ TEST_CASE("a list names paths and classes") {
   CHECK_THROWS_AS(list_of("1.jpg,999999999\n"), Error);
 }
 
+TEST_CASE("a list's header is what is no picture, whatever it says") {
+  const TemporaryFolder folder;
+  folder.write("0001", "x");  // a picture's name need not end as one
+  const auto list_of = [&](const std::string& text, const ListColumns& columns = {}) {
+    return read_picture_list(folder.write("list.csv", text), {}, columns);
+  };
+  for (const char* header : {"", "path,label\n", "filename,class\n", "Path,Label\n", "image,9\n"}) {
+    CAPTURE(header);
+    const PictureList named = list_of(std::string(header) + "1.jpg,3\n2.jpg,1\n");
+    CHECK(named.files.size() == 2);
+    CHECK(named.classes.size() == 4);
+    CHECK(list_of(std::string(header) + "0001,3\n").classes.size() == 4);
+  }
+  CHECK(list_of("Label,Path\n2,1.jpg\n").files[0].path == folder / "1.jpg");
+  // A picture that is not there is no header.
+  CHECK(list_of("gone.jpg,7\n0001,3\n").files.size() == 2);
+  const std::string wide = "id,file,part,kind\n7,1.jpg,a,dog\n8,2.jpg,b,cat\n";
+  const PictureList chosen = list_of(wide, {"file", "kind"});
+  CHECK(chosen.classes == std::vector<std::string>{"cat", "dog"});
+  CHECK(chosen.files[0].path == folder / "1.jpg");
+  CHECK(chosen.files[0].label == 1);
+  const auto refused = [&](const std::string& text, const ListColumns& columns,
+                           const char* message) {
+    CHECK_THROWS_WITH_AS(list_of(text, columns), doctest::Contains(message), Error);
+  };
+  refused(wide, {}, "data.path_column and data.target");
+  refused(wide, {"path", "kind"}, "expected a column \"path\", got id, file, part, kind");
+  refused(wide + "9,3.jpg\n", {"file", "kind"}, "line 4: expected 4 columns");
+
+  const auto several = [&](const std::string& text, const ListColumns& columns = {}) {
+    return read_several_labels(folder.write("list.csv", text), {}, columns);
+  };
+  CHECK(several("image,tags\n1.jpg,dog|cat\n2.jpg,\n").classes ==
+        std::vector<std::string>{"cat", "dog"});
+  const PictureList columns = several("file,dog,cat\n1.jpg,1,0\n2.jpg,1,1\n");
+  CHECK(columns.classes == std::vector<std::string>{"dog", "cat"});
+  CHECK(columns.answers.to_vector() == std::vector<double>{1, 0, 1, 1});
+  CHECK(several("dog,file,cat\n1,1.jpg,0\n", {"file", ""}).classes == columns.classes);
+  const PictureList one = several(wide, {"file", "kind"});
+  CHECK(one.answers.to_vector() == std::vector<double>{0, 1, 1, 0});
+}
+
 TEST_CASE("ImageNet's validation folder takes its classes from the solution file") {
   const TemporaryFolder folder;
   const fs::path root = folder.path();

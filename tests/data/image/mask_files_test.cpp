@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <functional>
 
-#include "data/image/picture.h"
+#include "data/image/orientation.h"
 #include "data/image/transforms.h"
 #include "data/loader.h"
 #include "tests/data/files.h"
@@ -107,6 +107,63 @@ TEST_CASE("masks: values become classes") {
   CHECK(target[6] == 1);
   const MaskFiles few(files, {{}, 2}, options);
   fails("row 1, column 2", [&] { few.get_pixels_into(0, {}, picture.data(), target.data()); });
+}
+
+TEST_CASE("masks: values that no mask has are refused") {
+  Masks m;
+  m.add("image/1.png", "label/1.png", 4, 6, stripes);
+  const std::vector<MaskFile> files = list_masks(m.folder.path());
+  check_mask_values(files, {{7, 2}, 2});
+  fails("expected a value of data.mask_values, 7, 8, in one of 1 masks", [&] {
+    check_mask_values(files, {{7, 8}, 2});
+  });
+  fails("got 0, 1, 2", [&] { check_mask_values(files, {{7, 8}, 2}); });
+}
+
+TEST_CASE("masks: a mask lies on a picture that an EXIF orientation turns") {
+  const TemporaryFolder folder;
+  fs::create_directories(folder / "image");
+  fs::create_directories(folder / "label");
+  const Picture stored = sample_picture(16, 24);  // red grows down, green to the right
+  Picture mask{16, 24, 1, {}};                    // 1 in the lower right quarter
+  for (int64_t y = 0; y < 16; ++y)
+    for (int64_t x = 0; x < 24; ++x) mask.pixels.push_back(y >= 8 && x >= 12 ? 1 : 0);
+  const auto write = [&](const std::string& name, const FileBytes& bytes) {
+    folder.write(name, std::string(bytes.begin(), bytes.end()));
+  };
+  for (int orientation = 1; orientation <= 8; ++orientation) {
+    CAPTURE(orientation);
+    write("image/1.jpg", jpeg_file_turned(stored, static_cast<uint8_t>(orientation)));
+    const bool swaps = orientation >= 5;
+    for (const Exif exif : {Exif::ignore, Exif::turn})
+      for (const bool about_turned : {false, true}) {
+        if (!swaps && about_turned != (exif == Exif::turn)) continue;  // the sizes do not tell
+        write("label/1.png", png_file(about_turned ? turned_picture(mask, orientation) : mask));
+        MaskFilesOptions options;
+        options.height = exif == Exif::turn && swaps ? 24 : 16;
+        options.width = exif == Exif::turn && swaps ? 16 : 24;
+        options.exif = exif;
+        const MaskFiles dataset(list_masks(folder.path()), {{}, 2}, options);
+        REQUIRE(dataset.size() == 1);
+        std::vector<float> picture(3 * 16 * 24);
+        std::vector<int64_t> target(16 * 24);
+        dataset.get_pixels_into(0, {}, picture.data(), target.data());
+        int wrong = 0;
+        for (size_t i = 0; i < target.size(); ++i) {
+          const bool one = picture[3 * i] >= 0.48F && picture[3 * i + 1] >= 0.48F;
+          wrong += one == (target[i] == 1) ? 0 : 1;
+        }
+        CHECK(wrong <= 4);  // a JPEG's colours are not exact
+      }
+  }
+  write("label/1.png", png_file({10, 24, 1, std::vector<uint8_t>(240)}));
+  const MaskFiles dataset(list_masks(folder.path()), {{}, 2}, {});
+  std::vector<float> picture(3 * 224 * 224);
+  std::vector<int64_t> target(224 * 224);
+  fails(
+      "expected a mask of 24 x 16 (turned as its EXIF orientation says: 16 x 24), as its picture, "
+      "got 24 x 10",
+      [&] { dataset.get_pixels_into(0, {}, picture.data(), target.data()); });
 }
 
 TEST_CASE("masks: windows of an evaluation count each pixel once") {

@@ -10,6 +10,7 @@
 #include <png.h>
 #include <turbojpeg.h>
 #include <webp/encode.h>
+#include <zlib.h>
 
 namespace frugal::data {
 
@@ -33,6 +34,18 @@ inline FileBytes jpeg_file(const Picture& picture, int quality = 98) {
   unsigned long size = 0;
   tjCompress2(encoder, picture.pixels.data(), int(picture.width), 0, int(picture.height), TJPF_RGB,
               &bytes, &size, TJSAMP_444, quality, 0);
+  FileBytes file(bytes, bytes + size);
+  tjFree(bytes);
+  tjDestroy(encoder);
+  return file;
+}
+
+inline FileBytes jpeg_file_progressive(const Picture& picture) {
+  tjhandle encoder = tjInitCompress();
+  unsigned char* bytes = nullptr;
+  unsigned long size = 0;
+  tjCompress2(encoder, picture.pixels.data(), int(picture.width), 0, int(picture.height), TJPF_RGB,
+              &bytes, &size, TJSAMP_444, 98, TJFLAG_PROGRESSIVE);
   FileBytes file(bytes, bytes + size);
   tjFree(bytes);
   tjDestroy(encoder);
@@ -73,6 +86,54 @@ inline FileBytes webp_file(const Picture& picture) {
                                             int(picture.height), int(3 * picture.width), &bytes);
   FileBytes file(bytes, bytes + size);
   WebPFree(bytes);
+  return file;
+}
+
+// EXIF data with an orientation: a TIFF header and a directory of one entry, little-endian.
+inline FileBytes exif_data(uint8_t orientation) {
+  return {'I', 'I', 42, 0, 8, 0,           0, 0, 1, 0, 0x12, 1, 3,
+          0,   1,   0,  0, 0, orientation, 0, 0, 0, 0, 0,    0, 0};
+}
+
+inline FileBytes png_file_turned(const Picture& picture, uint8_t orientation) {
+  FileBytes file = png_file(picture), chunk = {'e', 'X', 'I', 'f'};
+  const FileBytes data = exif_data(orientation);
+  chunk.insert(chunk.end(), data.begin(), data.end());
+  const auto big = [](uint32_t value) {
+    return FileBytes{uint8_t(value >> 24), uint8_t(value >> 16), uint8_t(value >> 8),
+                     uint8_t(value)};
+  };
+  const FileBytes length = big(uint32_t(data.size()));
+  const FileBytes sum = big(uint32_t(crc32(0, chunk.data(), unsigned(chunk.size()))));
+  chunk.insert(chunk.begin(), length.begin(), length.end());
+  chunk.insert(chunk.end(), sum.begin(), sum.end());
+  constexpr int64_t kBehindHeader = 8 + 25;  // the signature and IHDR
+  file.insert(file.begin() + kBehindHeader, chunk.begin(), chunk.end());
+  return file;
+}
+
+// In the extended format: VP8X, the picture, and EXIF.
+inline FileBytes webp_file_turned(const Picture& picture, uint8_t orientation) {
+  const FileBytes plain = webp_file(picture), data = exif_data(orientation);
+  const auto number = [](int64_t value, int bytes) {
+    FileBytes out;
+    for (int i = 0; i < bytes; ++i) out.push_back(uint8_t(value >> (8 * i)));
+    return out;
+  };
+  FileBytes file = {'R', 'I', 'F', 'F', 0, 0, 0, 0, 'W', 'E', 'B', 'P', 'V', 'P', '8', 'X'};
+  const auto add = [&](const FileBytes& bytes) {
+    file.insert(file.end(), bytes.begin(), bytes.end());
+  };
+  add(number(10, 4));
+  add({8, 0, 0, 0});  // there is EXIF
+  add(number(picture.width - 1, 3));
+  add(number(picture.height - 1, 3));
+  file.insert(file.end(), plain.begin() + 12, plain.end());
+  add({'E', 'X', 'I', 'F'});
+  add(number(int64_t(data.size()), 4));
+  add(data);
+  const FileBytes size = number(int64_t(file.size()) - 8, 4);
+  std::copy(size.begin(), size.end(), file.begin() + 4);
   return file;
 }
 

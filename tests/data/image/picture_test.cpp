@@ -3,10 +3,14 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
+#include <optional>
 
 #include "core/error.h"
 #include "core/rng.h"
+#include "data/image/jpeg_scans.h"
+#include "data/image/orientation.h"
 #include "tests/data/image/picture_files.h"
 
 #ifdef FRUGAL_TEST_PICTURES
@@ -94,6 +98,79 @@ TEST_CASE("a JPEG is turned as its EXIF orientation says") {
     CHECK(std::abs(at(row.y_right, row.x_right, 0) - 0) < 8);
     CHECK(at(row.y_right, row.x_right, 1) > 230);
   }
+}
+
+TEST_CASE("PNG and WebP are turned as JPEG is, and nothing is where EXIF is ignored") {
+  const Picture stored = sample_picture(16, 24);
+  for (int orientation = 1; orientation <= 8; ++orientation) {
+    CAPTURE(orientation);
+    const Picture wanted = turned_picture(stored, orientation);
+    for (const FileBytes& file : {png_file_turned(stored, static_cast<uint8_t>(orientation)),
+                                  webp_file_turned(stored, static_cast<uint8_t>(orientation))}) {
+      const Picture turned = decode_picture(file, "a");
+      CHECK(turned.height == wanted.height);
+      CHECK(turned.pixels == wanted.pixels);
+      CHECK(decode_picture(file, "a", 3, 0, 0, Exif::ignore).pixels == stored.pixels);
+      CHECK(picture_info(file, "a", Exif::ignore) == PictureInfo{16, 24});
+      CHECK(PictureReader(file, "a", Exif::ignore).orientation() == orientation);
+    }
+    const FileBytes jpeg = jpeg_file_turned(stored, static_cast<uint8_t>(orientation));
+    CHECK(difference(decode_picture(jpeg, "a"), wanted) <= 4);
+    CHECK(difference(decode_picture(jpeg, "a", 3, 0, 0, Exif::ignore), stored) <= 4);
+    CHECK(turned_picture(wanted, inverse_orientation(orientation)).pixels == stored.pixels);
+    const std::array<float, 4> box = {1, 2, 5, 11};
+    CHECK(turned_box(turned_box(box, {16, 24}, orientation), turned_size({16, 24}, orientation),
+                     inverse_orientation(orientation)) == box);
+  }
+}
+
+TEST_CASE("annotations are turned where their size says that they are about the other picture") {
+  using Turn = std::optional<int>;
+  const PictureInfo stored{16, 24}, turned{24, 16};
+  CHECK(turn_of_annotations(stored, stored, 6, Exif::ignore) == Turn(1));
+  CHECK(turn_of_annotations(turned, stored, 6, Exif::ignore) == Turn(8));
+  CHECK(turn_of_annotations(stored, stored, 6, Exif::turn) == Turn(6));
+  CHECK(turn_of_annotations(turned, stored, 6, Exif::turn) == Turn(1));
+  CHECK(turn_of_annotations(turned, stored, 3, Exif::turn) == Turn());
+  CHECK(turn_of_annotations({16, 16}, stored, 6, Exif::ignore) == Turn());
+  // Both pictures have the size: annotations are about the one that is used.
+  for (const Exif exif : {Exif::ignore, Exif::turn}) {
+    CHECK(turn_of_annotations(stored, stored, 3, exif) == Turn(1));
+    CHECK(turn_of_annotations({9, 9}, {9, 9}, 6, exif) == Turn(1));
+  }
+}
+
+TEST_CASE("the scans of a JPEG are counted, and a file with too many for its size is refused") {
+  const Picture picture = sample_picture(24, 32);
+  const FileBytes plain = jpeg_file(picture), progressive = jpeg_file_progressive(picture);
+  CHECK(jpeg_scans(plain, 100) == 1);
+  const int64_t scans = jpeg_scans(progressive, 100);
+  CHECK(scans > 5);
+  CHECK(jpeg_scans(progressive, 3) == 4);  // counts no further than it must
+  CHECK(difference(decode_picture(progressive, "a"), picture) <= 4);
+  // Visits of pixels are bounded by a constant for each byte, beyond what small pictures may take.
+  CHECK(most_jpeg_scans(int64_t{1} << 20, 1000) == 256);
+  CHECK(most_jpeg_scans(int64_t{1} << 28, 1000) == 16);
+  CHECK(most_jpeg_scans(int64_t{1} << 28, int64_t{1} << 24) == 256);
+  CHECK(most_jpeg_scans(64, 1000) == 500);
+  // The last scan again and again: it refines what is refined already, and changes nothing.
+  const FileBytes mark = {0xFF, 0xDA};
+  const auto last = std::find_end(progressive.begin(), progressive.end(), mark.begin(), mark.end());
+  const FileBytes scan(last, progressive.end() - 2);
+  FileBytes repeated = progressive;
+  for (int64_t i = scans; i <= 500; ++i)
+    repeated.insert(repeated.end() - 2, scan.begin(), scan.end());
+  CHECK(jpeg_scans(repeated, 1000) == 501);
+  CHECK_THROWS_WITH_AS(decode_picture(repeated, "a"),
+                       doctest::Contains("expected at most 500 scans for 32 x 24 pixels"), Error);
+  CHECK(decode_picture(progressive, "a").height == 24);  // the decoder reads the next file
+  // A header that says more pixels than its bytes can hold.
+  FileBytes wide = plain;
+  const FileBytes frame = {0xFF, 0xC0};
+  const auto at = std::search(wide.begin(), wide.end(), frame.begin(), frame.end()) - wide.begin();
+  for (const int64_t side : {5, 7}) wide[static_cast<size_t>(at + side)] = 0x3F;  // 16,152 rows
+  CHECK(most_jpeg_pixels(1) == 2048);
+  CHECK_THROWS_WITH_AS(decode_picture(wide, "a"), doctest::Contains("fewer than"), Error);
 }
 
 TEST_CASE("a JPEG is decoded at a part of its size, and no smaller than asked for") {
