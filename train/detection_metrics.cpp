@@ -100,7 +100,9 @@ void CocoMetrics::add(const std::vector<TrueBox>& objects, const std::vector<Fou
       // Objects that count come first.
       std::vector<size_t> order(own.size());
       std::iota(order.begin(), order.end(), size_t{0});
-      const auto ignored = [&](size_t j) { return own[j].crowd || !lies_in(own[j].area, range); };
+      const auto ignored = [&](size_t j) {
+        return !own[j].counts() || !lies_in(own[j].area, range);
+      };
       std::stable_partition(order.begin(), order.end(), [&](size_t j) { return !ignored(j); });
       for (size_t j = 0; j < own.size(); ++j) all.objects[range] += ignored(j) ? 0 : 1;
       for (size_t t = 0; t < kOverlaps; ++t) {
@@ -109,7 +111,7 @@ void CocoMetrics::add(const std::vector<TrueBox>& objects, const std::vector<Fou
           double most = std::min(overlap_at(t), 1 - 1e-10);
           size_t match = own.size();
           for (const size_t j : order) {
-            if (taken[j] && !own[j].crowd) continue;
+            if (taken[j] && own[j].counts()) continue;
             // An object that counts is not given up for one that does not.
             if (match < own.size() && !ignored(match) && ignored(j)) break;
             if (overlaps[i * own.size() + j] < most) continue;

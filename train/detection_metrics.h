@@ -12,8 +12,11 @@ namespace frugal::train {
 struct TrueBox {
   std::array<double, 4> box{};  // x1, y1, x2, y2 in pixels
   int64_t label = 0;
-  double area = 0;     // decides whether it is small, medium or large
-  bool crowd = false;  // what is found there is neither right nor wrong
+  double area = 0;  // decides whether it is small, medium or large
+  // What is found in either of these is neither right nor wrong, however much it is.
+  bool crowd = false;      // a group: a found box counts by the share of it that the group covers
+  bool difficult = false;  // VOC: one object
+  bool counts() const { return !crowd && !difficult; }
 };
 
 struct FoundBox {
@@ -35,7 +38,8 @@ struct CocoScores {
 };
 
 // Takes pictures one by one, in an order that decides between equal scores.
-// Ref: COCO's definition of its metrics for detection, https://cocodataset.org/#detection-eval.
+// Ref: COCO's definition of its metrics for detection, https://cocodataset.org/#detection-eval;
+// difficult objects: Everingham et al. 2010, section 4.4.
 // Thread safety: none.
 class CocoMetrics {
  public:

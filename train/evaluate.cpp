@@ -1,8 +1,10 @@
 #include "train/evaluate.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "autograd/record.h"
+#include "core/integers.h"
 
 namespace frugal::train {
 namespace {
@@ -34,6 +36,15 @@ void add_of_all_ranks(Metric& metric, const Tensor& output, const Batch& judged,
   }
 }
 
+// Pixels and tokens are parts of a sample, and so are several answers or values of one.
+int64_t counted_samples(const BatchSpec& spec, const BatchResult& result) {
+  if (result.counted == 0) return 0;
+  if (spec.target_of_each_pixel || spec.target_of_each_token) return result.samples;
+  const bool several = spec.has_several_labels() || spec.has_values();
+  const int64_t each = several ? std::max<int64_t>(spec.classes, 1) : 1;
+  return std::min(result.samples, ceil_div(result.counted, each));
+}
+
 Totals sum(const Ranks& ranks, const Totals& mine) {
   if (ranks.alone()) return mine;
   Totals all;
@@ -54,6 +65,7 @@ std::optional<Evaluation> evaluate(const Task& task, Module& model, data::BatchS
   Context context;
   context.training = false;
   Totals totals;
+  int64_t samples = 0, read = 0;  // that count, and all
   const std::unique_ptr<Metric> metric = task.metric();
   const bool keep_output = metric != nullptr && metric->reads_outputs();
   const bool sends_outputs = keep_output && !ranks.alone() && !metric->adds_up();
@@ -78,6 +90,8 @@ std::optional<Evaluation> evaluate(const Task& task, Module& model, data::BatchS
           "of a run that diverged, or the data broken?",
           outcome.result.loss, totals.samples);
       totals.add(outcome.result);
+      samples += counted_samples(task.spec(), outcome.result);
+      read += outcome.result.samples;
       if (keep_output) output = outcome.output.value();
     }
     if (sends_outputs)
@@ -87,9 +101,19 @@ std::optional<Evaluation> evaluate(const Task& task, Module& model, data::BatchS
   }
   if (ranks.any(stopped, "the end of an evaluation")) return std::nullopt;
   totals = sum(ranks, totals);
+  if (!ranks.alone()) {
+    samples = static_cast<int64_t>(
+        ranks.sum(static_cast<double>(samples), "the samples of an evaluation"));
+    read =
+        static_cast<int64_t>(ranks.sum(static_cast<double>(read), "all samples of an evaluation"));
+  }
+  FRUGAL_CHECK(totals.samples > 0,
+               "[evaluate] expected targets that count, got none in {} samples: are the values of "
+               "the labels those of the training data?",
+               read);
   if (metric != nullptr && !ranks.alone() && metric->adds_up())
     metric->add_ranks(ranks.communicator());
-  Evaluation result{totals.mean_loss(), totals.accuracy(), totals.samples};
+  Evaluation result{totals.mean_loss(), totals.accuracy(), samples};
   if (metric != nullptr) {
     result.metric = metric->value(result.loss);
     result.details = metric->details();

@@ -7,7 +7,7 @@ namespace frugal::train {
 
 struct MetricName {
   std::string_view name;
-  bool has_accuracy = true;  // targets are counted as right, too
+  bool has_accuracy = true;  // targets are counted as right, too: Task::has_accuracy()
 };
 // In the order of reports. BatchSpec::metric is the name of one of these, or empty.
 inline constexpr std::array<MetricName, 8> kMetrics{{{"f1"},
@@ -18,5 +18,12 @@ inline constexpr std::array<MetricName, 8> kMetrics{{{"f1"},
                                                      {"r2", false},
                                                      {"map", false},
                                                      {"knn", false}}};
+
+// Of data with this metric, or none.
+inline bool has_accuracy(std::string_view metric) {
+  for (const MetricName& known : kMetrics)
+    if (known.name == metric) return known.has_accuracy;
+  return true;
+}
 
 }  // namespace frugal::train

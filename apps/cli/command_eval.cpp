@@ -164,7 +164,7 @@ void eval_command(const EvalArguments& arguments) {
                      : evaluate_mirrored(model, *batches);
     }
     if (arguments.json) {
-      Json json = to_json(result);
+      Json json = to_json(result, task->spec());
       json["weights"] = weights;
       std::printf("%s\n", json.dump(2, ' ', true, Json::error_handler_t::replace).c_str());
       return;

@@ -38,11 +38,10 @@ Json memory_json(const StepMemory& memory) {
           {"host_peak_rss", host_peak_rss()}};
 }
 
-Json to_json(const Evaluation& evaluation) {
-  Json json = {{"loss", evaluation.loss},
-               {"accuracy", evaluation.accuracy},
-               {"samples", evaluation.samples}};
-  if (evaluation.metric) json["metric"] = *evaluation.metric;
+Json to_json(const Evaluation& evaluation, const BatchSpec& spec) {
+  Json json = {{"loss", evaluation.loss}, {"samples", evaluation.samples}};
+  if (train::has_accuracy(spec.metric)) json["accuracy"] = evaluation.accuracy;
+  if (evaluation.metric) json[spec.metric] = *evaluation.metric;
   for (const auto& [name, value] : evaluation.details) json["details"][name] = value;
   return json;
 }
@@ -106,16 +105,13 @@ Json summary_json(const Config& config, const RunState& state, const Speed& spee
                   const std::optional<compress::OffloadStats>& offload) {
   const EpochResult last = state.last.value_or(EpochResult{});
   const EpochResult best = state.best.value_or(EpochResult{});
-  Json summary = {{"final",
-                   {{"train_loss", last.train_loss},
-                    {"test_loss", last.test.loss},
-                    {"test_accuracy", last.test.accuracy}}},
+  const BatchSpec spec = batch_spec(config);
+  Json summary = {{"final", {{"train_loss", last.train_loss}, {"test_loss", last.test.loss}}},
                   {"best",
                    {{"epoch", best.epoch},
                     {"step", best.step},
                     {"train_loss", best.train_loss},
-                    {"test_loss", best.test.loss},
-                    {"test_accuracy", best.test.accuracy}}},
+                    {"test_loss", best.test.loss}}},
                   {"memory", memory_json(state.memory)},
                   {"speed",
                    {{"samples_per_second", speed.samples_per_second},
@@ -137,17 +133,22 @@ Json summary_json(const Config& config, const RunState& state, const Speed& spee
       summary["kept"].push_back({{"file", "checkpoint/" + RunFolder::kept_name(kept.step)},
                                  {"epoch", kept.epoch},
                                  {"step", kept.step},
-                                 {"test_loss", kept.test.loss},
-                                 {"test_accuracy", kept.test.accuracy}});
+                                 {"test_loss", kept.test.loss}});
+  }
+  if (train::has_accuracy(spec.metric)) {
+    summary["final"]["test_accuracy"] = last.test.accuracy;
+    summary["best"]["test_accuracy"] = best.test.accuracy;
+    for (size_t i = 0; i < state.kept.size(); ++i)
+      summary["kept"][i]["test_accuracy"] = state.kept[i].test.accuracy;
   }
   if (last.test.metric) {
-    const std::string name = "test_" + batch_spec(config).metric;
+    const std::string name = "test_" + spec.metric;
     summary["final"][name] = *last.test.metric;
     summary["best"][name] = *best.test.metric;
   }
   if (best.validation) {
-    summary["final"]["validation"] = to_json(*last.validation);
-    summary["best"]["validation"] = to_json(*best.validation);
+    summary["final"]["validation"] = to_json(*last.validation, spec);
+    summary["best"]["validation"] = to_json(*best.validation, spec);
   }
   if (offload)
     summary["offload"] = {{"written_bytes", offload->written},

@@ -15,7 +15,9 @@ namespace frugal::apps {
 // "host_peak_rss"}; activation_bytes counts packed ones too.
 Json memory_json(const StepMemory& memory);
 
-Json to_json(const Evaluation& evaluation);  // {"loss", "accuracy", "samples"}
+// {"loss", "accuracy", "samples", NAME, "details"}: without accuracy where the data's metric has
+// none, and with the metric under its name.
+Json to_json(const Evaluation& evaluation, const BatchSpec& spec);
 // "alpha" and the bounds are null with other optimizers than SGD, "bits" where none can be set.
 Json to_json(const Convergence& convergence);
 Json to_json(const std::optional<Convergence>& convergence);  // null before the first measurement

@@ -249,15 +249,13 @@ void TrainingRun::show(const StepReport& report) {
     add_event(report.step, scalars);
   }
   if (!report.logs) return;
-  if (folder_ != nullptr)
-    folder_->append_metrics(Json({{"type", "step"},
-                                  {"epoch", report.epoch},
-                                  {"step", report.step},
-                                  {"loss", report.loss},
-                                  {"accuracy", report.accuracy},
-                                  {"lr", report.lr},
-                                  {"grad_norm", report.gradient_norm}})
-                                .dump());
+  if (folder_ != nullptr) {
+    Json line = {{"type", "step"},      {"epoch", report.epoch},
+                 {"step", report.step}, {"loss", report.loss},
+                 {"lr", report.lr},     {"grad_norm", report.gradient_norm}};
+    if (task_->has_accuracy()) line["accuracy"] = report.accuracy;
+    folder_->append_metrics(line.dump());
+  }
   Scalars scalars = {{"loss/train", report.loss},
                      {"lr", report.lr},
                      {"grad_norm", report.gradient_norm},
@@ -295,8 +293,8 @@ void TrainingRun::show(const EpochReport& report) {
   Json line = {{"type", "epoch"},
                {"epoch", report.epoch},
                {"step", report.step},
-               {"train_loss", report.train_loss},
-               {"train_accuracy", report.train_accuracy}};
+               {"train_loss", report.train_loss}};
+  if (task_->has_accuracy()) line["train_accuracy"] = report.train_accuracy;
   // Of numbers to predict, none is counted as right.
   const auto accuracy = [&](double value) {
     return !task_->has_accuracy() ? std::string() : fmt::format("  acc {:.2f}%", 100 * value);
@@ -308,11 +306,11 @@ void TrainingRun::show(const EpochReport& report) {
     const Evaluation& test = report.result->test;
     const auto& validation = report.result->validation;
     line["test_loss"] = test.loss;
-    line["test_accuracy"] = test.accuracy;
+    if (task_->has_accuracy()) line["test_accuracy"] = test.accuracy;
     if (test.metric) line["test_" + spec_.metric] = *test.metric;
     for (const auto& [name, value] : test.details) line["test_details"][name] = value;
     if (test.metric) text += fmt::format("  {} {:.4f}", spec_.metric, *test.metric);
-    if (validation) line["validation"] = to_json(*validation);
+    if (validation) line["validation"] = to_json(*validation, spec_);
     if (validation && !task_->has_accuracy())
       text += fmt::format("  val {} {:.4f}", spec_.metric, *validation->metric);
     else if (validation)

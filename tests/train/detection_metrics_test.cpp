@@ -226,4 +226,29 @@ TEST_CASE("COCO's scores: values that one can see") {
   CHECK(metrics.scores().ap == doctest::Approx(0.3));
 }
 
+TEST_CASE("VOC's difficult objects count neither as objects nor as false positives") {
+  TrueBox difficult = object(50, 50, 70, 70);
+  difficult.difficult = true;
+  const std::vector<TrueBox> objects = {object(0, 0, 20, 20), difficult};
+  const auto ap50 = [&](const std::vector<FoundBox>& found) {
+    CocoMetrics metrics;
+    metrics.add(objects, found);
+    return metrics.scores().ap50;
+  };
+  const FoundBox right = {{0, 0, 20, 20}, 1, 0.5};
+  // However often it is found, and whether it is found or not.
+  CHECK(ap50({right}) == doctest::Approx(1));
+  CHECK(ap50({{{50, 50, 70, 70}, 1, 0.9}, {{50, 50, 70, 68}, 1, 0.8}, right}) ==
+        doctest::Approx(1));
+  // A box within it that overlaps it by a quarter has found nothing; within a crowd it does not
+  // count.
+  const FoundBox part = {{50, 50, 60, 60}, 1, 0.9};
+  CHECK(ap50({part, right}) == doctest::Approx(0.5));
+  CocoMetrics crowds;
+  TrueBox crowd = object(50, 50, 70, 70);
+  crowd.crowd = true;
+  crowds.add({object(0, 0, 20, 20), crowd}, {part, right});
+  CHECK(crowds.scores().ap50 == doctest::Approx(1));
+}
+
 }  // namespace frugal::train

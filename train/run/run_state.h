@@ -23,8 +23,9 @@ struct Totals {
 };
 
 struct Evaluation {
-  double loss = 0, accuracy = 0;
-  int64_t samples = 0;
+  double loss = 0;
+  double accuracy = 0;  // 0 where the task has none (Task::has_accuracy())
+  int64_t samples = 0;  // that count: pictures, rows, texts or nodes, and not their targets
   std::optional<double> metric = {};                         // of BatchSpec::metric
   std::vector<std::pair<std::string, double>> details = {};  // see Metric::details()
 };

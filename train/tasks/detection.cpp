@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "autograd/operators.h"
+#include "core/log.h"
 #include "ops/dense/copy.h"
 #include "train/detection_metrics.h"
 #include "train/place_batch.h"
@@ -18,10 +19,15 @@ constexpr std::array kOfLosses = {"boxes", "labels", "counts"};
 struct Rows {
   const char *name, *counts;
 };
-constexpr std::array kOfObjects = {Rows{"boxes", "counts"}, Rows{"labels", "counts"},
-                                   Rows{"areas", "counts"}, Rows{"crowd_boxes", "crowd_counts"},
-                                   Rows{"crowd_labels", "crowd_counts"}};
+constexpr std::array kOfObjects = {Rows{"boxes", "counts"},
+                                   Rows{"labels", "counts"},
+                                   Rows{"areas", "counts"},
+                                   Rows{"crowd_boxes", "crowd_counts"},
+                                   Rows{"crowd_labels", "crowd_counts"},
+                                   Rows{"crowd_difficult", "crowd_counts"}};
 constexpr int64_t kColumns = 6;
+
+using NamedVariables = models::NamedVariables;
 
 Tensor extra(const Batch& batch, const char* name) {
   const Tensor found = find_tensor(batch.extras, name);
@@ -44,6 +50,7 @@ class BoxMetric final : public Metric {
     const Tensor sizes = extra(batch, "sizes"), files = extra(batch, "originals");
     const Tensor areas = find_tensor(batch.extras, "areas");
     const Tensor crowds = find_tensor(batch.extras, "crowd_counts");
+    const Tensor hard = find_tensor(batch.extras, "crowd_difficult");
     int64_t at = 0, crowd = 0;
     for (int64_t n = 0; n < counts.size(0); ++n) {
       std::array<double, 4> scale{};  // from the input to the file
@@ -68,7 +75,8 @@ class BoxMetric final : public Metric {
         for (int64_t i = 0; i < crowds.item<int64_t>(n); ++i, ++crowd) {
           objects.push_back(
               object(extra(batch, "crowd_boxes"), extra(batch, "crowd_labels"), crowd));
-          objects.back().crowd = true;
+          const bool difficult = hard.defined() && hard.item<int64_t>(crowd) != 0;
+          (difficult ? objects.back().difficult : objects.back().crowd) = true;
         }
       const models::Detections seen = found_in(output, n);
       std::vector<FoundBox> found;
@@ -83,7 +91,15 @@ class BoxMetric final : public Metric {
       metrics_.add(objects, found);
     }
   }
-  double value(double) const override { return metrics_.scores().ap; }
+  double value(double) const override {
+    const double ap = metrics_.scores().ap;
+    if (ap < 0)
+      log().warn(
+          "[detection] no object counts in the {} pictures of this evaluation, so its "
+          "numbers are -1: expected objects that are neither crowds nor difficult",
+          metrics_.pictures());
+    return ap;
+  }
   std::vector<std::pair<std::string, double>> details() const override {
     return metrics_.scores().named();
   }
@@ -136,6 +152,50 @@ Batch Detection::place(Batch batch, const Module& model) const {
 
 ForwardPass Detection::loss(Module& model, Batch& batch, Context& context,
                             const LossOptions& options) const {
+  return context.training ? loss_of_batch(model, batch, context, options)
+                          : loss_of_each(model, batch, context, options);
+}
+
+// Padding reaches outputs near it, and losses count the objects of their batch. So each picture is
+// judged without the others of its batch.
+ForwardPass Detection::loss_of_each(Module& model, Batch& batch, Context& context,
+                                    const LossOptions& options) const {
+  const int64_t pictures = batch.input.size(0);
+  const Tensor padded = find_tensor(batch.extras, "padded");
+  ForwardPass all;
+  std::vector<models::Detections> found;
+  NamedVariables terms;
+  for (int64_t n = 0; n < pictures; ++n) {
+    Batch own = part(batch, n, n + 1);
+    if (n + 1 == pictures) batch.input = {};
+    if (padded.defined())
+      own.input = ops::contiguous(own.input.slice(1, 0, padded.item<int64_t>(2 * n))
+                                      .slice(2, 0, padded.item<int64_t>(2 * n + 1)));
+    ForwardPass pass = loss_of_batch(model, own, context, options);
+    all.loss = all.loss.defined() ? all.loss + pass.loss : pass.loss;
+    for (size_t i = 0; i < pass.terms.size(); ++i) {
+      const auto& [name, term] = pass.terms[i];
+      if (n == 0)
+        terms.emplace_back(name, Variable(term));
+      else
+        terms[i].second = terms[i].second + term;
+    }
+    if (pass.output.defined() && pass.output.value().size(0) > 0)
+      found.push_back(found_in(pass.output.value(), 0));
+    else if (pass.output.defined())
+      all.output = pass.output;
+  }
+  batch.extras.clear();
+  const auto count = static_cast<double>(pictures);
+  all.loss = all.loss / count;
+  for (const auto& [name, term] : terms) all.terms.emplace_back(name, (term / count).value());
+  all.counts = {pictures, 0};
+  if (!found.empty()) all.output = Variable(tensor_of(found));
+  return all;
+}
+
+ForwardPass Detection::loss_of_batch(Module& model, Batch& batch, Context& context,
+                                     const LossOptions& options) const {
   auto* detector = dynamic_cast<models::Detector*>(&model);
   FRUGAL_CHECK(detector != nullptr, "[detection] expected a network that finds boxes, got another");
   const models::DetectionTargets targets = {extra(batch, "boxes"), extra(batch, "labels"),

@@ -6,11 +6,12 @@
 namespace frugal::train {
 
 // Batches as data::BoxBatches makes them; the network is a models::Detector, whose losses are the
-// terms. An evaluation's output: [N, M, 6] f32 on the host, found boxes by falling score: x1, y1,
-// x2, y2 in pixels of the input, class, score; rows of class -1 are none.
-// The metric ("map") is the mean average precision of COCO over overlaps of 0.5 to 0.95, in pixels
-// of the files; its details are all twelve numbers of COCO (train/detection_metrics.h).
-// On `meta` a picture has kPlannedObjects objects.
+// terms. In an evaluation each picture is judged by itself, with the padding that it would have
+// alone. So the result depends on neither the batches nor their order. Its output: [N, M, 6] f32 on
+// the host, found boxes by falling score: x1, y1, x2, y2 in pixels of the input, class, score; rows
+// of class -1 are none. The metric ("map") is the mean average precision of COCO over overlaps of
+// 0.5 to 0.95, in pixels of the files; its details are all twelve numbers of COCO
+// (train/detection_metrics.h). On `meta` a picture has kPlannedObjects objects.
 class Detection final : public Task {
  public:
   static constexpr int64_t kPlannedObjects = 32;
@@ -24,6 +25,12 @@ class Detection final : public Task {
   Batch shape(int64_t samples, Device device) const override;
   bool has_accuracy() const override { return false; }
   std::unique_ptr<Metric> metric() const override;
+
+ private:
+  ForwardPass loss_of_batch(Module& model, Batch& batch, Context& context,
+                            const LossOptions& options) const;
+  ForwardPass loss_of_each(Module& model, Batch& batch, Context& context,
+                           const LossOptions& options) const;
 };
 
 // What was found as a tensor, see above.

@@ -1,6 +1,7 @@
 // Tasks: what the trainer, evaluations and measurements ask of them.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "autograd/functions.h"
@@ -10,6 +11,7 @@
 #include "optim/sgd.h"
 #include "tests/train/task_of.h"
 #include "train/evaluate.h"
+#include "train/tasks/make_task.h"
 #include "train/trainer.h"
 
 using namespace frugal;
@@ -87,6 +89,31 @@ TEST_CASE("a task of one's own makes the loss, the metric and the update's end")
   REQUIRE(last->test.details.size() == 2);
   CHECK(last->test.details[1].second == kRows);  // classes 0, 1 and 2 in turn
   CHECK(*last->test.metric == doctest::Approx(last->test.details[0].second + last->test.loss));
+}
+
+TEST_CASE("an evaluation in which no target counts is an error") {
+  models::Mlp net = network();
+  BatchSpec spec;
+  spec.sample = {1, 1, kFeatures};
+  spec.classes = 3;
+  const auto task = make_task(spec);
+  struct Ignored final : Dataset {
+    int64_t size() const override { return 6; }
+    int64_t classes() const override { return 3; }
+    Shape sample_shape() const override { return {1, 1, kFeatures}; }
+    int64_t get_into(int64_t index, RngKey, float* out) const override {
+      std::fill_n(out, kFeatures, 0.5F);
+      return index == counted ? 1 : kIgnored;
+    }
+    int64_t counted = -1;
+  };
+  const auto none = std::make_shared<Ignored>(), one = std::make_shared<Ignored>();
+  one->counted = 4;
+  data::Loader nothing(none, {.batch_size = 4}), something(one, {.batch_size = 4});
+  CHECK_THROWS_WITH_AS(evaluate(*task, net, nothing),
+                       doctest::Contains("expected targets that count, got none in 6 samples"),
+                       Error);
+  CHECK(evaluate(*task, net, something)->samples == 1);
 }
 
 TEST_CASE("a task's defaults weigh a batch by its samples and cut all its tensors") {
