@@ -86,7 +86,7 @@ TEST_CASE("several labels a node: the loss falls, micro-F1 rises, by every sampl
     const Json summary = Json::parse(ran.out);
     CHECK(summary["final"]["train_loss"].get<double>() < 0.6);  // log 2 at the start
     CHECK(summary["best"]["test_micro_f1"].get<double>() > all_yes + 0.1);
-    CHECK(summary["best"]["validation"]["metric"].get<double>() > all_yes + 0.1);
+    CHECK(summary["best"]["validation"]["micro_f1"].get<double>() > all_yes + 0.1);
     CHECK(summary["memory"]["packed_bytes"].get<int64_t>() > 0);
   }
   // Half of what an answer says is right by chance; of these three quarters, without any yes.
@@ -118,11 +118,11 @@ TEST_CASE("several labels a node: a run goes on where a signal ended it; the bes
   for (std::string line; std::getline(lines, line);) {
     const Json entry = Json::parse(line);
     if (entry["type"] != "epoch") continue;
-    const double score = entry["validation"]["metric"].get<double>();
+    const double score = entry["validation"]["micro_f1"].get<double>();
     if (score > highest) first = entry["epoch"].get<double>();
     highest = std::max(highest, score);
   }
-  CHECK(best["validation"]["metric"].get<double>() == highest);
+  CHECK(best["validation"]["micro_f1"].get<double>() == highest);
   CHECK(best["epoch"].get<double>() == first);
 }
 

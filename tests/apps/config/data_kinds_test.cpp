@@ -138,7 +138,7 @@ TEST_CASE("text by pieces of words and by pairs of bytes, and the perplexity of 
     const Json evaluated = summary_of("eval " + folder / "c.json" + " --json --checkpoint " +
                                       folder / (tokenizer + "/checkpoint/last.safetensors"));
     CHECK(evaluated["loss"] == last["test_loss"]);
-    CHECK(evaluated["metric"] == last["test_perplexity"]);
+    CHECK(evaluated["perplexity"] == last["test_perplexity"]);
   }
 }
 
