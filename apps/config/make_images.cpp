@@ -245,14 +245,9 @@ data::PictureList list_files(const Config& config, const std::filesystem::path& 
 const data::PictureList& list_part(const Config& config, const std::filesystem::path& path) {
   static Memo<std::string, data::PictureList> kept(3);  // the parts of one data set
   const std::vector<std::string>& classes = class_names(config).ids;
-  const std::string key = fmt::format("{}
-{}
-{}
-{}", list_key(config), encoding_id(config),
-                                      stamp_of(path.string()), fmt::join(classes, "
-"));
-  return kept.find_or_make(key, [&] {
-    return list_files(config, path, classes); });
+  const std::string key = fmt::format("{}\n{}\n{}\n{}", list_key(config), encoding_id(config),
+                                      stamp_of(path.string()), fmt::join(classes, "\n"));
+  return kept.find_or_make(key, [&] { return list_files(config, path, classes); });
 }
 
 // Without a part to validate or to test on, the training set is split with the seed.
