@@ -347,7 +347,9 @@ void Trainer::add_batch(Step& step, int64_t part) {
   step.how.weight = step.weights.next(batch, copied ? ranks_.size() : 1);
   const bool counts = !copied || ranks_.rank() == 0;
   if (counts) step.units += units_of(task_.spec(), batch);
-  if (step.is_recorded && part == 0 && times_.steps() == 0) make_lasting(batch, step);
+  const bool has_lasting = batch.held || task_.spec().target_of_each_pixel;
+  if (step.is_recorded && part == 0 && times_.steps() == 0 && has_lasting)
+    make_lasting(batch, step);
   compression_.before_forward(batch,
                               {static_cast<uint64_t>(state_.batches), last_rng_,
                                options_.label_smoothing, options_.checkpointed_blocks},
@@ -382,9 +384,10 @@ void Trainer::add_batch(Step& step, int64_t part) {
   ++state_.batches;
 }
 
-// The first step of a process makes what later steps use again, such as the matrix of a whole
-// graph. Where that step is recorded, a forward pass that leaves no other trace makes it before, so
-// that the record is that of a run which was not cut.
+// The first step of a process makes what later steps use again: the matrix of a whole graph, and
+// the weights of pixels' classes. (What is made of a sampled graph lasts for its step alone.) Where
+// that step is recorded, a forward pass that leaves no other trace makes it before, so that the
+// record is that of a run which was not cut.
 void Trainer::make_lasting(const Batch& batch, const Step& step) {
   const NoGrad no_grad;
   const RecomputeScope leaves_no_trace;

@@ -148,7 +148,8 @@ TEST_CASE("logits in parts: larger parts for a GPU with more memory, and logits 
     gradients = here;
   }
   CHECK(peaks[1] <= peaks[0]);
-  CHECK(peaks[2] - peaks[1] > kLogitBytes / 2);
+  // Half of the logits more, and a little less of what is made for each part.
+  CHECK(peaks[2] - peaks[1] > kLogitBytes / 2 - kLogitBytes / 100);
 }
 
 TEST_CASE("logits in parts: evaluated like all at once") {
