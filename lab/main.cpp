@@ -17,7 +17,7 @@ void add_studies(CLI::App& app) {
   const auto common = [](CLI::App* sub) { return apps::add_repeats(sub, a.json, a.repeats); };
   CLI::App* spmm = common(command(app, "spmm", "Sums over the neighbours of a random graph"));
   spmm->add_option("--nodes", a.nodes, "Of the graph, as dense as ogbn-arxiv")
-      ->check(CLI::Range(1, 1 << 26))
+      ->check(apps::whole(1, 1 << 26))
       ->capture_default_str();
   apps::add_place(spmm, a.device, a.dtype);
   spmm->callback([] { study_spmm(a); });
@@ -25,14 +25,14 @@ void add_studies(CLI::App& app) {
       command(app, "gradient", "Bias and variance of the gradient by how activations are kept"));
   gradient->add_option("CONFIG", a.config, "Configuration, JSON")->required();
   gradient->add_option("--train-steps", a.train_steps, "Plain training before")
-      ->check(CLI::Range(0, 1000000))
+      ->check(apps::whole(0, 1000000))
       ->capture_default_str();
   gradient->add_option("--batches", a.batches, "Minibatches whose variance is the unit")
-      ->check(CLI::Range(8, 100000))
+      ->check(apps::whole(8, 100000))
       ->capture_default_str();
   one_each(gradient->add_option("--bits", a.bits, "Widths, as 4,3,2"))
       ->delimiter(',')
-      ->check(CLI::Range(1, 16))
+      ->check(apps::whole(1, 16))
       ->capture_default_str();
   gradient->add_flag("--policies", a.policies,
                      "Compare policies, at 2 bits unless --bits says more");
@@ -60,11 +60,11 @@ void add_studies(CLI::App& app) {
       app, "sensitivity", "How well training measures which tensors need bits, at L2 to L3"));
   sensitivity->add_option("CONFIG", a.config, "Configuration, JSON")->required();
   sensitivity->add_option("--train-steps", a.train_steps, "Plain training before")
-      ->check(CLI::Range(0, 1000000))
+      ->check(apps::whole(0, 1000000))
       ->capture_default_str();
   sensitivity
       ->add_option("--references", a.references, "Measurements with whole batches to compare with")
-      ->check(CLI::Range(1, 100000))
+      ->check(apps::whole(1, 100000))
       ->capture_default_str();
   add_sets(sensitivity, a.sets);
   sensitivity->callback([] {
@@ -76,7 +76,7 @@ void add_studies(CLI::App& app) {
       command(app, "bounds", "Error-bounded codecs at AC-GC's bounds, and whether they hold"));
   bounds->add_option("CONFIG", a.config, "Configuration, JSON")->required();
   bounds->add_option("--train-steps", a.train_steps, "Plain training before")
-      ->check(CLI::Range(0, 1000000))
+      ->check(apps::whole(0, 1000000))
       ->capture_default_str();
   add_sets(bounds, a.sets);
   bounds->callback([] { study_bounds(a); });

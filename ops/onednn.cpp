@@ -1,5 +1,7 @@
 #include "ops/onednn.h"
 
+#include <sys/mman.h>
+
 #include <unordered_map>
 #include <utility>
 
@@ -51,6 +53,18 @@ const dnnl::engine& engine() {
 dnnl::stream& stream() {
   thread_local dnnl::stream cpu(engine());
   return cpu;
+}
+
+void expect_room_for_code() {
+  // More than the code of any primitive takes. Pages that nobody touches cost nothing.
+  constexpr size_t kRoom = size_t{64} << 20;
+  void* const room = mmap(nullptr, kRoom, PROT_READ | PROT_WRITE,
+                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (room == MAP_FAILED)
+    throw Error(
+        "out of memory: oneDNN needs up to 64 MiB of address space for the code that it generates, "
+        "and the system gives no more; raise the limit of the process (ulimit -v)");
+  munmap(room, kRoom);
 }
 
 Desc desc(const std::vector<int64_t>& dims, Tag tag) {

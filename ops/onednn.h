@@ -86,6 +86,10 @@ typename P::primitive_desc describe_backward(const Hint& hint, const Args&... ar
 // The tiles of a weight (oneDNN's extents K, C, R, S); nothing if the layout has no such tiles.
 std::optional<WeightTiles> tiles_of(const Desc& layout);
 
+// oneDNN crashes where the system has no memory for the code that it is about to generate. So this
+// is called before, and throws an error where there is little left.
+void expect_room_for_code();
+
 // Something that oneDNN compiles when it is executed first. A plan that is only asked for its
 // memory compiles nothing.
 template <class P>
@@ -94,7 +98,10 @@ class Lazy {
   Lazy() = default;
   explicit Lazy(std::function<P()> make) : make_(std::move(make)) {}
   const P& get() const {
-    if (!made_) made_ = make_();
+    if (!made_) {
+      expect_room_for_code();
+      made_ = make_();
+    }
     return *made_;
   }
 

@@ -1,6 +1,7 @@
 #include "apps/cli/cli.h"
 
 #include <cstdio>
+#include <limits>
 
 #include "apps/cli/command_line.h"
 #include "apps/cli/commands.h"
@@ -35,7 +36,7 @@ void add_train(CLI::App& app) {
                   "With --resume: let the run, also one that has ended, go on until it has so many "
                   "epochs in all (steps, if train.steps says when to stop)")
       ->type_name("EPOCHS")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
+      ->check(whole(1, int64_t{1} << 40));
   sub->add_option("--init-from", a.init_from,
                   "Start from these weights, such as the folder of another run: the same as "
                   "--set model.weights=PATH")
@@ -98,13 +99,13 @@ void add_predict(CLI::App& app) {
                   "arrays of rows; numbers of nodes")
       ->required();
   sub->add_option("--top", a.top, "How many classes to print")
-      ->check(CLI::PositiveNumber)
+      ->check(whole(1, 1 << 20))
       ->capture_default_str();
   sub->add_option("--out", a.out,
                   "Folder for masks (PNG), with a network that gives a class to each pixel");
   sub->add_flag("--overwrite", a.overwrite, "Write over masks in that folder");
   sub->add_option("--batch-size", a.batch_size, "Inputs at once")
-      ->check(CLI::Range(1, 1 << 16))
+      ->check(whole(1, 1 << 16))
       ->capture_default_str();
   add_weights(sub, a.weights);
   add_tta(sub, a.tta);
@@ -158,7 +159,7 @@ void add_plan(CLI::App& app) {
   sub->add_flag("--only", a.only, "With --max: only the way that the configuration has itself")
       ->needs(max);
   sub->add_option("--ranks", a.ranks, "What each of so many processes takes that train together")
-      ->check(CLI::Range(1, 1 << 20))
+      ->check(whole(1, 1 << 20))
       ->capture_default_str();
   sub->add_flag("--explain", a.explain, "Which tensors take most, and what would lower that")
       ->excludes(max);
@@ -175,7 +176,7 @@ void add_profile(CLI::App& app) {
       ->check(CLI::IsMember({"op", "layer"}))
       ->capture_default_str();
   sub->add_option("--steps", a.steps, "Steps to measure, after two that warm up")
-      ->check(CLI::Range(1, 1000))
+      ->check(whole(1, 1000))
       ->capture_default_str();
   sub->add_option("--trace", a.trace,
                   "Also write each op and the memory over time, for ui.perfetto.dev")
@@ -191,13 +192,13 @@ void add_lr_find(CLI::App& app) {
   CLI::App* sub = command(app, "lr-find", "Suggest a learning rate: train at rising rates");
   sub->add_option("CONFIG", a.config, "Configuration, JSON")->required();
   sub->add_option("--from", a.from, "The first step's rate")
-      ->check(CLI::PositiveNumber)
+      ->check(real(1e-30, 1e6))
       ->capture_default_str();
   sub->add_option("--to", a.to, "The last step's rate")
-      ->check(CLI::Range(1e-30, 1e6))
+      ->check(real(1e-30, 1e6))
       ->capture_default_str();
   sub->add_option("--steps", a.steps, "How many steps")
-      ->check(CLI::Range(10, 100000))
+      ->check(whole(10, 100000))
       ->capture_default_str();
   add_sets(sub, a.sets);
   sub->add_flag("--json", a.json, "Print JSON, with each step's rate and loss");
@@ -262,13 +263,14 @@ void add_generate(CLI::App& app) {
   add_sets(sub, a.sets);
   sub->add_option("--prompt", a.prompt, "Text to continue");
   sub->add_option("--tokens", a.tokens, "How many to add")
-      ->check(CLI::NonNegativeNumber)
+      ->check(whole(0, int64_t{1} << 40))
       ->capture_default_str();
   sub->add_option("--temperature", a.temperature, "0: always the likeliest token")
-      ->check(CLI::NonNegativeNumber);
+      ->check(real(0, 1e6));
   sub->add_option("--top-k", a.top_k, "Draw from so many likeliest tokens only; 0: from all")
-      ->check(CLI::NonNegativeNumber);
-  sub->add_option("--seed", a.seed, "Of the draws");
+      ->check(whole(0, int64_t{1} << 40));
+  sub->add_option("--seed", a.seed, "Of the draws")
+      ->check(whole(0, std::numeric_limits<int64_t>::max()));
   sub->callback([] { generate_command(a); });
 }
 
@@ -342,14 +344,14 @@ void add_reproduce(CLI::App& app) {
       ->check(CLI::IsMember({"smoke", "reduced", "full"}))
       ->capture_default_str();
   sub->add_option("--seeds", a.seeds, "Runs of each cell that trains; default: as the table says")
-      ->check(CLI::Range(1, 1000));
+      ->check(whole(1, 1000));
   sub->add_option("--out", a.out,
                   "Folder for results.sqlite, runs, and the tables as .md, .csv, .tex and .html")
       ->type_name("DIR")
       ->check(check_named)
       ->capture_default_str();
   sub->add_option("--jobs", a.jobs, "Cells at once; default: one for each core")
-      ->check(CLI::Range(1, 1024));
+      ->check(whole(1, 1024));
   sub->add_option("--tables", a.tables, "Folder of tables instead of configs/reproduce")
       ->type_name("DIR")
       ->check(check_named);
@@ -384,16 +386,16 @@ void add_bench_distributed(CLI::App& bench) {
       ->check(CLI::IsMember({"r20", "r18", "bert"}))
       ->capture_default_str();
   sub->add_option("--ranks", a.ranks, "Processes that train together, with a thread each")
-      ->check(CLI::Range(2, 1024))
+      ->check(whole(2, 1024))
       ->capture_default_str();
   sub->add_option("--rounds", a.rounds, "Runs of each kind, one after the other; medians count")
-      ->check(CLI::Range(1, 1000))
+      ->check(whole(1, 1000))
       ->capture_default_str();
   sub->add_option("--steps", a.steps, "Steps of a run, after three that warm up")
-      ->check(CLI::Range(1, 100000))
+      ->check(whole(1, 100000))
       ->capture_default_str();
   sub->add_option("--mebibytes", a.mebibytes, "Size of the tensor that ranks add up, in MiB")
-      ->check(CLI::Range(1, 4096))
+      ->check(whole(1, 4096))
       ->capture_default_str();
   sub->add_option("--only", a.only,
                   "One part: scaling, all-reduce or memory. mpirun may start the command with "
@@ -413,10 +415,10 @@ void add_bench(CLI::App& app) {
       common(command(*bench, "quantizer",
                      "Packing and unpacking beside copying, on CUDA by bytes read and written"));
   quantizer->add_option("--mebibytes", a.mebibytes, "Size of the tensor in MiB")
-      ->check(CLI::Range(1, 1 << 16))
+      ->check(whole(1, 1 << 16))
       ->capture_default_str();
   quantizer->add_option("--channels", a.channels, "Its last axis")
-      ->check(CLI::Range(1, 1 << 16))
+      ->check(whole(1, 1 << 16))
       ->capture_default_str();
   add_place(quantizer, a.device, a.dtype);
   quantizer->callback([] { bench_quantizer(a); });
@@ -451,19 +453,19 @@ void add_bench(CLI::App& app) {
               "What compression adds to the gradient, over the variance between minibatches");
   variance->add_option("CONFIG", a.config, "Configuration, JSON")->required();
   variance->add_option("--train-steps", a.train_steps, "Steps of plain training before")
-      ->check(CLI::Range(0, 1000000))
+      ->check(whole(0, 1000000))
       ->capture_default_str();
   variance->add_option("--batches", a.batches, "Minibatches whose variance is the unit")
-      ->check(CLI::Range(8, 1000000))
+      ->check(whole(8, 1000000))
       ->capture_default_str();
   variance->add_option("--draws", a.draws, "Gradients of one batch with different rounding")
-      ->check(CLI::Range(8, 1000000))
+      ->check(whole(8, 1000000))
       ->capture_default_str();
   variance
       ->add_option("--layers", a.layers,
                    "Also by layer: which layers' gradients vary, and whose tensors make them. "
                    "Layers are named by so many parts of their parameters' names; 0: not by layer")
-      ->check(CLI::Range(0, 100))
+      ->check(whole(0, 100))
       ->capture_default_str();
   variance->add_flag("--json", a.json, "Print JSON");
   add_sets(variance, a.sets);

@@ -6,6 +6,7 @@
 #include "apps/cli/report.h"
 #include "apps/config/config_table.h"
 #include "core/quoted.h"
+#include "data/formats/json_strict.h"
 
 namespace frugal::apps {
 namespace {
@@ -68,7 +69,8 @@ void compare_command(const std::vector<std::string>& folders, bool json) {
     if (const std::string rows = differences(folders_shown, configs); !rows.empty())
       std::printf("\n%s", rows.c_str());
   } catch (const Json::exception& e) {
-    throw Error(fmt::format("[compare] expected summaries of finished runs: {}", e.what()));
+    throw Error(
+        fmt::format("[compare] expected summaries of finished runs: {}", data::json_reason(e)));
   }
 }
 

@@ -3,17 +3,20 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <charconv>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <iostream>
 #include <new>
+#include <system_error>
 #include <thread>
 
 #include "apps/cli/signals.h"
 #include "apps/config/config_error.h"
 #include "core/device.h"
 #include "core/quoted.h"
+#include "data/formats/json_strict.h"
 #include "distributed/communicator.h"
 
 namespace frugal::apps {
@@ -90,10 +93,34 @@ void add_sets(CLI::App* sub, std::vector<std::string>& sets) {
   one_each(sub->add_option("--set", sets, kSetHelp)->type_name("PATH=VALUE"));
 }
 
+CLI::Validator whole(int64_t least, int64_t most) {
+  // The library itself takes 1e20 and -1 for numbers that nobody gave.
+  const auto check = [least, most](const std::string& text) -> std::string {
+    int64_t value = 0;
+    const char* const end = text.data() + text.size();
+    const auto [stop, error] = std::from_chars(text.data(), end, value);
+    if (error == std::errc() && stop == end && value >= least && value <= most) return "";
+    return fmt::format("expected a whole number from {} to {}, got {}", least, most,
+                       in_quotes(text));
+  };
+  return CLI::Validator(check, fmt::format("{} to {}", least, most));
+}
+
+CLI::Validator real(double least, double most) {
+  const auto check = [least, most](const std::string& text) -> std::string {
+    double value = 0;
+    const char* const end = text.data() + text.size();
+    const auto [stop, error] = std::from_chars(text.data(), end, value);
+    if (error == std::errc() && stop == end && value >= least && value <= most) return "";
+    return fmt::format("expected a number from {} to {}, got {}", least, most, in_quotes(text));
+  };
+  return CLI::Validator(check, fmt::format("{} to {}", least, most));
+}
+
 CLI::App* add_repeats(CLI::App* sub, bool& json, int64_t& repeats) {
   sub->add_flag("--json", json, "Print JSON");
   sub->add_option("--repeats", repeats, "Measurements whose median counts")
-      ->check(CLI::Range(1, 1000000));
+      ->check(whole(1, 1000000));
   return sub;
 }
 
@@ -116,6 +143,8 @@ void add_place(CLI::App* sub, std::string& device, std::string& dtype) {
 int run_command_line(CLI::App& app, int argc, char** argv,
                      const std::function<void(CLI::App&)>& add_commands) {
   app.require_subcommand(1);
+  // A limit on the size of files (ulimit -f) is then an error of the write, with its message.
+  std::signal(SIGXFSZ, SIG_IGN);
   app.failure_message(CLI::FailureMessage::simple);
   try {
     add_commands(app);
@@ -136,10 +165,17 @@ int run_command_line(CLI::App& app, int argc, char** argv,
     if (is_first_rank()) complain(e.what(), 0);
     distributed::end_together();
     return 128 + e.number();
+  } catch (const std::system_error& e) {
+    return complain(e.code() == std::errc::resource_unavailable_try_again
+                        ? std::string("out of memory: the system starts no more threads; raise the "
+                                      "limit of the process (ulimit -v, ulimit -u), or lower "
+                                      "threads and data.workers")
+                        : std::string(e.what()),
+                    kFailure);
   } catch (const std::bad_alloc&) {
     return complain("out of memory: the system has none left", kFailure);
   } catch (const std::exception& e) {
-    return complain(e.what(), kFailure);
+    return complain(data::json_reason(e), kFailure);
   }
 }
 

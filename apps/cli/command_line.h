@@ -1,6 +1,7 @@
 // What the command lines of `frugal` and `frugal-lab` share.
 #pragma once
 #include <CLI/CLI.hpp>
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
@@ -16,6 +17,11 @@ std::string check_named(const std::string& name);
 // for one more of its values.
 CLI::Option* one_each(CLI::Option* option);
 void add_sets(CLI::App* sub, std::vector<std::string>& sets);  // --set
+
+// Checks of a number: whole, or any that is finite. What is wrong is said as "expected ..., got
+// ...".
+CLI::Validator whole(int64_t least, int64_t most);
+CLI::Validator real(double least, double most);
 
 // --json and --repeats; gives `sub`.
 CLI::App* add_repeats(CLI::App* sub, bool& json, int64_t& repeats);

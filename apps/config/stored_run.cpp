@@ -14,6 +14,7 @@
 #include "apps/config/set_up_device.h"
 #include "core/log.h"
 #include "core/quoted.h"
+#include "data/formats/json_strict.h"
 #include "data/formats/safetensors.h"
 #include "data/text/characters.h"
 #include "train/run/weights.h"
@@ -157,7 +158,7 @@ auto read_own(const std::string& path, const Read& read) {
     throw Error(fmt::format("[run] {} is damaged: {}", in_quotes(path),
                             printable(what.substr(what.find("] ") + 2))));
   } catch (const std::exception& e) {
-    throw Error(fmt::format("[run] {} is damaged: {}", in_quotes(path), e.what()));
+    throw Error(fmt::format("[run] {} is damaged: {}", in_quotes(path), data::json_reason(e)));
   }
 }
 

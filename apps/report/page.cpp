@@ -13,6 +13,7 @@
 #include "apps/report/run_facts.h"
 #include "core/memory.h"
 #include "core/quoted.h"
+#include "data/formats/json_strict.h"
 
 namespace frugal::apps {
 namespace {
@@ -768,7 +769,7 @@ std::string report_page(const ReportRun& run) {
                 header(run, facts) + tiles(facts) + navigation(body) + body);
   } catch (const Json::exception& e) {
     throw Error(fmt::format("[report] the files of {} are not those of a run: {}",
-                            in_quotes(run.folder), e.what()));
+                            in_quotes(run.folder), data::json_reason(e)));
   }
 }
 
@@ -807,7 +808,7 @@ std::string overlay_page(const std::vector<ReportRun>& runs) {
         section("config", "Configuration", "Keys in which the runs differ.", differing_keys(all));
     return page(fmt::format("{} runs", all.size()), overlay_header(all) + navigation(body) + body);
   } catch (const Json::exception& e) {
-    throw Error(fmt::format("[report] the files are not those of runs: {}", e.what()));
+    throw Error(fmt::format("[report] the files are not those of runs: {}", data::json_reason(e)));
   }
 }
 

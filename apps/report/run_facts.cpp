@@ -5,6 +5,7 @@
 
 #include "apps/cli/report.h"
 #include "core/error.h"
+#include "data/formats/json_strict.h"
 #include "train/metric_names.h"
 
 namespace frugal::apps {
@@ -127,8 +128,8 @@ RunFacts facts_of(const ReportRun& run) {
     read_progress(run, facts);
     read_recorded(run, facts);
   } catch (const Json::exception& e) {
-    throw Error(
-        fmt::format("[report] the metrics of {} are not those of a run: {}", run.name, e.what()));
+    throw Error(fmt::format("[report] the metrics of {} are not those of a run: {}", run.name,
+                            data::json_reason(e)));
   }
   const Json& summary = run.summary;
   const Json& recorded = facts.recorded.empty() ? Json() : facts.recorded.back().memory;

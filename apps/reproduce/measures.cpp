@@ -125,6 +125,23 @@ const Metric& metric_named(const std::string& name) {
   throw Error(fmt::format("[metric_named] no such metric: {}", name));
 }
 
+std::vector<std::string> units_of(const Metric& metric) {
+  switch (metric.unit) {
+    case MetricUnit::bytes:
+      return {"", "bytes", "kB", "MB", "GB", "TB", "KiB", "MiB", "GiB", "TiB"};
+    case MetricUnit::percent:
+      return {"", "%"};
+    case MetricUnit::bits:
+      return {"", "bits"};
+    case MetricUnit::times:
+      return {"", "x"};
+    case MetricUnit::count:
+    case MetricUnit::ratio:
+      break;
+  }
+  return {""};
+}
+
 std::string in_unit(const Metric& metric, double value) {
   switch (metric.unit) {
     case MetricUnit::bytes:

@@ -18,7 +18,9 @@ struct Metric {
   bool over_seeds = false;  // mean and spread over seeds count, else the first seed's value
 };
 std::vector<std::string> metric_names(CellKind kind);
-const Metric& metric_named(const std::string& name);      // REQUIRES: one of a kind
+const Metric& metric_named(const std::string& name);  // REQUIRES: one of a kind
+// The units that a published value of a metric may have; the first one is none.
+std::vector<std::string> units_of(const Metric& metric);
 std::string in_unit(const Metric& metric, double value);  // "5.28 GB", "84.2 %"
 
 // The parameters beside the configuration, such as the draws of a variance.

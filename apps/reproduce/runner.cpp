@@ -209,7 +209,7 @@ class Runner {
       keep(cell, child.seed, result);
     } catch (const std::exception& e) {
       failed_.insert(id_of(key_of(cell, child.seed)));
-      fail(cell, e.what(), child.command);
+      fail(cell, data::json_reason(e), child.command);
     }
   }
 

@@ -179,6 +179,15 @@ Published published_of(Object& object, const std::vector<std::string>& columns,
   check_names(object, "metric", {published.metric}, metrics);
   published.value = object.number("value");
   published.unit = object.text_or("unit", "");
+  const std::vector<std::string> units = units_of(metric_named(published.metric));
+  if (std::find(units.begin(), units.end(), published.unit) == units.end())
+    object.fail(
+        "unit",
+        fmt::format("expected {}, got {}",
+                    units.size() == 1
+                        ? std::string("none")
+                        : fmt::format("one of {}", fmt::join(units.begin() + 1, units.end(), ", ")),
+                    in_quotes(published.unit)));
   published.where = object.text("where");
   published.note = object.text_or("note", "");
   object.done();

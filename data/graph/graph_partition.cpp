@@ -6,6 +6,7 @@
 #include <cmath>
 #include <utility>
 
+#include "core/kept_signal.h"
 #include "core/random_streams.h"
 #include "data/graph/subgraph.h"
 
@@ -99,9 +100,15 @@ std::vector<int32_t> partition(const Tensor& edge_index, int64_t nodes,
   std::vector<idx_t> found(part.size());
   // Recursive bisection. METIS's k-way partition cuts up to 7 % fewer edges into few parts, but 11
   // to 19 % more where parts have about two to fifteen nodes, and takes up to five times as long.
-  const int status = METIS_PartGraphRecursive(
-      &count, &constraints, graph.ends.data(), graph.adjacent.data(), nullptr, nullptr, nullptr,
-      &parts, nullptr, nullptr, settings, &cut, found.data());
+  int status = METIS_OK;
+  {
+    // METIS has handlers of its own for these signals. It would take a SIGTERM that somebody sends
+    // for its own way to report an error.
+    const KeptSignal aborted(SIGABRT, KeptSignal::Delivery::now), terminated(SIGTERM);
+    status = METIS_PartGraphRecursive(&count, &constraints, graph.ends.data(),
+                                      graph.adjacent.data(), nullptr, nullptr, nullptr, &parts,
+                                      nullptr, nullptr, settings, &cut, found.data());
+  }
   FRUGAL_CHECK(status == METIS_OK, "[partition] METIS found no {} parts of {} nodes: {}",
                options.parts, nodes,
                status == METIS_ERROR_MEMORY ? "not enough memory" : "unknown error");

@@ -65,6 +65,62 @@ TEST_CASE_FIXTURE(BadInput, "command line") {
   CHECK(frugal_lab("gradient --help").out.find("--train-steps") != std::string::npos);
 }
 
+TEST_CASE_FIXTURE(BadInput, "numbers on the command line are what they say") {
+  for (const char* line : {"predict RUN x.png --top 1e20",
+                           "predict RUN x.png --top -1",
+                           "predict RUN x.png --top 0",
+                           "predict RUN x.png --top 5.0",
+                           "predict RUN x.png --batch-size 99999999999999999999",
+                           "generate RUN --seed -1",
+                           "generate RUN --seed 1e3",
+                           "generate RUN --tokens -5",
+                           "generate RUN --tokens 0x10",
+                           "generate RUN --temperature nan",
+                           "generate RUN --temperature -1",
+                           "generate RUN --top-k 99999999999999999999",
+                           "lr-find c.json --from 0",
+                           "lr-find c.json --to inf",
+                           "lr-find c.json --steps 1e2",
+                           "plan c.json --ranks 2.5",
+                           "profile c.json --steps 9223372036854775808",
+                           "reproduce --seeds true",
+                           "reproduce --jobs ' 1'",
+                           "bench step c.json --repeats 1e99",
+                           "train c.json --out x --resume --extend -3"}) {
+    CAPTURE(std::string(line));
+    const Ran ran = frugal(line);
+    check_fails(ran, 2, {"--"});
+    CHECK_MESSAGE(ran.err.find("number from ") != std::string::npos, ran.err);
+    CHECK_MESSAGE(ran.err.find("got ") != std::string::npos, ran.err);
+  }
+}
+
+TEST_CASE_FIXTURE(BadInput, "limits of the system are errors with a message") {
+  const std::string train = "FRUGAL train " + config + " --quiet --out " + folder / "run";
+  const Ran large = shell("ulimit -f 4; " + train);  // of files
+  check_fails(large, 1, {"File too large"});
+  // Address space that ends while kernels are generated. No limit lets a process crash.
+  write_file(config, R"({
+    "model": {"name": "resnet20"},
+    "data": {"name": "random", "shape": [8, 8, 3], "classes": 3, "batch_size": 8,
+             "test_batch_size": 8, "train_samples": 8, "test_samples": 8},
+    "train": {"epochs": 1}, "threads": 1})");
+  int failed = 0;
+  for (int mebibytes = 64; mebibytes <= 448; mebibytes += 16) {
+    CAPTURE(mebibytes);
+    const Ran ran =
+        shell(fmt::format("ulimit -v {}; FRUGAL train {} --quiet", mebibytes * 1024, config));
+    // 127: the libraries themselves do not fit.
+    CHECK_MESSAGE((ran.status == 0 || ran.status == 1 || ran.status == 127), ran.err);
+    failed += ran.status == 1;
+    if (ran.status == 1)
+      CHECK_MESSAGE((ran.err.find("emory") != std::string::npos ||
+                     ran.err.find("Thread creation failed") != std::string::npos),
+                    ran.err);
+  }
+  CHECK(failed > 0);
+}
+
 TEST_CASE_FIXTURE(BadInput, "configuration") {
   check_fails(frugal("train " + folder / "none.json"), 2, {"none.json"});
   check_fails(frugal("train " + config + " --set optim.momentun=0.9"), 2,

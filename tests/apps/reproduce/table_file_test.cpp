@@ -68,6 +68,8 @@ TEST_CASE("what is wrong in a table's file is named with its place") {
        "small.json: rows[0].published[0].column: expected one of"},
       {[](Json& t) { t["rows"][0]["published"][0]["metric"] = "time"; },
        "small.json: rows[0].published[0].metric: expected one of"},
+      {[](Json& t) { t["rows"][0]["published"][0]["unit"] = "XB"; },
+       "small.json: rows[0].published[0].unit: expected one of"},
       {[](Json& t) { t["rows"][0]["published"][0].erase("where"); },
        "small.json: rows[0].published[0].where: expected a value"},
       {[](Json& t) { t["rows"][0]["published"][0]["value"] = "much"; },

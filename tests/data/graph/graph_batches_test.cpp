@@ -2,8 +2,14 @@
 
 #include <doctest/doctest.h>
 
+#include <unistd.h>
+
 #include <array>
+#include <atomic>
+#include <chrono>
 #include <cmath>
+#include <csignal>
+#include <thread>
 
 #include "data/dataset.h"
 #include "data/graph/graph_partition.h"
@@ -124,6 +130,42 @@ TEST_CASE("a whole graph is the same batch every epoch") {
                        doctest::Contains("a graph with nodes"), Error);
 }
 
+TEST_CASE("a partition is found while somebody sends SIGTERM, which is handled afterwards") {
+  static std::atomic<int> handled;
+  handled = 0;
+  struct sigaction action {
+  }, before{};
+  action.sa_handler = [](int) { ++handled; };
+  sigaction(SIGTERM, &action, &before);
+  sigset_t terminated, usual;
+  sigemptyset(&terminated);
+  sigaddset(&terminated, SIGTERM);
+  pthread_sigmask(SIG_BLOCK, &terminated, &usual);  // for the thread that sends
+  std::atomic<bool> done = false;
+  std::jthread sender([&] {
+    while (!done) {
+      kill(getpid(), SIGTERM);
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
+  });
+  pthread_sigmask(SIG_SETMASK, &usual, nullptr);
+  Ints from, to;
+  Draws draws({2, 2});
+  for (int64_t v = 0; v < 4000; ++v)
+    for (int64_t k = 0; k < 8; ++k) {
+      from.push_back(v);
+      to.push_back(draws.below(4000));
+    }
+  PartitionOptions options;
+  options.parts = 64;
+  const std::vector<int32_t> part = partition(make_edge_index(4000, from, to, true), 4000, options);
+  done = true;
+  sender.join();
+  CHECK(part.size() == 4000);
+  CHECK(handled > 0);
+  sigaction(SIGTERM, &before, nullptr);
+}
+
 TEST_CASE("partitions are balanced, complete, deterministic, and cut few edges") {
   // 8 dense groups of 25 nodes with few edges between them, numbered so that order tells nothing.
   constexpr int64_t kNodes = 200;
@@ -153,7 +195,8 @@ TEST_CASE("partitions are balanced, complete, deterministic, and cut few edges")
     if (parts == 1) CHECK(edge_cut(edge_index, part) == 0);
     if (parts == 8) CHECK(2 * edge_cut(edge_index, part) < edge_cut(edge_index, blind));
   }
-  // One direction of each edge, with loops and repetitions, is the same graph.
+  // METIS gets neither loops nor repetitions: one direction of each edge, with both, is the same
+  // graph.
   Ints ends = from;
   ends.insert(ends.end(), to.begin(), to.end());
   const Tensor as_drawn = Tensor::from(ends, {2, static_cast<int64_t>(from.size())});
