@@ -1,27 +1,14 @@
 #include "core/kept_signal.h"
 
-#include <omp.h>
 #include <pthread.h>
 
-#include "core/parallel.h"
+#include "core/each_thread.h"
 
 namespace frugal {
-namespace {
-
-// Calls f(number) on this thread and on those of parallel_for().
-template <class F>
-void on_each_thread(int threads, const F& f) {
-  if (threads == 1) return f(0);
-#pragma omp parallel num_threads(threads)
-  f(omp_get_thread_num());
-}
-
-}  // namespace
-
 KeptSignal::KeptSignal(int number, Delivery delivery) : number_(number) {
   sigaction(number, nullptr, &handled_);
   if (delivery == Delivery::now) return;
-  const int threads = omp_in_parallel() != 0 ? 1 : num_threads();
+  const int threads = threads_here();
   blocked_.resize(static_cast<size_t>(threads));
   on_each_thread(threads, [&](int thread) {
     sigset_t set, before;

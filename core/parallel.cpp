@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <exception>
 
+#include "core/each_thread.h"
 #include "core/error.h"
 
 namespace frugal {
@@ -34,6 +35,14 @@ void parallel_for(int64_t begin, int64_t end, int64_t grain,
     }
   }
   if (error) std::rethrow_exception(error);
+}
+
+int threads_here() { return omp_in_parallel() != 0 ? 1 : num_threads(); }
+
+void on_each_thread(int threads, const std::function<void(int)>& f) {
+  if (threads == 1) return f(0);
+#pragma omp parallel num_threads(threads)
+  f(omp_get_thread_num());
 }
 
 }  // namespace frugal
