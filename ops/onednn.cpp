@@ -57,12 +57,12 @@ dnnl::stream& stream() {
 
 void expect_room_for_code() {
   // More than the code of any primitive takes. Pages that nobody touches cost nothing.
-  constexpr size_t kRoom = size_t{64} << 20;
+  constexpr size_t kRoom = size_t{16} << 20;
   void* const room = mmap(nullptr, kRoom, PROT_READ | PROT_WRITE,
                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (room == MAP_FAILED)
     throw Error(
-        "out of memory: oneDNN needs up to 64 MiB of address space for the code that it generates, "
+        "out of memory: oneDNN needs up to 16 MiB of address space for the code that it generates, "
         "and the system gives no more; raise the limit of the process (ulimit -v)");
   munmap(room, kRoom);
 }
