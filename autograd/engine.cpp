@@ -73,7 +73,7 @@ void run(Node& node, const Node* next, Gradient dy, Gradients& gradients,
   }
   if (observer != nullptr) observer->before({node.op, node.slots}, dy.whole());
   Grads grads = node.backward(
-      Backward(dy, node.slots, std::move(needs), std::move(partials), node.slice_bytes));
+      Backward(dy, node.slots, std::move(needs), std::move(partials), node.slice_bytes, node.op));
   dy = {};
   check_gradients(node, grads);
   if (observer != nullptr) {

@@ -50,6 +50,10 @@ Save save(const Variable& x) {
   if (!is_floating(x.dtype())) return save_exact(x.value());
   return {x.value(), Role::activation, x.producer()};
 }
+Save save(const Tensor& x) {
+  if (!x.defined()) return {};
+  return is_floating(x.dtype()) ? Save{x, Role::activation} : save_exact(x);
+}
 Save save_if(bool needed, const Variable& x) { return needed ? save(x) : Save{}; }
 Save save_output(const Tensor& y) { return {y, Role::activation}; }
 Save save_mask(const Tensor& mask) { return {mask, Role::mask}; }
@@ -87,8 +91,20 @@ PassedSave save_and_run(const char* op, const Variables& inputs, Save x, PackedP
   return out;
 }
 
+void Backward::refuse_slot(int slot) const {
+  throw Error(fmt::format(
+      "[{}] expected a slot below {}, since the op saves {} tensors, got saved({}): what "
+      "backward reads is named in record(op, inputs, output, {{save(x), ...}}, backward)",
+      op_, slots_.size(), slots_.size(), slot));
+}
+
+void Backward::refuse_input(int input) const {
+  throw Error(fmt::format("[{}] expected one of the op's {} inputs, counted from 0, got input {}",
+                          op_, needs_.size(), input));
+}
+
 int64_t Backward::slice_items(int slot, int64_t item_bytes, int64_t unit) const {
-  const SavedTensor& saved = slots_[slot];
+  const SavedTensor& saved = this->slot(slot);
   if (!saved.defined() || saved.shape().dim() == 0) return 1;
   const int64_t n = saved.shape()[0], all = std::max<int64_t>(n, 1);
   if (slice_bytes_ <= 0 || saved.is_raw()) return all;

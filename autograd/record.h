@@ -65,6 +65,10 @@ struct Save {
 };
 // An input of the op: a weight if x is held (Variable::is_held()), else an activation.
 Save save(const Variable& x);
+// A tensor that is neither an input nor the output, such as an intermediate result: an activation,
+// which codes may round, or kept without loss if it is not floating. Backward must be linear in it.
+// What must stay exact: save_exact(), save_whole().
+Save save(const Tensor& x);
 // save(x) if `needed`, else nothing. An op keeps only what the wanted gradients need.
 Save save_if(bool needed, const Variable& x);
 Save save_output(const Tensor& y);   // the op's own output, as an activation
@@ -93,14 +97,15 @@ Save for_replay(const Variable& x);
 class Backward {
  public:
   // take_dy() empties `dy`. `partials` holds for each input the gradient that the input has from
-  // its other consumers, or an undefined tensor.
+  // its other consumers, or an undefined tensor. op: for messages.
   Backward(Gradient& dy, const Slots& slots, std::vector<bool> needs, std::vector<Tensor> partials,
-           int64_t slice_bytes)
+           int64_t slice_bytes, const char* op)
       : dy_(dy),
         slots_(slots),
         needs_(std::move(needs)),
         partials_(std::move(partials)),
-        slice_bytes_(slice_bytes) {}
+        slice_bytes_(slice_bytes),
+        op_(op) {}
   const Tensor& dy() const { return dy_.whole(); }
   const Shape& dy_shape() const { return dy_.shape(); }
   DType dtype() const { return dy_.dtype(); }  // of dy
@@ -109,18 +114,23 @@ class Backward {
   Tensor take_dy() const { return std::move(dy_).take(); }
   // As take_dy(), but the gradient may be one that comes in slices.
   Gradient take_gradient() const { return std::exchange(dy_, {}); }
-  Tensor saved(int slot) const { return slots_.unpack(slot); }
-  const SavedTensor& slot(int slot) const { return slots_[slot]; }
+  // Slots are counted from 0, in the order of record()'s list. A slot whose Save was empty is an
+  // undefined tensor. Errors, also of slot() and other functions of a slot: a slot beyond the list.
+  Tensor saved(int slot) const { return this->slot(slot).unpack(); }
+  const SavedTensor& slot(int slot) const {
+    if (slot < 0 || slot >= slots_.size()) refuse_slot(slot);
+    return slots_[slot];
+  }
   // Does that input need a gradient?
-  bool needs(int input) const { return needs_[static_cast<size_t>(input)]; }
+  bool needs(int input) const { return needs_[place(input)]; }
 
   // The gradient that an input has from its other consumers, if nobody else holds that tensor; else
   // undefined. A backward may add its own gradient to the tensor and return none.
-  Tensor partial(int input) const { return partials_[static_cast<size_t>(input)]; }
+  Tensor partial(int input) const { return partials_[place(input)]; }
 
   // saved(slot) from `begin` to before `end` of its leading axis, of `of` items.
   Tensor saved_rows(int slot, int64_t begin, int64_t end, int64_t of) const {
-    return slots_[slot].unpack_rows({begin, end, of});
+    return this->slot(slot).unpack_rows({begin, end, of});
   }
   // How many items of saved(slot)'s leading axis to take at once: a multiple of `unit`, or all of
   // them. Items of `item_bytes` each then stay below the policy's bound of bytes. All of them where
@@ -130,22 +140,31 @@ class Backward {
   // slice can, all can.
   bool has_rows(int slot, int64_t step, int64_t of) const {
     const int64_t last = (of - 1) / step * step;
-    return slots_[slot].has_rows({0, step, of}) && slots_[slot].has_rows({last, of, of});
+    return this->slot(slot).has_rows({0, step, of}) && this->slot(slot).has_rows({last, of, of});
   }
   // A pass over saved(slot), by the mask saved(mask) unless that is negative. False, with nothing
   // done, where saved(slot) is needed instead.
   bool run(PackedPass pass, int slot, int mask = -1) const {
-    return slots_[slot].run(pass, mask < 0 ? SavedTensor() : slots_[mask]);
+    return this->slot(slot).run(pass, mask < 0 ? SavedTensor() : this->slot(mask));
   }
-  bool keeps(int slot) const { return slots_[slot].defined(); }
-  bool is_recipe(int slot) const { return slots_[slot].is_recipe(); }  // is saved(slot) rebuilt?
+  bool keeps(int slot) const { return this->slot(slot).defined(); }
+  bool is_recipe(int slot) const {
+    return this->slot(slot).is_recipe();
+  }  // is saved(slot) rebuilt?
 
  private:
+  size_t place(int input) const {
+    if (input < 0 || static_cast<size_t>(input) >= needs_.size()) refuse_input(input);
+    return static_cast<size_t>(input);
+  }
+  [[noreturn]] void refuse_slot(int slot) const;
+  [[noreturn]] void refuse_input(int input) const;
   Gradient& dy_;
   const Slots& slots_;
   std::vector<bool> needs_;
   std::vector<Tensor> partials_;
   int64_t slice_bytes_;
+  const char* op_;
 };
 using BackwardFn = std::function<Grads(const Backward&)>;
 

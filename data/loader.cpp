@@ -238,4 +238,6 @@ void Loader::set_share(const Share& share) {
 
 int64_t Loader::smallest_batch() const { return smallest_of(samples(), impl_->options.batch_size); }
 
+int64_t Loader::ahead() const { return impl_->options.threads > 0 ? impl_->options.prefetch : 0; }
+
 }  // namespace frugal::data

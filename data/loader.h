@@ -48,6 +48,7 @@ class Loader : public BatchSource {
   // share's first one is then read, too.
   void set_share(const Share& share) override;
   int64_t smallest_batch() const override;
+  int64_t ahead() const override;
 
  private:
   struct Impl;

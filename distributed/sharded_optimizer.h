@@ -59,6 +59,7 @@ class ShardedOptimizer final : public Optimizer {
   // Takes the whole state and keeps the part of this rank.
   // Errors, on all ranks: those of the inner optimizer on any rank; then nothing is changed.
   void load_state(const NamedTensors& state) override;
+  void set_momentum(double momentum) override { inner_->set_momentum(momentum); }
   bool elementwise() const override { return inner_->elementwise(); }
 
   // The elements of a parameter that each rank owns. `parameter`: in the order of the groups.

@@ -202,6 +202,14 @@ std::optional<Tensor> joined(const std::array<const Tensor*, kParts>& parts) {
 
 }  // namespace
 
+GridSampling sampling_of(const NamedTensors& published) {
+  for (const auto& [name, tensor] : published) {
+    if (name.ends_with("pos_embed")) return GridSampling::smooth;
+    if (name.ends_with("embeddings.position_embeddings")) return GridSampling::centres;
+  }
+  return GridSampling::corners;
+}
+
 bool names_a_head(const std::string& name) {
   return std::any_of(kHeads.begin(), kHeads.end(),
                      [&](const char* head) { return name.starts_with(head); });

@@ -24,6 +24,9 @@ NamedTensors as_named_today(const NamedTensors& state,
                             const std::function<bool(const std::string&)>& has,
                             std::vector<std::string>* dropped = nullptr);
 
+// How the library whose names these are interpolates the positions of a ViT.
+GridSampling sampling_of(const NamedTensors& published);
+
 // Is this the name of a last layer, as published files have it? A network with another head leaves
 // it out.
 bool names_a_head(const std::string& name);

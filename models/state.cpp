@@ -122,6 +122,23 @@ int64_t rows_of(const std::map<std::string, const Tensor*>& given, const std::st
   return found != given.end() && found->second->dim() > 0 ? found->second->size(0) : 0;
 }
 
+// Which row of a Swin's table a pair of tokens has follows from the window alone, so the module's
+// own index stays.
+void resize_positions(const std::map<std::string, Target>& targets, GridSampling sampling,
+                      NamedTensors& state, StateNotes& notes) {
+  for (auto& [name, tensor] : state) {
+    const auto found = targets.find(name);
+    if (found == targets.end() || found->second.tensor.shape() == tensor.shape()) continue;
+    const Tensor& target = found->second.tensor;
+    if (name.ends_with("relative_position_index")) {
+      tensor = ops::clone(target);
+    } else if (const auto moved = positions_on_grid(name, tensor, target.shape(), sampling)) {
+      tensor = moved->tensor;
+      notes.resized.push_back({name, moved->from, moved->to});
+    }
+  }
+}
+
 Fitting fitting(Module& module, const std::map<std::string, Target>& targets,
                 const NamedTensors& published, const std::string& from,
                 const StateOptions& options) {
@@ -140,6 +157,8 @@ Fitting fitting(Module& module, const std::map<std::string, Target>& targets,
   Fitting fit;
   StateNotes& notes = fit.notes;
   NamedTensors state = as_named_today(published, has, &notes.ignored);
+  if (options.resize_positions)
+    resize_positions(targets, options.sampling.value_or(sampling_of(published)), state, notes);
   std::map<std::string, const Tensor*> given;
   for (const auto& [name, tensor] : state) given[name] = &tensor;
   const std::string head_weight = head + "weight";

@@ -1,10 +1,12 @@
 // The tensors of a module with PyTorch's names and layouts, for files.
 #pragma once
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "models/module.h"
+#include "models/position_grid.h"
 
 namespace frugal::models {
 
@@ -27,6 +29,11 @@ struct StateOptions {
   // network with other classes. The same holds for the last layer of a second head (ResizedModule).
   // A pooler that the file lacks keeps its values, too.
   bool reset_head = false;
+  // Learned positions of another grid are interpolated: the positions of a ViT for pictures of
+  // another size (its class token's stays), and the tables of a Swin for windows of another size.
+  // Without `sampling`, as the library does whose names the file has (sampling_of()).
+  bool resize_positions = false;
+  std::optional<GridSampling> sampling = {};
 };
 // What was not filled, and what was not taken.
 struct StateNotes {
@@ -34,6 +41,11 @@ struct StateNotes {
   std::vector<std::string> left_out;   // of the file: its last layer, with reset_head
   std::vector<std::string> ignored;    // of the file: no result depends on them
   std::vector<std::string> uncounted;  // of the module: counters of batches that the file lacks
+  struct Resized {
+    std::string name;          // of the module
+    int64_t from = 0, to = 0;  // sides of the grids
+  };
+  std::vector<Resized> resized;              // positions of another grid, with resize_positions
   int64_t classes = 0, classes_of_file = 0;  // of the last layers, with reset_head; 0: unknown
 };
 

@@ -25,6 +25,7 @@ class Adafactor : public SlotOptimizer {
   template <NamedParameters P>
   explicit Adafactor(const P& parameters, const AdafactorOptions& options = {})
       : Adafactor(one_group(parameters), options) {}
+  std::unique_ptr<Optimizer> without_state() const override { return fresh(*this); }
 
  protected:
   std::vector<Part> parts_of(const Slot& slot) const override;

@@ -24,6 +24,8 @@ class Adam : public SlotOptimizer {
   template <NamedParameters P>
   explicit Adam(const P& parameters, const AdamOptions& options = {})
       : Adam(one_group(parameters), options) {}
+  std::unique_ptr<Optimizer> without_state() const override { return fresh(*this); }
+  void set_momentum(double momentum) override { options_.beta1 = checked_momentum(momentum); }
   bool elementwise() const override { return true; }
 
  protected:

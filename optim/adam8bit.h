@@ -20,6 +20,8 @@ class Adam8bit : public SlotOptimizer {
   template <NamedParameters P>
   explicit Adam8bit(const P& parameters, const Adam8bitOptions& options = {})
       : Adam8bit(one_group(parameters), options) {}
+  std::unique_ptr<Optimizer> without_state() const override { return fresh(*this); }
+  void set_momentum(double momentum) override { options_.adam.beta1 = checked_momentum(momentum); }
 
  protected:
   std::vector<Part> parts_of(const Slot& slot) const override;

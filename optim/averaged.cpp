@@ -14,6 +14,15 @@ Averaged::Averaged(std::unique_ptr<Optimizer> inner,
                    const EmaOptions& options)
     : inner_(std::move(inner)), average_(std::move(parameters), options) {}
 
+Averaged::Averaged(std::unique_ptr<Optimizer> inner, Ema average)
+    : inner_(std::move(inner)), average_(std::move(average)) {}
+
+std::unique_ptr<Optimizer> Averaged::without_state() const {
+  std::unique_ptr<Optimizer> inner = inner_->without_state();
+  if (inner == nullptr) return nullptr;
+  return std::unique_ptr<Optimizer>(new Averaged(std::move(inner), average_.anew()));
+}
+
 void Averaged::step(double lr) {
   inner_->step(lr);
   average_.update();

@@ -18,6 +18,8 @@ class Averaged : public Optimizer {
   bool step_leaf(const GradAccumulator& leaf, double lr) override;
   NamedTensors state() const override;  // the state of `inner` and of the averages
   void load_state(const NamedTensors& state) override;
+  std::unique_ptr<Optimizer> without_state() const override;
+  void set_momentum(double momentum) override { inner_->set_momentum(momentum); }
   bool recordable() const override { return inner_->recordable(); }
   void take_back() override;
 
@@ -25,6 +27,7 @@ class Averaged : public Optimizer {
   Optimizer& inner() { return *inner_; }
 
  private:
+  Averaged(std::unique_ptr<Optimizer> inner, Ema average);
   std::unique_ptr<Optimizer> inner_;
   Ema average_;
 };

@@ -25,6 +25,8 @@ class Ema {
   // Errors: decay outside [0, 1).
   Ema(std::vector<std::pair<std::string, Variable>> parameters, const EmaOptions& options);
 
+  Ema anew() const { return {parameters_, options_}; }  // of the same parameters, as at first
+
   // Call it after each step: average += (1 - decay) (value - average).  Errors: called while
   // swapped.
   void update();

@@ -22,6 +22,8 @@ class Lamb : public SlotOptimizer {
   template <NamedParameters P>
   explicit Lamb(const P& parameters, const LambOptions& options = {})
       : Lamb(one_group(parameters), options) {}
+  std::unique_ptr<Optimizer> without_state() const override { return fresh(*this); }
+  void set_momentum(double momentum) override { options_.beta1 = checked_momentum(momentum); }
 
  protected:
   std::vector<Part> parts_of(const Slot& slot) const override;

@@ -23,6 +23,8 @@ class Lars : public SlotOptimizer {
   template <NamedParameters P>
   explicit Lars(const P& parameters, const LarsOptions& options = {})
       : Lars(one_group(parameters), options) {}
+  std::unique_ptr<Optimizer> without_state() const override { return fresh(*this); }
+  void set_momentum(double momentum) override { options_.momentum = checked_momentum(momentum); }
 
  protected:
   std::vector<Part> parts_of(const Slot& slot) const override;

@@ -1,6 +1,7 @@
 // Optimizer: updates parameters in place from their gradients.
 #pragma once
 #include <concepts>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -56,6 +57,20 @@ class Optimizer {
   // Errors: unexpected names or wrong shapes; then the optimizer is unchanged.
   virtual void load_state(const NamedTensors& state) = 0;
 
+  // The momentum from the next step on; of Adam and its kin beta1. A schedule that cycles it
+  // (Schedule::momentum) is followed by calling this before each step. Optimizers start with the
+  // momentum of their options, and no state holds it.
+  // Errors: an optimizer without a momentum; a value outside (0, 1).
+  virtual void set_momentum(double /*momentum*/) {
+    FRUGAL_CHECK(false,
+                 "[optimizer] expected an optimizer with a momentum or a beta1, such as sgd or "
+                 "adam, for a schedule that cycles it");
+  }
+
+  // The same optimizer of the same parameters before its first step, for steps on `meta`
+  // (train/planning/meta_step.h). Null, the default: it cannot be had.
+  virtual std::unique_ptr<Optimizer> without_state() const { return nullptr; }
+
   // Does the update of an element depend on the gradients and the state of that element alone, and
   // not on its place? Then a part of a parameter may be updated as a parameter of its own
   // (distributed/sharded_optimizer.h). Each tensor of the state has the shape of its parameter, or
@@ -69,6 +84,13 @@ class Optimizer {
   // Takes back what the last step() counted, because its work was not done.
   // REQUIRES: recordable(); the gradients that step() found are still there.
   virtual void take_back() {}
+
+ protected:
+  static double checked_momentum(double momentum) {
+    FRUGAL_CHECK(momentum > 0 && momentum < 1, "[optimizer] expected a momentum in (0, 1), got {}",
+                 momentum);
+    return momentum;
+  }
 };
 
 }  // namespace frugal

@@ -90,31 +90,69 @@ class InverseSqrt final : public Schedule {
 
 class Warmup final : public Schedule {
  public:
-  Warmup(SchedulePtr rest, int64_t steps) : rest_(std::move(rest)), steps_(steps) {}
+  Warmup(SchedulePtr rest, int64_t steps, std::optional<double> start)
+      : rest_(std::move(rest)), steps_(steps), start_(start) {}
   double lr(int64_t step) const override {
     if (step >= steps_) return rest_->lr(step - steps_);
-    return rest_->lr(0) * static_cast<double>(step + 1) / static_cast<double>(steps_);
+    const auto all = static_cast<double>(steps_), now = static_cast<double>(step);
+    if (!start_) return rest_->lr(0) * (now + 1) / all;
+    return rest_->lr(0) * (*start_ + (1 - *start_) * now / all);
+  }
+  std::optional<double> momentum(int64_t step) const override {
+    return rest_->momentum(std::max<int64_t>(step - steps_, 0));
   }
 
  private:
   SchedulePtr rest_;
   int64_t steps_;
+  std::optional<double> start_;
 };
 
 class OneCycle final : public Schedule {
  public:
-  explicit OneCycle(const OneCycleOptions& options) : o_(options) {}
+  explicit OneCycle(const OneCycleOptions& options) {
+    const double start = options.max_lr / options.initial_division;
+    const double top = options.rising * static_cast<double>(options.total) - 1;
+    const auto last = static_cast<double>(options.total - 1);
+    momentum_ = options.momentum.has_value();
+    const auto [lowest, highest] = options.momentum.value_or(OneCycleOptions::Momentum());
+    phases_.push_back({top, start, options.max_lr, highest, lowest});
+    if (options.three_phase) phases_.push_back({2 * top, options.max_lr, start, lowest, highest});
+    const Phase& before = phases_.back();
+    phases_.push_back(
+        {last, before.lr_after, start / options.final_division, before.momentum_after, highest});
+  }
   double lr(int64_t step) const override {
-    const double start = o_.max_lr / o_.initial_division, end = start / o_.final_division;
-    const double last = static_cast<double>(o_.total - 1);
-    const double top = o_.rising * static_cast<double>(o_.total) - 1;
-    const double now = std::min(static_cast<double>(step), last);
-    if (now <= top) return top <= 0 ? o_.max_lr : anneal(start, o_.max_lr, now / top);
-    return last <= top ? o_.max_lr : anneal(o_.max_lr, end, (now - top) / (last - top));
+    const auto [phase, at] = place(step);
+    return anneal(phase.lr_before, phase.lr_after, at);
+  }
+  std::optional<double> momentum(int64_t step) const override {
+    if (!momentum_) return {};
+    const auto [phase, at] = place(step);
+    return anneal(phase.momentum_before, phase.momentum_after, at);
   }
 
  private:
-  OneCycleOptions o_;
+  // Ends at a step, which may be a fraction, and negative where the rise takes less than a step.
+  struct Phase {
+    double end, lr_before, lr_after, momentum_before, momentum_after;
+  };
+  struct Place {
+    const Phase& phase;
+    double at;  // in [0, 1]
+  };
+  Place place(int64_t step) const {
+    const double now = std::min(static_cast<double>(step), phases_.back().end);
+    double begin = 0;
+    for (const Phase& phase : phases_) {
+      if (now <= phase.end)
+        return {phase, phase.end <= begin ? 1 : (now - begin) / (phase.end - begin)};
+      begin = phase.end;
+    }
+    return {phases_.back(), 1};
+  }
+  std::vector<Phase> phases_;
+  bool momentum_;
 };
 
 }  // namespace
@@ -149,10 +187,13 @@ SchedulePtr inverse_sqrt_schedule(double lr, int64_t flat) {
   return std::make_shared<InverseSqrt>(lr, flat);
 }
 
-SchedulePtr warmup(SchedulePtr rest, int64_t steps) {
+SchedulePtr warmup(SchedulePtr rest, int64_t steps, std::optional<double> start) {
   FRUGAL_CHECK(steps >= 0, "[schedule] expected a warm-up of at least 0 steps, got {}", steps);
+  FRUGAL_CHECK(!start || (*start >= 0 && *start <= 1),
+               "[schedule] expected a warm-up that starts at a share in [0, 1] of its rate, got {}",
+               *start);
   if (steps == 0) return rest;
-  return std::make_shared<Warmup>(std::move(rest), steps);
+  return std::make_shared<Warmup>(std::move(rest), steps, start);
 }
 
 SchedulePtr one_cycle_schedule(const OneCycleOptions& options) {
@@ -162,6 +203,15 @@ SchedulePtr one_cycle_schedule(const OneCycleOptions& options) {
                "[schedule] expected a rising share in [0, 1], got {}", options.rising);
   FRUGAL_CHECK(options.initial_division > 0 && options.final_division > 0,
                "[schedule] expected divisions above 0");
+  FRUGAL_CHECK(!options.three_phase || options.rising <= 0.5,
+               "[schedule] expected a rising share of at most 0.5 in three phases, got {}",
+               options.rising);
+  if (options.momentum) {
+    const auto [lowest, highest] = *options.momentum;
+    FRUGAL_CHECK(0 < lowest && lowest <= highest && highest < 1,
+                 "[schedule] expected momenta in (0, 1), the lowest first, got {} and {}", lowest,
+                 highest);
+  }
   return std::make_shared<OneCycle>(options);
 }
 

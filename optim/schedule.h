@@ -1,7 +1,8 @@
-// Learning-rate schedules: pure functions of the step.
+// Schedules of the learning rate, and of the momentum beside it: pure functions of the step.
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 namespace frugal::optim {
@@ -10,6 +11,8 @@ class Schedule {
  public:
   virtual ~Schedule() = default;
   virtual double lr(int64_t step) const = 0;  // step >= 0
+  // For Optimizer::set_momentum(). Nothing: the optimizer's own momentum stays as it is.
+  virtual std::optional<double> momentum(int64_t /*step*/) const { return {}; }
 };
 using SchedulePtr = std::shared_ptr<const Schedule>;
 
@@ -32,9 +35,13 @@ SchedulePtr linear_schedule(double lr, double min_lr, int64_t total);
 // rate lr. Ref: Vaswani et al. 2017, section 5.3.  Errors: flat < 1.
 SchedulePtr inverse_sqrt_schedule(double lr, int64_t flat);
 
-// Rises linearly over `steps` steps, from lr/steps to the first rate of `rest`. Then follows
-// `rest`, whose step 0 is the step after them.
-SchedulePtr warmup(SchedulePtr rest, int64_t steps);
+// Rises linearly over `steps` steps to the first rate of `rest`. Then follows `rest`, whose step 0
+// is the step after them. With lr the first rate of `rest`, step i has the rate
+//   lr (i + 1) / steps                         without `start`
+//   lr (start + (1 - start) i / steps)         with it: 0 as in Hugging Face's schedules, another
+//                                              value as start_factor of PyTorch's LinearLR
+// Errors: negative steps; a start outside [0, 1].
+SchedulePtr warmup(SchedulePtr rest, int64_t steps, std::optional<double> start = {});
 
 struct OneCycleOptions {
   double max_lr = 0.1;
@@ -42,8 +49,19 @@ struct OneCycleOptions {
   double rising = 0.3;           // the part of the steps in which the rate rises
   double initial_division = 25;  // the first rate is max_lr / initial_division
   double final_division = 1e4;   // the last rate is the first rate / final_division
+  // The rate falls in as many steps as it rose, to the first rate, and in the rest to the last one.
+  bool three_phase = false;
+  // The momentum moves against the rate: it falls while the rate rises, and rises while the rate
+  // falls to the first rate. Nothing: the schedule has no momentum.
+  struct Momentum {
+    double lowest = 0.85, highest = 0.95;
+  };
+  std::optional<Momentum> momentum = {};
 };
-// The rate rises and falls along cosines, with PyTorch's defaults. Ref: Smith & Topin 2018.
+// The rate rises and falls along cosines, as PyTorch's OneCycleLR, with its defaults, but without a
+// momentum. Ref: Smith & Topin 2018.
+// Errors: a rising share outside [0, 1], in three phases above 0.5; momenta outside (0, 1) or in
+// the wrong order.
 SchedulePtr one_cycle_schedule(const OneCycleOptions& options);
 
 }  // namespace frugal::optim

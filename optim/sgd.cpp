@@ -73,6 +73,12 @@ bool Sgd::step_leaf(const GradAccumulator& leaf, double lr) {
   return true;
 }
 
+std::unique_ptr<Optimizer> Sgd::without_state() const {
+  auto copy = std::make_unique<Sgd>(*this);
+  for (Slot& slot : copy->slots_) slot.velocity = {};
+  return copy;
+}
+
 Optimizer::NamedTensors Sgd::state() const {
   check_names();
   NamedTensors state;

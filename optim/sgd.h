@@ -25,6 +25,8 @@ class Sgd : public Optimizer {
   bool step_leaf(const GradAccumulator& leaf, double lr) override;
   NamedTensors state() const override;  // "momentum/<parameter>"
   void load_state(const NamedTensors& state) override;
+  std::unique_ptr<Optimizer> without_state() const override;
+  void set_momentum(double momentum) override { options_.momentum = checked_momentum(momentum); }
   bool elementwise() const override { return true; }
   bool recordable() const override { return true; }  // step() keeps no count
 

@@ -22,6 +22,10 @@ class Sgd8bit : public SlotOptimizer {
   template <NamedParameters P>
   explicit Sgd8bit(const P& parameters, const Sgd8bitOptions& options = {})
       : Sgd8bit(one_group(parameters), options) {}
+  std::unique_ptr<Optimizer> without_state() const override { return fresh(*this); }
+  void set_momentum(double momentum) override {
+    options_.sgd.momentum = checked_momentum(momentum);
+  }
 
  protected:
   std::vector<Part> parts_of(const Slot& slot) const override;

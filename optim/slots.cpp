@@ -56,6 +56,13 @@ void SlotOptimizer::take_back() {
     if (slot.parameter.has_grad()) --slot.steps;
 }
 
+void SlotOptimizer::forget() {
+  for (Slot& slot : slots_) {
+    slot.steps = 0;
+    slot.parts.clear();
+  }
+}
+
 void SlotOptimizer::zero_grad() {
   for (Slot& slot : slots_) slot.parameter.zero_grad();
 }

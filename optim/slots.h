@@ -45,6 +45,14 @@ class SlotOptimizer : public Optimizer {
     const Tensor& gradient() const { return slot->parameter.grad(); }
   };
   virtual void update(const std::vector<Update>& updates) = 0;
+  // For without_state() of a class O.
+  template <class O>
+  static std::unique_ptr<Optimizer> fresh(const O& optimizer) {
+    auto copy = std::make_unique<O>(optimizer);
+    copy->forget();
+    return copy;
+  }
+  void forget();  // the state of all parameters
 
  private:
   void update_slots(const std::vector<Slot*>& slots, double lr);

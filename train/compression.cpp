@@ -1,6 +1,7 @@
 #include "train/compression.h"
 
 #include <cmath>
+#include <filesystem>
 
 #include "compress/policies/make_policy.h"
 #include "core/stopwatch.h"
@@ -17,8 +18,10 @@ std::unique_ptr<SavePolicy> made(const CompressionOptions& options, Device devic
 
 }  // namespace
 
-std::unique_ptr<SavePolicy> make_policy(const CompressionOptions& options, Device device,
-                                        uint64_t seed) {
+namespace {
+
+compress::PolicyOptions policy_options(const CompressionOptions& options, Device device,
+                                       uint64_t seed) {
   const double bits = options.bits;
   if (!(bits == 0 || (bits >= 1 && bits <= 16)))
     throw OptionError("compression.bits", fmt::format("expected 0, or 1 to 16, got {}", bits));
@@ -28,11 +31,30 @@ std::unique_ptr<SavePolicy> make_policy(const CompressionOptions& options, Devic
   keep.min_elements = options.min_elements;
   keep.seed = seed;
   compress::PolicyOptions policy{.policy = keep, .entropy = options.entropy};
-  if (bits != std::floor(bits))
+  if (!options.memory_budget.empty())
+    policy.policy = compress::BudgetPolicyOptions{.keep = keep};
+  else if (bits != std::floor(bits))
     policy.policy = compress::AdaptiveOptions{.keep = keep, .average = bits};
   if (!options.offload.empty())
     policy.offload =
         compress::OffloadOptions{.directory = options.offload, .window = options.offload_window};
+  return policy;
+}
+
+}  // namespace
+
+std::unique_ptr<SavePolicy> make_policy(const CompressionOptions& options, Device device,
+                                        uint64_t seed) {
+  return compress::make_policy(policy_options(options, device, seed));
+}
+
+std::unique_ptr<SavePolicy> make_draft_policy(const CompressionOptions& options, Device device,
+                                              uint64_t seed, bool moving) {
+  compress::PolicyOptions policy = policy_options(options, device, seed);
+  if (moving)
+    policy.offload = compress::OffloadOptions{
+        .directory = std::filesystem::temp_directory_path().string(), .window = 0};
+  if (policy.offload) policy.offload->direct = false;
   return compress::make_policy(policy);
 }
 
@@ -103,7 +125,8 @@ void Compression::after_backward() {
 }
 
 std::vector<Compression::Event> Compression::after_update(const StepMemory& memory, double lr,
-                                                          double loss) {
+                                                          double loss,
+                                                          std::optional<double> momentum) {
   std::vector<Event> events;
   if (learned_ && !ranks_.alone())
     parts_.learner->restore_learned(
@@ -113,7 +136,7 @@ std::vector<Compression::Event> Compression::after_update(const StepMemory& memo
     anew_ = decided = true;
     events.emplace_back(planner_->report());
   }
-  if (tracking_) tracking_->stepped(lr, loss);
+  if (tracking_) tracking_->stepped(lr, loss, momentum);
   if (tracks_) {
     if (tracking_->after(step_)) anew_ = true;
     decided = true;

@@ -29,6 +29,10 @@ struct CompressionOptions {
   // Of each element of what is packed. 0: everything is kept raw. A whole number: each tensor has
   // this width. Another number, up to 16: tensors have widths by sensitivity, this many on average.
   double bits = 4;
+  // What the tensors of a step may take, such as "300 MiB", "1/6" or "13 MiB activations"
+  // (train/planning/budget.h). A plan then says how each tensor is kept, in the place of bits and
+  // recipes. The trainer makes the plan (train/planning/own_plan.h). Empty: no budget.
+  std::string memory_budget = {};
   bool recipes = true;   // outputs that are cheap to rebuild are not kept
   bool entropy = false;  // packed bytes are coded without loss
   std::string offload;   // a folder for a file that packed bytes are moved to
@@ -39,14 +43,18 @@ struct CompressionOptions {
   std::optional<TrackingOptions> tracking = {};  // of the gradient's noise, with its guard
   // Keeps a memory budget. Then make_policy must make a policy in which a BudgetPolicy is.
   std::shared_ptr<Planner> planner = {};
-  // Makes the policy, in place of the first six options. `seed` drives the rounding.
+  // Makes the policy, in place of the first seven options. `seed` drives the rounding.
   std::function<std::unique_ptr<SavePolicy>(uint64_t seed)> make_policy = {};
 };
 
-// The policy that the first six options ask for. `seed` drives the rounding. Errors: OptionError
+// The policy that the first seven options ask for. `seed` drives the rounding. Errors: OptionError
 // for bits outside 0 and 1 to 16.
 std::unique_ptr<SavePolicy> make_policy(const CompressionOptions& options, Device device,
                                         uint64_t seed);
+// The same for steps on meta alone: it takes no memory for a file. moving: a folder for a file is
+// to be taken as given, although there is none.
+std::unique_ptr<SavePolicy> make_draft_policy(const CompressionOptions& options, Device device,
+                                              uint64_t seed, bool moving);
 
 // Of several ranks, each measures with its own share of a batch. The ranks take the mean of what
 // they measured before anything is decided, and what is decided is that of rank 0. So all ranks
@@ -80,8 +88,10 @@ class Compression {
     double average_bits = 0, predicted_variance = 0;
   };
   using Event = std::variant<PlanReport, Convergence, Widths>;
-  // memory: of the step. lr: the rate of its update. loss: the mean over its batches.
-  std::vector<Event> after_update(const StepMemory& memory, double lr, double loss);
+  // memory: of the step. lr: the rate of its update. loss: the mean over its batches. momentum: of
+  // a schedule that has one.
+  std::vector<Event> after_update(const StepMemory& memory, double lr, double loss,
+                                  std::optional<double> momentum = {});
   // Did decisions change since this was asked last? Then recorded steps are no longer right.
   bool decided_anew() { return std::exchange(anew_, false); }
 

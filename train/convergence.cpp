@@ -176,8 +176,9 @@ bool Tracking::after(int64_t step) {
   return got != now;
 }
 
-void Tracking::stepped(double lr, double loss) {
-  tracker_.stepped(lr / (1 - options_.momentum), loss);
+void Tracking::stepped(double lr, double loss, std::optional<double> momentum) {
+  const double of_step = options_.sgd && momentum ? *momentum : options_.momentum;
+  tracker_.stepped(lr / (1 - of_step), loss);
 }
 
 double Tracking::bits() const {

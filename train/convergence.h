@@ -64,8 +64,8 @@ class Tracking {
   void before(const Batch& batch, int64_t step);
   // After its optimizer's step, whose gradients it drops. True if bits changed.
   bool after(int64_t step);
-  // After every step, in any case.
-  void stepped(double lr, double loss);
+  // After every step, in any case. momentum: of this step, where a schedule changes it.
+  void stepped(double lr, double loss, std::optional<double> momentum = {});
 
   std::optional<Convergence> report() const;   // empty before the first measurement
   double seconds() const { return seconds_; }  // spent here

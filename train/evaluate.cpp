@@ -5,6 +5,7 @@
 
 #include "autograd/record.h"
 #include "core/integers.h"
+#include "train/loss_watch.h"
 
 namespace frugal::train {
 namespace {
@@ -87,8 +88,8 @@ std::optional<Evaluation> evaluate(const Task& task, Module& model, data::BatchS
       FRUGAL_CHECK(
           std::isfinite(outcome.result.loss),
           "[evaluate] expected a finite loss, got {} behind {} samples: are the weights those "
-          "of a run that diverged, or the data broken?",
-          outcome.result.loss, totals.samples);
+          "of a run that diverged, or the data broken? {}",
+          outcome.result.loss, totals.samples, advice_against_divergence(0));
       totals.add(outcome.result);
       samples += counted_samples(task.spec(), outcome.result);
       read += outcome.result.samples;

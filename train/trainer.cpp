@@ -21,6 +21,7 @@
 #include "train/captured_step.h"
 #include "train/evaluate.h"
 #include "train/option_error.h"
+#include "train/planning/own_plan.h"
 #include "train/step_recorder.h"
 #include "train/tasks/make_task.h"
 
@@ -36,10 +37,15 @@ optim::Ema* average_of(Optimizer& optimizer) {
   return averaged != nullptr ? &averaged->average() : nullptr;
 }
 
-// Adds the task, the settings of the plan, and the options of steps that compression must know.
-TrainerOptions completed(TrainerOptions options, Device device) {
+// Adds the task, the plan of a memory budget with its settings, and the options of steps that
+// compression must know.
+TrainerOptions completed(TrainerOptions options, Module& model, const Optimizer& optimizer,
+                         data::BatchSource& batches) {
+  const Device device = model.device();
   if (options.task == nullptr) options.task = make_task(options.spec);
   CompressionOptions& compression = options.compression;
+  if (!compression.memory_budget.empty())
+    compression.planner = plan_of_own(options, model, optimizer, batches);
   int64_t most_reserved = 0;
   if (compression.planner != nullptr) {
     const PlannedSettings planned = compression.planner->settings();
@@ -92,7 +98,7 @@ struct Trainer::Step {
 
 Trainer::Trainer(Module& model, Optimizer& optimizer, optim::SchedulePtr schedule,
                  data::BatchSource& batches, TrainerOptions options)
-    : options_(completed(std::move(options), model.device())),
+    : options_(completed(std::move(options), model, optimizer, batches)),
       task_(*options_.task),
       ranks_(options_.ranks),
       model_(model),
@@ -102,6 +108,7 @@ Trainer::Trainer(Module& model, Optimizer& optimizer, optim::SchedulePtr schedul
       device_(model.device()),
       compression_(task_, model, options_.compression, seed_of_rank(options_.seed, ranks_.rank()),
                    ranks_),
+      loss_watch_(task_.spec()),
       rng_(streams::kDropout.rng(seed_of_rank(options_.seed, ranks_.rank()))) {
   if (options_.freeze_epochs > 0 && options_.compression.planner != nullptr)
     throw OptionError("train.freeze_epochs",
@@ -301,6 +308,8 @@ bool Trainer::stops() {
 
 void Trainer::step() {
   const int64_t left = batches_.batches() - batches_.state().next_batch;
+  const std::optional<double> momentum = schedule_->momentum(state_.step);
+  if (momentum) optimizer_.set_momentum(*momentum);
   Step step(task_, ranks_, std::min(options_.gradient_accumulation, left), optimizer_,
             schedule_->lr(state_.step), measures_norms());
   step.is_recorded = is_recorded();
@@ -318,7 +327,7 @@ void Trainer::step() {
   }
   step.memory = ranks_.most(step.memory);
   state_.memory.raise(step.memory);
-  for (const auto& event : compression_.after_update(step.memory, step.lr, step.loss))
+  for (const auto& event : compression_.after_update(step.memory, step.lr, step.loss, momentum))
     if (options_.on_event) options_.on_event(event, state_.step);
   if constexpr (kHasCuda)
     if (compression_.decided_anew() && captured_ != nullptr) captured_->forget();
@@ -519,6 +528,9 @@ void Trainer::finish(Step& step) {
                        static_cast<double>(step.memory.packed_elements);
   state_.last_step = {report.lr, report.mean_bits};
   state_.seconds += seconds;
+  const std::string warning =
+      loss_watch_.add(state_.step, step.loss, std::max<int64_t>(step.samples, 1), step.lr);
+  if (!warning.empty() && ranks_.rank() == 0) log().warn("{}", warning);
   const Totals& recent = state_.interval.samples > 0 ? state_.interval : state_.epoch;
   report.loss = recent.mean_loss();
   report.accuracy = recent.accuracy();
@@ -546,10 +558,9 @@ void Trainer::check_finite(double value, const char* what) {
   }
   throw NotFinite(
       fmt::format("[train] step {}: the {} is {}; first non-finite tensor: {}. The last checkpoint "
-                  "is kept. Try a lower optim.lr (this step's rate is {}), optim.clip_norm, or a "
-                  "longer warm-up",
+                  "is kept. {}",
                   state_.step + 1, what, value, where.empty() ? "none, a sum overflows" : where,
-                  schedule_->lr(state_.step)));
+                  advice_against_divergence(schedule_->lr(state_.step))));
 }
 
 bool Trainer::is_better(const EpochResult& a, const EpochResult& b) const {
@@ -570,8 +581,14 @@ bool Trainer::evaluate_epoch(EpochReport& report) {
     return false;
   const auto test = evaluate(task_, model_, *options_.test, options_.stop, ranks_);
   if (!test) return false;
-  FRUGAL_CHECK(std::isfinite(test->loss), "[train] step {}: the test loss is {}{}", state_.step,
-               test->loss, "; the last checkpoint is kept");
+  const auto check = [&](const char* what, double loss) {
+    if (std::isfinite(loss)) return;
+    throw NotFinite(fmt::format(
+        "[train] step {}: the {} loss is {}. The last checkpoint is kept. {}", state_.step, what,
+        loss, advice_against_divergence(schedule_->lr(std::max<int64_t>(state_.step - 1, 0)))));
+  };
+  if (validation) check("validation", validation->loss);
+  check("test", test->loss);
   state_.last = {report.epoch, state_.step, state_.epoch.mean_loss(), state_.epoch.accuracy(),
                  *test,        validation};
   report.result = state_.last;

@@ -18,6 +18,7 @@
 #include "train/batch_spec.h"
 #include "train/compression.h"
 #include "train/early_stop.h"
+#include "train/loss_watch.h"
 #include "train/ranks/gradient_exchange.h"
 #include "train/run/run_folder.h"
 #include "train/run/run_state.h"
@@ -161,8 +162,9 @@ class Trainer {
 
   // Trains until the last step, or until a callback ends the run; then a checkpoint is written and
   // another trainer can go on from it. True: the run has come to its end.
+  // A loss that grows by orders of magnitude is warned of once (train/loss_watch.h).
   // Errors: NotFinite for a loss or gradient that is not finite, naming the step and the first such
-  // tensor (the last checkpoint stays); OutOfMemory.
+  // tensor (the last checkpoint stays), and for such a loss of an evaluation; OutOfMemory.
   bool run();
 
   int64_t steps() const { return steps_; }    // of the whole run
@@ -225,6 +227,7 @@ class Trainer {
   std::vector<Variable> parameters_;
   std::vector<std::string> layers_;  // of each parameter
   std::optional<EarlyStop> early_stop_;
+  LossWatch loss_watch_;
   Rng rng_;
   RunState state_;
   data::LoaderState last_batch_;  // where the last batch came from, and rng_ before it

@@ -103,8 +103,9 @@ TrainingRun::TrainingRun(const Config& config, const TrainOptions& options)
   model_ = make_model(config, spec_, device_);
   if (config.model.weights && (folder_ == nullptr || !folder_->has_checkpoint())) {
     const auto weights = open_weights(*config.model.weights);
-    started_from_ =
-        describe(weights, load_weights(*model_, weights, {config.model.head == "reset"}));
+    started_from_ = describe(weights, load_weights(*model_, weights,
+                                                   {.reset_head = config.model.head == "reset",
+                                                    .resize_positions = true}));
   }
   optimizer_ = make_optimizer(config, *model_, options.ranks);
   const int64_t per_epoch = ceil_div(train_->batches(), config.train.gradient_accumulation);

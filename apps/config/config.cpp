@@ -43,12 +43,93 @@ std::string nearest(const std::string& path) {
   return best;
 }
 
+// What other programs call a key. Names without '.', '-' and capitals.
+struct Synonym {
+  const char *name, *key;
+};
+constexpr Synonym kSynonyms[] = {
+    {"learning_rate", "optim.lr"},
+    {"base_lr", "optim.lr"},
+    {"max_lr", "optim.lr"},
+    {"initial_lr", "optim.lr"},
+    {"optimizer", "optim.name"},
+    {"opt", "optim.name"},
+    {"wd", "optim.weight_decay"},
+    {"l2", "optim.weight_decay"},
+    {"momentum", "optim.momentum"},
+    {"max_grad_norm", "optim.clip_norm"},
+    {"grad_clip", "optim.clip_norm"},
+    {"clip_grad", "optim.clip_norm"},
+    {"gradient_clip_val", "optim.clip_norm"},
+    {"clip", "optim.clip_norm"},
+    {"scheduler", "schedule.name"},
+    {"lr_scheduler", "schedule.name"},
+    {"warmup", "schedule.warmup_epochs"},
+    {"pct_start", "schedule.peak_at"},
+    {"epoch", "train.epochs"},
+    {"num_epochs", "train.epochs"},
+    {"num_train_epochs", "train.epochs"},
+    {"max_epochs", "train.epochs"},
+    {"n_epochs", "train.epochs"},
+    {"max_steps", "train.steps"},
+    {"iterations", "train.steps"},
+    {"accumulation_steps", "train.gradient_accumulation"},
+    {"gradient_accumulation_steps", "train.gradient_accumulation"},
+    {"accumulate_grad_batches", "train.gradient_accumulation"},
+    {"gradient_checkpointing", "train.checkpointing"},
+    {"early_stopping", "train.early_stop.patience"},
+    {"smoothing", "train.label_smoothing"},
+    {"logging_steps", "train.log_interval"},
+    {"save_steps", "train.checkpoint_interval"},
+    {"batch", "data.batch_size"},
+    {"bs", "data.batch_size"},
+    {"batchsize", "data.batch_size"},
+    {"train_batch_size", "data.batch_size"},
+    {"per_device_train_batch_size", "data.batch_size"},
+    {"eval_batch_size", "data.test_batch_size"},
+    {"val_batch_size", "data.test_batch_size"},
+    {"dataset", "data.name"},
+    {"data_dir", "data.dir"},
+    {"data_path", "data.dir"},
+    {"root", "data.dir"},
+    {"num_workers", "data.workers"},
+    {"img_size", "data.image_size"},
+    {"input_size", "data.image_size"},
+    {"size", "data.image_size"},
+    {"arch", "model.name"},
+    {"architecture", "model.name"},
+    {"network", "model.name"},
+    {"backbone", "model.trunk"},
+    {"pretrained", "model.weights"},
+    {"checkpoint", "model.weights"},
+    {"drop_path", "model.stochastic_depth"},
+    {"drop_rate", "model.dropout"},
+    {"random_seed", "seed"},
+    {"gpu", "device"},
+    {"gpus", "device"},
+    {"cuda", "device"},
+    {"amp", "precision"},
+    {"dtype", "precision"},
+    {"mixed_precision", "precision"},
+    {"budget", "compression.memory_budget"},
+    {"quantization", "compression.bits"},
+};
+
+std::string synonym_of(const std::string& path) {
+  std::string name = leaf(path);
+  for (char& c : name)
+    c = c == '-' ? '_' : c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  for (const Synonym& synonym : kSynonyms)
+    if (name == synonym.name) return synonym.key;
+  return "";
+}
+
 // No valid key is nearly as long as what is shown; so the rest of a key would not change the
 // answer.
 [[noreturn]] void unknown(const std::string& path) {
-  const std::string shown = printable(path);
-  throw ConfigError(shown,
-                    fmt::format("unknown key; the nearest valid key is '{}'", nearest(shown)));
+  const std::string shown = printable(path), synonym = synonym_of(path);
+  throw ConfigError(shown, fmt::format("unknown key; the nearest valid key is '{}'",
+                                       synonym.empty() ? nearest(shown) : synonym));
 }
 
 const Field* find(const Section& section, const std::string& key) {
@@ -139,6 +220,15 @@ void check_together(const Config& c) {
   if (!std::is_sorted(c.schedule.milestones.begin(), c.schedule.milestones.end(),
                       std::less_equal<>()))
     throw ConfigError("schedule.milestones", "expected increasing epochs");
+  if (c.schedule.three_phase && c.schedule.peak_at > 0.5)
+    throw ConfigError("schedule.peak_at",
+                      fmt::format("expected at most 0.5 with schedule.three_phase, since the rate "
+                                  "falls in as many steps as it rises, got {}",
+                                  c.schedule.peak_at));
+  if (c.schedule.base_momentum > c.schedule.max_momentum)
+    throw ConfigError("schedule.base_momentum",
+                      fmt::format("expected at most schedule.max_momentum = {}, got {}",
+                                  c.schedule.max_momentum, c.schedule.base_momentum));
   if (c.schedule.min_lr > c.optim.lr)
     throw ConfigError("schedule.min_lr", fmt::format("expected at most optim.lr = {}, got {}",
                                                      c.optim.lr, c.schedule.min_lr));
@@ -160,6 +250,12 @@ Json parse_text(std::string_view text, const std::string& from) {
 }
 
 }  // namespace
+
+std::string key_meant(const std::string& name) {
+  if (const std::string synonym = synonym_of(name); !synonym.empty()) return synonym;
+  std::string found = nearest(name);
+  return edit_distance(leaf(found), leaf(name)) <= (name.size() > 4 ? 1 : 0) ? found : "";
+}
 
 Config parse_config(const Json& given) {
   Config config;
@@ -299,6 +395,11 @@ Config load_config(const std::string& path, const std::vector<std::string>& sets
   if (!document.is_object())
     throw ConfigError(
         "", fmt::format("{}: expected an object of sections, got {}", path, document.type_name()));
+  return load_document(std::move(document), sets, chosen);
+}
+
+Config load_document(Json document, const std::vector<std::string>& sets,
+                     const std::string& chosen) {
   const Json file = document;
   apply_sets(document, sets);
   Config config = parse_config(document);

@@ -32,7 +32,7 @@ struct ModelConfig {
   std::optional<double> dropout, attention_dropout, input_dropout, stochastic_depth;
   std::optional<std::string> weights;
   std::string head = "keep";
-  std::optional<int64_t> layers, width, heads, feed_forward, max_positions, vocab_size;
+  std::optional<int64_t> layers, width, heads, feed_forward, max_positions, vocab_size, window;
   bool batch_norm = false;
   bool residual = false;
   std::string jump = "none";
@@ -137,10 +137,14 @@ struct ScheduleConfig {
   std::string name = "one_cycle";
   int64_t warmup_steps = 0;
   double warmup_epochs = 0;
+  std::optional<double> warmup_start;
   std::vector<double> milestones;
   double gamma = 0.1;
   double min_lr = 0;
   double peak_at = 0.3;
+  bool three_phase = false;
+  bool cycle_momentum = false;
+  double base_momentum = 0.85, max_momentum = 0.95;
 };
 
 struct CompressionConfig {
@@ -258,6 +262,9 @@ struct Config {
 // out of range; values that contradict each other.
 Config parse_config(const Json& document);
 
+// The key that somebody may mean who writes `name`, such as epochs or learning_rate; empty: none.
+std::string key_meant(const std::string& name);
+
 // The file, then each "path=value" of `sets`: value is JSON, or else a string.
 // Errors: as above, a missing file, a folder, text that is not JSON (with its position), a key that
 // nothing reads (check_set_keys).
@@ -265,6 +272,9 @@ Config parse_config(const Json& document);
 // widths of its own ("compression").
 Config load_config(const std::string& path, const std::vector<std::string>& sets = {},
                    const std::string& chosen = {});
+// load_config() of a document in the place of a file.
+Config load_document(Json document, const std::vector<std::string>& sets = {},
+                     const std::string& chosen = {});
 // Keys that nothing reads get their defaults, so what is written of it is a configuration again.
 // The config.json of a run is taken with such keys, too.
 void drop_unread(Config& config, const std::string& chosen = {});

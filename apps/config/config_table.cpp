@@ -224,6 +224,10 @@ Section model() {
            "larger give as many channels as ever, those of the others as many as they have "
            "inside. Detection networks: channels of the pyramid, 256.",
            networks("width", "ResNets, BERT, GPT-2, ViT, VGG, unet, detection and graph networks")),
+       field(s, "window", &C::window, or_null(integer(1, 64)),
+             "Swin: side of the windows, in patches; null: 7. With model.weights of another window "
+             "the tables of relative positions are interpolated.",
+             networks("window", "Swin")),
        field(s, "heads", &C::heads, or_null(integer(1, 4096)), "The same of heads.",
              networks("heads", "BERT, GPT-2, ViT and gat")),
        field(s, "feed_forward", &C::feed_forward, or_null(integer(1, 1 << 20)),
@@ -590,6 +594,23 @@ Section data() {
              data_named({"random_graph"}))}};
 }
 
+bool cycles_momentum(const Config& c) {
+  return c.schedule.name == "one_cycle" && c.schedule.cycle_momentum;
+}
+Reader cycled_momentum() {
+  return {"schedule.cycle_momentum", {"schedule.name", "schedule.cycle_momentum"}, cycles_momentum};
+}
+// A momentum that no schedule sets.
+Reader without_cycle(const std::vector<std::string>& names) {
+  const Reader all = optimizers(names);
+  return {all.who + " without schedule.cycle_momentum",
+          {"optim.name", "schedule.name", "schedule.cycle_momentum"},
+          [all](const Config& c) { return all.reads(c) && !cycles_momentum(c); }};
+}
+Json share_of_momentum() {
+  return {{"type", "number"}, {"exclusiveMinimum", 0}, {"exclusiveMaximum", 1}};
+}
+
 Section optim() {
   constexpr auto s = &Config::optim;
   using C = OptimConfig;
@@ -600,7 +621,7 @@ Section optim() {
        field(s, "lr", &C::lr, positive(1e4), "Learning rate: the highest of the schedule.",
              every_run()),
        field(s, "momentum", &C::momentum, below(0, 1), "sgd, sgd_8bit, lars: momentum.",
-             optimizers({"sgd", "sgd_8bit", "lars"})),
+             without_cycle({"sgd", "sgd_8bit", "lars"})),
        field(s, "trust", &C::trust, positive(10),
              "lars: how far a step of rate 1 moves a parameter, relative to its norm. Norms and "
              "biases take the rate as it is.",
@@ -608,7 +629,7 @@ Section optim() {
        field(s, "nesterov", &C::nesterov, boolean(), "sgd, sgd_8bit: Nesterov's momentum.",
              optimizers({"sgd", "sgd_8bit"})),
        field(s, "beta1", &C::beta1, below(0, 1), "adam and its kin: decay of the mean.",
-             optimizers({"adam", "adamw", "adamw_8bit", "lamb"})),
+             without_cycle({"adam", "adamw", "adamw_8bit", "lamb"})),
        field(s, "beta2", &C::beta2, below(0, 1), "The same of the mean square.",
              optimizers({"adam", "adamw", "adamw_8bit", "lamb"})),
        field(s, "eps", &C::eps, positive(1), "The same: added to the root of the mean square.",
@@ -655,6 +676,16 @@ Section schedule() {
        field(s, "warmup_epochs", &C::warmup_epochs, number(0, 1e6),
              "The same in epochs; the two add up.",
              schedules({"constant", "step", "cosine", "linear", "inverse_sqrt"})),
+       field(
+           s, "warmup_start", &C::warmup_start, or_null(number(0, 1)),
+           "The first rate of the warm-up, as a share of the rate after it; 0: from 0; null: what "
+           "the rate rises by in a step.",
+           {"a warm-up: schedule.warmup_steps or schedule.warmup_epochs above 0",
+            {"schedule.name", "schedule.warmup_steps", "schedule.warmup_epochs"},
+            [](const Config& c) {
+              return c.schedule.name != "one_cycle" &&
+                     (c.schedule.warmup_steps > 0 || c.schedule.warmup_epochs > 0);
+            }}),
        field(s, "milestones", &C::milestones, list(positive(1e6), 0, 64),
              "step: the epochs after which the rate is multiplied by gamma.", schedules({"step"})),
        field(s, "gamma", &C::gamma, positive(1), "step: the factor at each milestone.",
@@ -664,7 +695,24 @@ Section schedule() {
              schedules({"cosine", "linear", "one_cycle"})),
        field(s, "peak_at", &C::peak_at, below(0, 1),
              "one_cycle: fraction of the run at which the rate is highest.",
-             schedules({"one_cycle"}))}};
+             schedules({"one_cycle"})),
+       field(s, "three_phase", &C::three_phase, boolean(),
+             "one_cycle: the rate falls to its first value in as many steps as it rose, and in the "
+             "rest of the run to its last one.",
+             schedules({"one_cycle"})),
+       field(s, "cycle_momentum", &C::cycle_momentum, boolean(),
+             "one_cycle: the momentum, of adam and its kin beta1, falls from max_momentum to "
+             "base_momentum while the rate rises, and rises again while the rate falls. It then "
+             "takes the place of optim.momentum or optim.beta1.",
+             {"schedule.name one_cycle with every optimizer but adafactor",
+              {"schedule.name", "optim.name"},
+              [](const Config& c) {
+                return c.schedule.name == "one_cycle" && c.optim.name != "adafactor";
+              }}),
+       field(s, "base_momentum", &C::base_momentum, share_of_momentum(),
+             "cycle_momentum: the lowest momentum.", cycled_momentum()),
+       field(s, "max_momentum", &C::max_momentum, share_of_momentum(),
+             "cycle_momentum: the highest momentum.", cycled_momentum())}};
 }
 
 Section compression() {

@@ -128,6 +128,7 @@ ModelPtr make_swin(Init& init, const ModelConfig& config, const BatchSpec&) {
   take(options.dropout, config.dropout);
   take(options.attention_dropout, config.attention_dropout);
   take(options.stochastic_depth, config.stochastic_depth);
+  take(options.window, config.window);
   options.in_channels = *config.in_channels;
   options.num_classes = *config.num_classes;
   return std::make_shared<models::Swin>(init, options);
@@ -450,6 +451,7 @@ const std::vector<KeyRow>& key_rows() {
                        with(transformers, graphs))},
       {"attention_dropout", with({make_swin, make_gat}, transformers)},
       {"stochastic_depth", {make_vit, make_swin}},
+      {"window", {make_swin}},
       {"layers", with(resnets, with(transformers, graphs))},
       {"width",
        with(with({make_vgg, make_unet, make_dilation8, make_dilated_resnet, make_semantic_fpn},

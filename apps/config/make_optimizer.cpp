@@ -223,6 +223,9 @@ optim::SchedulePtr make_schedule(const Config& config, int64_t steps_per_epoch, 
     options.max_lr = lr;
     options.total = steps;
     options.rising = c.peak_at;
+    options.three_phase = c.three_phase;
+    if (c.cycle_momentum)
+      options.momentum = optim::OneCycleOptions::Momentum{c.base_momentum, c.max_momentum};
     if (c.min_lr > 0) options.final_division = lr / options.initial_division / c.min_lr;
     return optim::one_cycle_schedule(options);
   }
@@ -241,7 +244,7 @@ optim::SchedulePtr make_schedule(const Config& config, int64_t steps_per_epoch, 
       milestones.push_back(std::max<int64_t>(std::llround(epoch * per_epoch) - warm, 0));
     rest = optim::step_schedule(lr, milestones, c.gamma);
   }
-  return warm > 0 ? optim::warmup(rest, warm) : rest;
+  return optim::warmup(rest, warm, c.warmup_start);
 }
 
 }  // namespace frugal::apps

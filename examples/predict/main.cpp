@@ -20,14 +20,19 @@ int main(int argc, char** argv) {
   }
   const std::string run = argv[1];
   const train::Model model = train::load(run);
+  int unread = 0;
   for (int i = 2; i < argc; ++i) {
     const std::string picture = argv[i];
-    auto top = model.predict(picture);
-    print(picture, top);
+    try {
+      print(picture, model.predict(picture));
+    } catch (const Error& e) {  // of this file alone: the others may be read
+      std::fprintf(stderr, "%s\n", e.what());
+      ++unread;
+    }
   }
   if (argc == 2) {
     const Tensor grey = Tensor::full(model.description().spec.sample, 0.5);  // [H, W, C] in [0, 1]
     print("a grey picture", model.predict(grey, {.top = 3}));
   }
-  return 0;
+  return unread == 0 ? 0 : 1;
 }

@@ -1,8 +1,12 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <functional>
 #include <limits>
 
+#include "optim/adafactor.h"
+#include "optim/adam.h"
+#include "optim/averaged.h"
 #include "optim/clip.h"
 #include "optim/schedule.h"
 #include "optim/sgd.h"
@@ -114,6 +118,118 @@ TEST_CASE("schedules meet their closed forms") {
   CHECK(cycle->lr(99) == doctest::Approx(4e-6));
   CHECK(cycle->lr(64) == doctest::Approx((1 + 4e-6) / 2));
   for (int64_t i = 1; i < 100; ++i) CHECK((cycle->lr(i) > cycle->lr(i - 1)) == (i <= 29));
+}
+
+// PyTorch 1.13: OneCycleLR(max_lr=0.4, total_steps=20, pct_start=0.3, base_momentum=0.8,
+// max_momentum=0.95), with nine decimals.
+TEST_CASE("one_cycle gives PyTorch's rates and momenta, in two phases and in three") {
+  struct Phases {
+    bool three;
+    std::vector<std::pair<double, double>> steps;
+  };
+  const std::vector<std::pair<double, double>> rise = {{0.016, 0.95},
+                                                       {0.052668737, 0.935676275},
+                                                       {0.148668737, 0.898176275},
+                                                       {0.267331263, 0.851823725},
+                                                       {0.363331263, 0.814323725},
+                                                       {0.4, 0.8}};
+  const std::vector<std::pair<double, double>> two = {
+      {0.394985602, 0.801880407}, {0.380193853, 0.807427335},
+      {0.356366471, 0.816362639}, {0.324698262, 0.828238265},
+      {0.286777201, 0.84245872},  {0.244504809, 0.85831093},
+      {0.2000008, 0.875},         {0.155496791, 0.89168907},
+      {0.113224399, 0.90754128},  {0.075303338, 0.921761735},
+      {0.043635129, 0.933637361}, {0.019807747, 0.942572665},
+      {0.005015998, 0.948119593}, {1.6e-06, 0.95}};
+  const std::vector<std::pair<double, double>> three = {{0.363331263, 0.814323725},
+                                                        {0.267331263, 0.851823725},
+                                                        {0.148668737, 0.898176275},
+                                                        {0.052668737, 0.935676275},
+                                                        {0.016, 0.95},
+                                                        {0.015517589, 0.95},
+                                                        {0.014128543, 0.95},
+                                                        {0.0120004, 0.95},
+                                                        {0.009389847, 0.95},
+                                                        {0.006611753, 0.95},
+                                                        {0.0040012, 0.95},
+                                                        {0.001873057, 0.95},
+                                                        {0.000484011, 0.95},
+                                                        {1.6e-06, 0.95}};
+  for (const bool in_three : {false, true}) {
+    OneCycleOptions options;
+    options.max_lr = 0.4;
+    options.total = 20;
+    options.three_phase = in_three;
+    CHECK_FALSE(one_cycle_schedule(options)->momentum(3));
+    options.momentum = {0.8, 0.95};
+    const auto cycle = one_cycle_schedule(options);
+    std::vector<std::pair<double, double>> expected = rise;
+    for (const auto& step : in_three ? three : two) expected.push_back(step);
+    for (size_t i = 0; i < expected.size(); ++i) {
+      CAPTURE(i);
+      const auto step = static_cast<int64_t>(i);
+      CHECK(std::abs(cycle->lr(step) - expected[i].first) < 1e-9);
+      CHECK(std::abs(*cycle->momentum(step) - expected[i].second) < 1e-9);
+    }
+    CHECK(cycle->lr(100) == cycle->lr(19));
+  }
+  OneCycleOptions wrong{1, 10, 0.6};
+  wrong.three_phase = true;
+  CHECK_THROWS_WITH_AS(one_cycle_schedule(wrong), doctest::Contains("at most 0.5"), Error);
+  wrong = {1, 10, 0.3};
+  wrong.momentum = {0.9, 0.8};
+  CHECK_THROWS_WITH_AS(one_cycle_schedule(wrong), doctest::Contains("the lowest first"), Error);
+}
+
+TEST_CASE("warm-up may start at 0 or at a share of the rate") {
+  const auto from_zero = warmup(constant_schedule(0.1), 4, 0.0);
+  CHECK(from_zero->lr(0) == 0);
+  CHECK(from_zero->lr(1) == doctest::Approx(0.025));
+  CHECK(from_zero->lr(4) == 0.1);
+  // PyTorch: LinearLR(start_factor=0.25, total_iters=4)
+  const auto quarter = warmup(constant_schedule(0.1), 4, 0.25);
+  const std::vector<double> rates = {0.025, 0.04375, 0.0625, 0.08125, 0.1, 0.1};
+  for (size_t i = 0; i < rates.size(); ++i)
+    CHECK(quarter->lr(static_cast<int64_t>(i)) == doctest::Approx(rates[i]));
+  CHECK_THROWS_WITH_AS(warmup(constant_schedule(1), 4, 1.5), doctest::Contains("in [0, 1]"), Error);
+}
+
+// PyTorch 1.13 in f64: OneCycleLR(max_lr=0.1, total_steps=6, pct_start=0.5) with AdamW without
+// decay and with SGD, of the sum of (w - (0.5, 1))^2 from w = (1, -2).
+TEST_CASE("optimizers follow a momentum that a schedule cycles") {
+  OneCycleOptions options{0.1, 6, 0.5};
+  options.momentum = OneCycleOptions::Momentum();
+  const auto schedule = one_cycle_schedule(options);
+  const auto trained = [&](const std::function<std::unique_ptr<Optimizer>(Variable)>& make) {
+    Variable w = Variable::parameter(Tensor::from<double>({1, -2}, {2}));
+    const auto optimizer = make(w);
+    for (int64_t step = 0; step < 6; ++step) {
+      const std::vector<double> now = w.value().to_vector();
+      w.set_grad(Tensor::from<double>({2 * (now[0] - 0.5), 2 * (now[1] - 1)}, {2}));
+      optimizer->set_momentum(*schedule->momentum(step));
+      optimizer->step(schedule->lr(step));
+      w.zero_grad();
+    }
+    return w.value().to_vector();
+  };
+  const auto groups = [](const Variable& w) { return std::vector<ParameterGroup>{{{{"w", w}}}}; };
+  const auto adam = trained([&](const Variable& w) { return std::make_unique<Adam>(groups(w)); });
+  CHECK(std::abs(adam[0] - 0.792690639299) < 1e-11);
+  CHECK(std::abs(adam[1] + 1.788320693246) < 1e-11);
+  const auto sgd = trained([&](const Variable& w) { return std::make_unique<Sgd>(groups(w)); });
+  CHECK(std::abs(sgd[0] - 0.421251356267) < 1e-11);
+  CHECK(std::abs(sgd[1] - 1.472491862396) < 1e-11);
+  // An average around an optimizer passes the momentum on.
+  const auto averaged = trained([&](const Variable& w) {
+    return std::make_unique<Averaged>(std::make_unique<Sgd>(groups(w)),
+                                      std::vector<std::pair<std::string, Variable>>{{"w", w}},
+                                      EmaOptions());
+  });
+  CHECK(averaged == sgd);
+  Adafactor without(groups(Variable::parameter(Tensor::zeros({2}))));
+  CHECK_THROWS_WITH_AS(without.set_momentum(0.9), doctest::Contains("with a momentum"), Error);
+  Sgd plain(groups(Variable::parameter(Tensor::zeros({2}))));
+  CHECK_THROWS_WITH_AS(plain.set_momentum(1), doctest::Contains("(0, 1)"), Error);
 }
 
 TEST_CASE("linear decay and the inverse root meet their closed forms, also behind a warm-up") {

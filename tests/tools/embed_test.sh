@@ -23,4 +23,12 @@ for example; do
   arguments=()
   [ "$name" != predict ] || arguments=("$work/run")
   "$work/$name/$name" "${arguments[@]}"
+  [ "$name" = predict ] || continue
+  # A file that is no picture does not hide the next one.
+  echo nothing >"$work/a.png"
+  echo nothing >"$work/b.png"
+  status=0
+  "$work/$name/$name" "$work/run" "$work/a.png" "$work/b.png" 2>"$work/errors" || status=$?
+  { [ "$status" -eq 1 ] && grep -q a.png "$work/errors" && grep -q b.png "$work/errors"; } ||
+    { echo "expected status 1 and both names, got $status:"; cat "$work/errors"; exit 1; }
 done

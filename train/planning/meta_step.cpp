@@ -48,10 +48,37 @@ Batch with_extras_on_meta(Batch batch, Memo<TensorIdentity, Tensor>& held) {
   return batch;
 }
 
+class MetaStep::Borrow {
+ public:
+  explicit Borrow(MetaStep& step)
+      : step_(step), is_outer_(step.borrowed_.has_value() && !step.lent_.has_value()) {
+    if (is_outer_) step.lent_.emplace(*step.borrowed_);
+  }
+  ~Borrow() {
+    if (is_outer_) step_.lent_.reset();
+  }
+  Borrow(const Borrow&) = delete;
+  Borrow& operator=(const Borrow&) = delete;
+
+ private:
+  MetaStep& step_;
+  bool is_outer_;
+};
+
 MetaStep::MetaStep(const MetaRun& run, int64_t batch) : run_(run), device_(kMeta) {
   const int64_t before = live(device_);
-  model_ = run_.make_model(device_);
-  optimizer_ = run_.make_optimizer(*model_);
+  if (run_.own_model != nullptr) {
+    borrowed_.emplace(*run_.own_model);
+    model_ = {std::shared_ptr<Module>(), run_.own_model};  // owned elsewhere
+  } else {
+    model_ = run_.make_model(device_);
+  }
+  const Borrow borrow(*this);
+  optimizer_ = run_.own_model == nullptr ? run_.make_optimizer(*model_)
+                                         : run_.own_optimizer->without_state();
+  FRUGAL_CHECK(optimizer_ != nullptr,
+               "[meta] expected an optimizer with a without_state(), which a plan of memory needs, "
+               "got one without");
   exchange_.emplace(Ranks(run_.ranks), *model_, *optimizer_, run_.ranks, run_.in_backward, 0);
   own_ = live(device_) - before;
   step(nullptr, batch, 0);  // makes the optimizer's state
@@ -59,7 +86,7 @@ MetaStep::MetaStep(const MetaRun& run, int64_t batch) : run_(run), device_(kMeta
 }
 
 Batch MetaStep::batch(int64_t samples) const {
-  Batch made = run_.task->shape(samples, device_);
+  Batch made = run_.shape ? run_.shape(samples, device_) : run_.task->shape(samples, device_);
   return run_.counts_edges ? with_extras_on_meta(std::move(made), held_) : made;
 }
 
@@ -82,6 +109,7 @@ int64_t MetaStep::parameter_bytes() const {
 int64_t MetaStep::blocks() {
   if (!run_.has_blocks) return 0;
   ++steps_;
+  const Borrow borrow(*this);
   NoGrad no_grad;
   Rng rng(0);
   Context context;
@@ -109,6 +137,7 @@ StepMemory MetaStep::step(SavePolicy* policy, int64_t samples, int64_t checkpoin
 }
 
 StepRecord MetaStep::record(SavePolicy& policy, int64_t samples, int64_t checkpointed_blocks) {
+  const Borrow borrow(*this);
   StepRecorder recorder(*model_, *optimizer_, &policy);
   return recorder.finish(run(recorder.policy(), &recorder, samples, checkpointed_blocks));
 }
@@ -116,6 +145,7 @@ StepRecord MetaStep::record(SavePolicy& policy, int64_t samples, int64_t checkpo
 StepMemory MetaStep::run(SavePolicy* policy, StepRecorder* recorder, int64_t samples,
                          int64_t checkpointed_blocks) {
   ++steps_;
+  const Borrow borrow(*this);
   const ops::KernelMemoryScope kernels(run_.counts_kernels);
   const MetaAsCuda device(run_.on_cuda);
   const Peak peak(device_, own_);
@@ -163,6 +193,7 @@ StepMemory MetaStep::run(SavePolicy* policy, StepRecorder* recorder, int64_t sam
 
 int64_t MetaStep::evaluation(int64_t samples) {
   ++steps_;
+  const Borrow borrow(*this);
   const ops::KernelMemoryScope kernels(run_.counts_kernels);
   const MetaAsCuda device(run_.on_cuda);
   const Peak peak(device_, own_);
@@ -181,6 +212,7 @@ int64_t MetaStep::evaluation(int64_t samples) {
 int64_t MetaStep::measuring(SavePolicy& policy, compress::AdaptivePolicy& adaptive, int64_t samples,
                             int64_t whole, int64_t checkpointed_blocks) {
   ++steps_;
+  const Borrow borrow(*this);
   const ops::KernelMemoryScope kernels(run_.counts_kernels);
   const MetaAsCuda device(run_.on_cuda);
   const Peak peak(device_, own_);

@@ -7,6 +7,7 @@
 
 #include "compress/policies/adaptive_policy.h"
 #include "core/tensor_identity.h"
+#include "train/planning/borrowed_model.h"
 #include "train/ranks/gradient_exchange.h"
 #include "train/step_record.h"
 #include "train/training_step.h"
@@ -19,7 +20,13 @@ class StepRecorder;
 struct MetaRun {
   std::function<std::shared_ptr<Module>(Device device)> make_model;
   std::function<std::unique_ptr<Optimizer>(Module& model)> make_optimizer;
+  // In place of these two: the network of the run itself, which steps on meta borrow
+  // (train/planning/borrowed_model.h), and its optimizer (Optimizer::without_state()).
+  Module* own_model = nullptr;
+  const Optimizer* own_optimizer = nullptr;
   TaskPtr task;
+  // A batch of so many samples, not filled, in place of the task's own; empty: the task's.
+  std::function<Batch(int64_t samples, Device device)> shape = {};
   // The sizes of the batches that the loader holds ahead of one of so many samples; empty: none.
   std::function<std::vector<int64_t>(int64_t samples)> ahead = {};
   // How many samples of a batch tracking holds through a step (train/convergence.h); empty: none.
@@ -45,7 +52,9 @@ Batch with_extras_on_meta(Batch batch, Memo<TensorIdentity, Tensor>& held);
 // not count. Thread safety: one thread; not within a step of another graph.
 class MetaStep {
  public:
-  MetaStep(const MetaRun& run, int64_t batch);  // of batches of `batch` samples
+  // Of batches of `batch` samples. Errors: an optimizer of the run that cannot be had without its
+  // state.
+  MetaStep(const MetaRun& run, int64_t batch);
 
   // A step of the trainer that keeps tensors as `policy` says (null: everything raw), with batches
   // of `batch` samples.
@@ -69,9 +78,12 @@ class MetaStep {
   Batch batch(int64_t samples) const;
   std::vector<Batch> in_flight(int64_t samples) const;
   int64_t parameter_bytes() const;
+  class Borrow;  // while one lives, a network of the run is on meta; they nest
 
   MetaRun run_;
   Device device_;
+  std::optional<BorrowedModel> borrowed_;
+  std::optional<BorrowedModel::Scope> lent_;
   std::shared_ptr<Module> model_;
   std::unique_ptr<Optimizer> optimizer_;
   std::optional<GradientExchange> exchange_;

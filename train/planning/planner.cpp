@@ -49,7 +49,7 @@ int waiting_bits(const std::vector<AdaptivePolicy::Item>& items, const BudgetPla
 constexpr const char* kPath = "compression.memory_budget";
 // Memory that kernels take for themselves: partial sums of a weight's gradient, and a little more.
 // The real number depends on the machine and its threads. The plan must not, so it takes this one.
-constexpr int64_t kWeights = 2, kLittle = int64_t{128} << 10;
+constexpr int64_t kWeightCopies = 2, kLittle = int64_t{128} << 10;
 constexpr int64_t kLeastSamples = 2;  // that measure sensitivities
 // The libraries of CUDA may take 1 / kLibraries of the peak for themselves.
 constexpr int64_t kLibraries = 16;
@@ -65,7 +65,7 @@ Planner::Planner(const PlannerOptions& options, Unplanned)
       batch_(options.batch),
       test_batch_(options.test_batch) {
   FRUGAL_ASSERT(draft_ != nullptr);
-  reserve_ = kWeights * meta_.largest_parameter() + kLittle;
+  reserve_ = kWeightCopies * meta_.largest_parameter() + kLittle;
   if (draft_->can_move()) reserve_ += compress::FileStore::kBufferBytes;
   limit_ = budget_.bytes;
   if (budget_.share > 0) {

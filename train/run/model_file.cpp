@@ -13,13 +13,20 @@ void save(Module& model, const std::string& path) {
   data::write_safetensors(path, models::state_views(model));
 }
 
+namespace {
+
+LoadedNames names_of(models::StateNotes notes) {
+  LoadedNames names{std::move(notes.reset), std::move(notes.left_out), {}};
+  for (auto& [name, from, to] : notes.resized) names.resized.push_back(std::move(name));
+  return names;
+}
+
+}  // namespace
+
 LoadedNames load(Module& model, const std::string& path, const LoadOptions& options) {
   const auto weights = train::open_weights(path);
-  const models::StateOptions how{options.reset_head};
-  if (options.strict) {
-    models::StateNotes notes = train::load_weights(model, weights, how);
-    return {std::move(notes.reset), std::move(notes.left_out)};
-  }
+  models::StateOptions how{.reset_head = options.reset_head, .resize_positions = true};
+  if (options.strict) return names_of(train::load_weights(model, weights, how));
   // A value that is missing in the file is taken from the model.
   LoadedNames names;
   const models::NamedTensors own = models::state_dict(model);
@@ -30,8 +37,9 @@ LoadedNames load(Module& model, const std::string& path, const LoadOptions& opti
   std::set<std::string> wanted, found;
   for (const auto& [name, tensor] : own) wanted.insert(name);
   models::NamedTensors state;
+  const models::NamedTensors published = weights.read_all();
   for (auto& entry : models::as_named_today(
-           weights.read_all(), [&](const std::string& name) { return wanted.contains(name); })) {
+           published, [&](const std::string& name) { return wanted.contains(name); })) {
     if (!wanted.contains(entry.first) || is_reset(entry.first)) {
       names.unexpected.push_back(entry.first);
     } else {
@@ -45,7 +53,8 @@ LoadedNames load(Module& model, const std::string& path, const LoadOptions& opti
       names.missing.push_back(entry.first);
       state.push_back(entry);
     }
-  models::load_state_dict(model, state, path);
+  how = {.resize_positions = true, .sampling = models::sampling_of(published)};
+  names.resized = names_of(models::load_state_dict(model, state, path, how)).resized;
   return names;
 }
 

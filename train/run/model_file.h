@@ -14,10 +14,14 @@ struct LoadOptions {
   // than the file's (models::StateOptions).
   bool reset_head = false;
 };
-// Names without a partner. After a strict load both lists are empty, except for a reset last layer.
+// What a load did. After a strict load `missing` and `unexpected` are empty, except for a reset
+// last layer.
 struct LoadedNames {
   std::vector<std::string> missing;     // the model's, which keep their values
   std::vector<std::string> unexpected;  // the file's, which are ignored
+  // Positions of a ViT or a Swin that were interpolated, because the file's are for another picture
+  // size (models::StateOptions).
+  std::vector<std::string> resized;
 };
 
 // Writes parameters and buffers atomically: whoever reads the file finds the old one or the new

@@ -105,6 +105,15 @@ std::string describe(const data::SafetensorsShards& weights, const models::State
   if (!left_out.empty())
     text += fmt::format("\n  not taken, as they belong to the file's last layer ({}):{}",
                         left_out.size(), some_of(left_out));
+  if (!notes.resized.empty()) {
+    std::vector<std::string> changes;
+    for (const auto& [name, from, to] : notes.resized)
+      changes.push_back(fmt::format("{}: from {} x {} to {} x {}", name, from, from, to, to));
+    text += fmt::format(
+        "\n  positions interpolated to another grid, as the weights are for another "
+        "picture size or window ({}):{}",
+        changes.size(), some_of(changes));
+  }
   if (!notes.ignored.empty())
     text += fmt::format("\n  ignored, as no result depends on them ({}):{}", notes.ignored.size(),
                         some_of(notes.ignored));

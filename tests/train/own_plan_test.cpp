@@ -1,0 +1,201 @@
+// A memory budget in a program of one's own: the plan borrows the network of the run.
+#include "train/planning/own_plan.h"
+
+#include <doctest/doctest.h>
+
+#include "data/loader.h"
+#include "data/memory_dataset.h"
+#include "models/zoo/resnet_cifar.h"
+#include "optim/averaged.h"
+#include "optim/sgd.h"
+#include "tests/train/temp_folder.h"
+#include "train/option_error.h"
+#include "train/tasks/make_task.h"
+
+using namespace frugal;
+using namespace frugal::train;
+
+namespace {
+
+constexpr const char* kBudget = "4 MiB";
+
+DatasetPtr noise(int64_t count, uint64_t seed) {
+  const CategoryScope scope(Category::input);
+  const Tensor labels = Tensor::empty({count}, DType::i64);
+  for (int64_t i = 0; i < count; ++i) labels.mut<int64_t>()[i] = i % 3;
+  return std::make_shared<data::MemoryDataset>(Tensor::randn({count, 16, 16, 3}, {seed, 0}), labels,
+                                               3);
+}
+
+// ResNet-8 on small pictures, with a last batch that is shorter.
+struct BudgetRun {
+  models::Init init;
+  models::CifarResNet model;
+  optim::Sgd sgd{model.parameters(), {.momentum = 0.9}};
+  data::Loader batches{noise(80, 1), {.batch_size = 32, .threads = 0}};
+  data::Loader test{noise(16, 2), {.batch_size = 16, .shuffle = false, .threads = 0}};
+  TrainerOptions options;
+
+  static models::CifarResNetOptions network() {
+    models::CifarResNetOptions options = models::cifar_resnet_options("resnet20");
+    options.blocks = 1;
+    options.num_classes = 3;
+    return options;
+  }
+  BudgetRun() : model(init, network()) {
+    options.epochs = 3;
+    options.test = &test;
+    options.compression.memory_budget = kBudget;
+    options.compression.min_elements = 96;
+    options.compression.adaptation.interval = 3;
+    options.compression.adaptation.first = 2;
+    options.compression.adaptation.samples = 8;
+    options.compression.adaptation.share = 1;
+    options.compression.adaptation.batch = 32;
+  }
+  Trainer trainer() {
+    return Trainer(model, sgd, optim::constant_schedule(0.05), batches, options);
+  }
+  std::vector<double> weights() {
+    std::vector<double> all;
+    for (const auto& p : model.parameters())
+      for (const double value : p.parameter->value().to_vector()) all.push_back(value);
+    return all;
+  }
+};
+
+int64_t bytes_of(Module& model) {
+  int64_t bytes = 0;
+  for (const auto& p : model.parameters()) bytes += p.parameter->value().nbytes();
+  for (const auto& b : model.buffers()) bytes += b.buffer->nbytes();
+  return bytes;
+}
+
+std::string refused(const std::function<void(TrainerOptions&)>& change) {
+  BudgetRun run;
+  change(run.options);
+  try {
+    run.trainer();
+  } catch (const OptionError& e) {
+    return e.what();
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("a memory budget is one option of a trainer, and steps keep it") {
+  int64_t whole = 0;
+  {
+    BudgetRun raw;
+    raw.options.compression.memory_budget.clear();
+    raw.options.compression.bits = 0;
+    raw.options.compression.recipes = false;
+    Trainer trainer = raw.trainer();
+    REQUIRE(trainer.run());
+    whole = trainer.state().memory.peak;
+  }
+  BudgetRun run;
+  const std::vector<double> before = run.weights();
+  Trainer trainer = run.trainer();
+  CHECK(run.weights() == before);  // the plan gave back what it borrowed
+  CHECK(run.model.device() == kCpu);
+  const auto plan = trainer.compression().plan();
+  REQUIRE(plan);
+  CHECK(std::string(plan->kind) != "plain");
+  CHECK(plan->limit_bytes < whole);
+  REQUIRE(trainer.run());
+  CHECK(run.weights() != before);
+  CHECK(trainer.state().memory.peak <= plan->limit_bytes);
+}
+
+TEST_CASE("what a borrowed network's plan says is what one of a second network says") {
+  BudgetRun run;
+  run.options.task = make_task(run.options.spec);
+  run.options.compression.memory_budget = "1 GiB";
+  const auto own = plan_of_own(run.options, run.model, run.sgd, run.batches);
+  PlannerOptions options;
+  options.run.make_model = [](Device device) {
+    models::Init init{Rng(1), device};
+    return std::make_shared<models::CifarResNet>(init, BudgetRun::network());
+  };
+  options.run.make_optimizer = [](Module& model) {
+    return std::make_unique<optim::Sgd>(model.parameters(), optim::SgdOptions{.momentum = 0.9});
+  };
+  BatchSpec spec;
+  spec.sample = {16, 16, 3};
+  spec.classes = 3;
+  options.run.task = make_task(spec);
+  options.make_policy = [&](bool moving) {
+    return make_draft_policy(run.options.compression, kCpu, 0, moving);
+  };
+  options.budget = parse_budget("1 GiB", "budget");
+  options.batch = 32;
+  options.test_batch = 16;
+  const int64_t held = allocator(kCpu).report().live_total - bytes_of(run.model);
+  const Planner other(options);
+  CHECK(own->report().peak_bytes == other.report().peak_bytes + held);
+  CHECK(own->report().activation_bytes == other.report().activation_bytes);
+}
+
+TEST_CASE("gradients wait beside a network that is lent, and averages are planned for") {
+  BudgetRun run;
+  const auto parameters = run.model.parameters();
+  parameters[0].parameter->set_grad(Tensor::full(parameters[0].parameter->shape(), 2));
+  const void* const value = parameters[0].parameter->value().raw();
+  {
+    BorrowedModel borrowed(run.model);
+    const BorrowedModel::Scope scope(borrowed);
+    CHECK(run.model.device() == kMeta);
+    CHECK_FALSE(parameters[0].parameter->has_grad());
+  }
+  CHECK(parameters[0].parameter->value().raw() == value);
+  CHECK(parameters[0].parameter->grad().item(3) == 2);
+
+  run.options.task = make_task(run.options.spec);
+  run.options.compression.memory_budget = "1 GiB";
+  const auto plain = plan_of_own(run.options, run.model, run.sgd, run.batches);
+  optim::Averaged averaged(std::make_unique<optim::Sgd>(run.model.parameters()),
+                           named_variables(run.model.parameters()), {});
+  const auto with = plan_of_own(run.options, run.model, averaged, run.batches);
+  CHECK(with->report().peak_bytes > plain->report().peak_bytes);
+}
+
+TEST_CASE("a run within a budget is cut and goes on to the same bits") {
+  std::vector<double> whole;
+  {
+    BudgetRun run;
+    Trainer all = run.trainer();
+    REQUIRE(all.run());
+    whole = run.weights();
+  }
+  // Before and after the first plan that sensitivities change.
+  for (const int64_t cut : {1, 4}) {
+    CAPTURE(cut);
+    const TempFolder folder;
+    const auto part = [&](bool stops) {
+      BudgetRun run;
+      run.options.folder = std::make_shared<RunFolder>(folder.path + "/run", !stops);
+      if (stops) run.options.on_step = [&](const StepReport& report) { return report.step < cut; };
+      Trainer trainer = run.trainer();
+      CHECK(trainer.run() == !stops);
+      return run.weights();
+    };
+    part(true);
+    CHECK(part(false) == whole);
+  }
+}
+
+TEST_CASE("budgets that cannot be kept, and options that contradict one, are refused") {
+  const auto has = [](const std::string& text, const char* part) {
+    INFO(text);
+    CHECK(text.find(part) != std::string::npos);
+  };
+  has(refused([](TrainerOptions& o) { o.compression.memory_budget = "20 KiB"; }),
+      "compression.memory_budget");
+  has(refused([](TrainerOptions& o) { o.compression.memory_budget = "many"; }), "many");
+  has(refused([](TrainerOptions& o) {
+        o.compression.make_policy = [](uint64_t) { return std::unique_ptr<SavePolicy>(); };
+      }),
+      "beside a planner or make_policy");
+}

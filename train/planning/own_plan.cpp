@@ -1,0 +1,131 @@
+#include "train/planning/own_plan.h"
+
+#include "compress/policies/make_policy.h"
+#include "train/option_error.h"
+#include "train/planning/bytes.h"
+
+namespace frugal::train {
+namespace {
+
+constexpr const char* kBudget = "compression.memory_budget";
+
+Batch first_batch(data::BatchSource& batches) {
+  const data::LoaderState before = batches.state();
+  batches.seek({before.epoch, 0});
+  std::optional<Batch> batch = batches.next();
+  batches.seek(before);
+  FRUGAL_CHECK(batch.has_value(), "[plan] expected a source with batches, got one without");
+  return std::move(*batch);
+}
+
+// What the planner must know of a batch.
+struct Shapes {
+  struct One {
+    std::string name;
+    Shape shape;
+    DType dtype;
+  };
+  explicit Shapes(const Batch& batch)
+      : samples(batch.input.size(0)), floats(batch.floats), held(batch.held) {
+    const auto add = [&](const std::string& name, const Tensor& tensor) {
+      if (tensor.defined()) all.push_back({name, tensor.shape(), tensor.dtype()});
+    };
+    add("", batch.input);
+    add(" target", batch.target);
+    add(" samples", batch.samples);
+    for (const auto& [name, tensor] : batch.extras) add(name, tensor);
+  }
+  Batch of(int64_t count, Device device) const {
+    const CategoryScope scope(Category::input);
+    Batch batch;
+    batch.floats = floats;
+    batch.held = held;
+    for (const One& one : all) {
+      Shape shape = one.shape;
+      if (shape.dim() > 0 && shape[0] == samples) shape[0] = count;
+      Tensor tensor = Tensor::empty(shape, one.dtype, device);
+      if (one.name.empty())
+        batch.input = std::move(tensor);
+      else if (one.name == " target")
+        batch.target = std::move(tensor);
+      else if (one.name == " samples")
+        batch.samples = std::move(tensor);
+      else
+        batch.extras.emplace_back(one.name, std::move(tensor));
+    }
+    return batch;
+  }
+  int64_t samples;
+  FloatTargets floats;
+  bool held;
+  std::vector<One> all;
+};
+
+}  // namespace
+
+std::shared_ptr<Planner> plan_of_own(const TrainerOptions& options, Module& model,
+                                     const Optimizer& optimizer, data::BatchSource& batches) {
+  const CompressionOptions& compression = options.compression;
+  const Budget budget = parse_budget(compression.memory_budget, kBudget);
+  if (compression.planner != nullptr || compression.make_policy)
+    throw OptionError(kBudget,
+                      "expected none beside a planner or make_policy, which say how "
+                      "tensors are kept, too");
+  const auto& ranks = options.ranks.communicator;
+  if (ranks != nullptr && ranks->size() > 1)
+    throw OptionError(
+        kBudget, fmt::format("expected none with {} ranks in an embedded program", ranks->size()));
+  const Device device = model.device();
+  PlannerOptions planner;
+  MetaRun& run = planner.run;
+  run.own_model = &model;
+  run.own_optimizer = &optimizer;
+  run.task = options.task;
+  const bool is_graph = options.task->spec().kind == BatchSpec::Kind::graph;
+  {
+    const Batch example = first_batch(batches);
+    planner.batch = example.input.size(0);
+    run.shape = [shapes = Shapes(example), is_graph,
+                 extras = is_graph ? example.extras : NamedTensors()](int64_t samples,
+                                                                      Device there) {
+      if (!is_graph) return shapes.of(samples, there);
+      // A graph is made of the edges of its batch, so these keep their values.
+      Batch graph = shapes.of(shapes.samples, there);
+      graph.extras = extras;
+      return graph;
+    };
+  }
+  run.ahead = [count = static_cast<size_t>(batches.ahead())](int64_t samples) {
+    return std::vector<int64_t>(count, samples);
+  };
+  if (compression.tracking)
+    run.tracked = [tracking = *compression.tracking](int64_t samples) {
+      return tracking.other != nullptr ? samples : tracking.held(samples);
+    };
+  run.has_blocks = !is_graph;
+  run.gradient_accumulation = options.gradient_accumulation;
+  run.label_smoothing = options.label_smoothing;
+  run.in_backward = options.in_backward;
+  run.on_cuda = device.type == DeviceType::cuda;
+  run.counts_edges = !run.on_cuda;
+  planner.make_policy = [compression, device, seed = options.seed](bool moving) {
+    return make_draft_policy(compression, device, seed, moving);
+  };
+  planner.budget = budget;
+  planner.device = device;
+  planner.test_batch = options.test != nullptr ? first_batch(*options.test).input.size(0) : 1;
+  planner.checkpointed_blocks = options.checkpointed_blocks;
+  planner.entropy = compression.entropy;
+  planner.may_update_in_backward = options.clip_norm == 0 && options.gradient_accumulation == 1;
+  planner.slice_bytes = compress::defaults_on(device).slice_bytes;
+  auto made = std::make_shared<Planner>(planner);
+  if (made->settings().test_batch < planner.test_batch)
+    throw OptionError(
+        kBudget,
+        fmt::format("expected test batches of at most {} samples, since an evaluation of "
+                    "more takes more than {}, got batches of {}",
+                    made->settings().test_batch, compression.memory_budget, planner.test_batch));
+  return made;
+}
+
+}  // namespace frugal::train
