@@ -145,7 +145,21 @@ void add_plan(CLI::App& app) {
   static PlanArguments a;
   CLI::App* sub =
       command(app, "plan", "What a step takes with each way to keep activations, and what fits");
-  sub->add_option("CONFIG", a.config, "Configuration, JSON")->required();
+  auto* config = sub->add_option("CONFIG", a.config, "Configuration, JSON");
+  auto* model = sub->add_option("--model", a.model,
+                                "Instead of CONFIG: a network by its name, on random samples")
+                    ->excludes(config)
+                    ->check(check_named);
+  sub->add_option("--shape", a.shape,
+                  "With --model: of a sample, such as 224,224,3 of pictures, 128 of tokens")
+      ->type_name("N,N,...")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
+      ->needs(model);
+  sub->add_option("--batch", a.batch, "With --model: samples of a batch")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
+      ->needs(model);
   auto* memory =
       sub->add_option("--memory", a.memory,
                       "What tensors may take, such as \"2 GiB\", instead of the free memory")
@@ -165,7 +179,11 @@ void add_plan(CLI::App& app) {
       ->excludes(max);
   add_sets(sub, a.sets);
   sub->add_flag("--json", a.json, "Print the plan as JSON");
-  sub->callback([] { plan_command(a); });
+  sub->callback([] {
+    if (a.config.empty() && a.model.empty())
+      throw ConfigError("", "plan: expected a CONFIG file, or --model with a network's name");
+    plan_command(a);
+  });
 }
 
 void add_profile(CLI::App& app) {

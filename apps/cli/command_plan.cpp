@@ -11,6 +11,7 @@
 #include "apps/cli/report.h"
 #include "apps/config/config_table.h"
 #include "apps/config/make_data.h"
+#include "apps/config/make_model.h"
 #include "apps/config/resolve.h"
 #include "apps/config/set_up_device.h"
 #include "apps/config/train_options.h"
@@ -126,13 +127,68 @@ void print_explanation(const Config& config, PlanSteps& steps, bool json) {
   std::printf("%s\n%s", title(resolved).c_str(), text_of(explanation).c_str());
 }
 
+// A configuration of --model, --shape and --batch: the network on random samples. Errors: a shape
+// that is none of the network's samples.
+Config config_of_model(const PlanArguments& arguments) {
+  Json document = {{"model", {{"name", arguments.model}}}, {"data", Json::object()}};
+  Config named;
+  named.model.name = arguments.model;
+  const Family family = family_of(named.model);  // Errors: an unknown name
+  Json& data = document["data"];
+  const auto expect = [&](size_t axes, const char* what) {
+    if (!arguments.shape.empty() && arguments.shape.size() != axes)
+      throw ConfigError("", fmt::format("--shape: expected {} for {}, got {}", what,
+                                        arguments.model, fmt::join(arguments.shape, ",")));
+  };
+  switch (family) {
+    case Family::images:
+    case Family::segmentation:
+      expect(3, "height, width and channels, such as 224,224,3,");
+      data["name"] = family == Family::images ? "random" : kRandomMasks;
+      data["shape"] = arguments.shape.empty() ? std::vector<int64_t>{224, 224, 3} : arguments.shape;
+      if (arguments.batch > 0) data["batch_size"] = arguments.batch;
+      break;
+    case Family::encoder:
+    case Family::decoder:
+      expect(1, "the tokens of a sample, such as 128,");
+      data["name"] = "random_tokens";
+      if (!arguments.shape.empty()) data["max_length"] = arguments.shape[0];
+      if (arguments.batch > 0) data["batch_size"] = arguments.batch;
+      break;
+    case Family::graph:
+      expect(2, "nodes and features, such as 10000,128,");
+      data["name"] = "random_graph";
+      if (!arguments.shape.empty()) data["nodes"] = arguments.shape[0];
+      if (!arguments.shape.empty()) data["features"] = arguments.shape[1];
+      if (arguments.batch > 0)
+        throw ConfigError("", fmt::format("--batch: expected none for {}, which takes a whole "
+                                          "graph, got {}",
+                                          arguments.model, arguments.batch));
+      break;
+    case Family::detection:
+      throw ConfigError("",
+                        fmt::format("--model: expected a CONFIG file for {}, whose steps depend "
+                                    "on the boxes of pictures; configs/bccd_retinanet.json is one",
+                                    arguments.model));
+  }
+  return load_document(std::move(document), arguments.sets);
+}
+
 }  // namespace
 
 void plan_command(const PlanArguments& arguments) {
-  Config config = load_config(arguments.config, arguments.sets);
+  Config config = arguments.model.empty() ? load_config(arguments.config, arguments.sets)
+                                          : config_of_model(arguments);
   config.distributed.ranks = arguments.ranks;
   config = share_of_rank(config);
+  const int64_t frozen_epochs = config.train.freeze_epochs;
+  config = largest_phase(config);
+  const bool thaws = config.train.freeze_epochs < frozen_epochs;
   set_up_threads(config.run);
+  if (thaws && !arguments.json)
+    std::printf(
+        "train.freeze_epochs=%lld: steps are those from epoch %lld on, where all is trained\n",
+        static_cast<long long>(frozen_epochs), static_cast<long long>(frozen_epochs + 1));
   std::optional<int64_t> memory;
   if (!arguments.memory.empty()) memory = bytes_of_memory(arguments.memory);
   if (!arguments.max.empty()) return print_largest(config, arguments, *memory);
@@ -141,8 +197,8 @@ void plan_command(const PlanArguments& arguments) {
   const bool has_budget = !config.compression.memory_budget.empty();
   std::optional<Recommendation> found;
   // A table for a GPU says enough where its memory is not given.
-  if (memory || !config.run.on_cuda() || config.run.memory_limit > 0)
-    found = recommend(config, memory, steps);
+  const bool recommends = memory || !config.run.on_cuda() || config.run.memory_limit > 0;
+  if (recommends && !has_budget) found = recommend(config, memory, steps);
   const std::vector<LevelMemory> levels = memory_of_levels(config, steps);
   Config resolved = config;
   resolve(resolved);
@@ -151,6 +207,7 @@ void plan_command(const PlanArguments& arguments) {
     const auto begin = std::chrono::steady_clock::now();
     const Planner planner(planner_options(resolved));
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+    if (recommends) found = recommend(resolved, memory, planner);
     if (arguments.json) {
       report = to_json(planner.report());
       report["plan_seconds"] = took.count();
@@ -162,6 +219,7 @@ void plan_command(const PlanArguments& arguments) {
                   took.count());
     }
   }
+  if (thaws) report["from_epoch"] = frozen_epochs + 1;
   if (arguments.json) {
     report["levels"] = to_json(levels);
     if (found) report["recommended"] = to_json(*found);

@@ -121,8 +121,12 @@ void export_command(const ExportArguments& arguments);
 // tensors take most.
 struct PlanArguments {
   std::string config, memory;
-  std::string max;  // batch, layers, width or resolution; empty: see above
-  int ranks = 1;    // that train together; the plan is that of one of them
+  // In the place of `config`: a network, the shape of a sample of it, and the samples of a batch.
+  std::string model;
+  std::vector<int64_t> shape;
+  int64_t batch = 0;  // 0: the default
+  std::string max;    // batch, layers, width or resolution; empty: see above
+  int ranks = 1;      // that train together; the plan is that of one of them
   std::vector<std::string> sets;
   bool explain = false, json = false;
   bool only = false;  // with max: only the way of the configuration

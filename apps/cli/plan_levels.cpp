@@ -1,6 +1,7 @@
 #include "apps/cli/plan_levels.h"
 
 #include <algorithm>
+#include <bit>
 #include <filesystem>
 #include <functional>
 
@@ -41,14 +42,73 @@ int64_t bytes_of(const StepMemory& memory, Category category) {
   return memory.at_peak[static_cast<size_t>(category)];
 }
 
-// Calls `work` with the name, the keys and the configuration of each row. What it returns says why
-// the run cannot have the level.
-void for_each_level(const Config& config,
-                    const std::function<void(const std::string& name, const std::string& set,
-                                             const std::function<Config()>& level)>& work) {
-  if (config.compression.memory_budget.empty()) work(kThisConfig, "", [&] { return config; });
-  for (const PlanLevel& level : plan_levels(config))
-    work(level.name, set_text(level.sets), [&] { return with_level(config, level); });
+bool lowers(const LevelMemory& row, const LevelMemory& without) {
+  return row.memory.peak < without.memory.peak;
+}
+bool lowers(const LargestOfLevel& row, const LargestOfLevel& without) {
+  return row.largest.value > without.largest.value;
+}
+
+// A row of `config` itself and of each of its levels. `measure` fills a row by its configuration.
+// `window_for` says how many bytes of a row without offload are to stay in memory.
+template <class Row, class Measure, class WindowFor>
+std::vector<Row> level_rows(const Config& config, bool only, const Measure& measure,
+                            const WindowFor& window_for) {
+  std::vector<PlanLevel> levels;
+  if (!only) levels = plan_levels(config);
+  std::vector<Row> rows;
+  const auto add = [&](const PlanLevel& level, const std::function<Config()>& with) {
+    Row& row = rows.emplace_back();
+    row.name = level.name;
+    row.set = set_text(level.sets);
+    row.without = level.without;
+    try {
+      measure(row, with());
+    } catch (const Error& e) {
+      row.why = e.what();
+    }
+  };
+  if (config.compression.memory_budget.empty()) add({kThisConfig, {}}, [&] { return config; });
+  for (PlanLevel& level : levels) {
+    const auto without = std::find_if(rows.begin(), rows.end(), [&](const Row& row) {
+      return !level.without.empty() && row.name == level.without;
+    });
+    const bool compares = without != rows.end() && without->why.empty();
+    const auto place = without - rows.begin();
+    if (compares && level.chooses_window)
+      level.sets.push_back(
+          fmt::format("compression.advanced.offload_window={}MiB", window_for(*without) >> 20));
+    add(level, [&] { return with_level(config, level); });
+    if (compares && rows.back().why.empty())
+      rows.back().idle = !lowers(rows.back(), rows[static_cast<size_t>(place)]);
+  }
+  return rows;
+}
+
+// A power of 2, from 1 MiB to what runs take without being told.
+int64_t window_of(int64_t bytes) {
+  constexpr int64_t kLeast = int64_t{1} << 20;
+  const int64_t most = CompressionConfig().offload_window;
+  return static_cast<int64_t>(
+      std::bit_floor(static_cast<uint64_t>(std::clamp(bytes, kLeast, most))));
+}
+
+// Names of rows that are left out, for people.
+template <class Row>
+std::string idle_text(const std::vector<Row>& rows, const char* what) {
+  std::vector<std::string> words;
+  for (const Row& row : rows)
+    if (row.idle) {
+      if (!words.empty()) words.back() += ";";
+      words.push_back(row.name);
+    }
+  if (words.empty()) return "";
+  std::string text = fmt::format("{}:", what);
+  for (const std::string& word : words) {
+    if (text.size() - text.rfind('\n') - 1 + 1 + word.size() > 80) text += "\n ";
+    text += " " + word;
+  }
+  return text + "\n";
 }
 
 }  // namespace
@@ -78,13 +138,15 @@ std::vector<PlanLevel> plan_levels(const Config& config) {
     for (const int bits : {0, 4, 2})
       levels.push_back(
           {bits_name(bits) + ", recomputed",
-           with(with(bits_sets(bits), "train.checkpointing=true"), "train.checkpointed_blocks=0")});
+           with(with(bits_sets(bits), "train.checkpointing=true"), "train.checkpointed_blocks=0"),
+           bits_name(bits)});
   const std::string folder = config.compression.offload.empty()
                                  ? std::filesystem::temp_directory_path().string()
                                  : config.compression.offload;
   for (const int bits : {0, 4, 2})
     levels.push_back({bits_name(bits) + ", offload",
-                      with(bits_sets(bits), "compression.offload=" + Json(folder).dump())});
+                      with(bits_sets(bits), "compression.offload=" + Json(folder).dump()),
+                      bits_name(bits), config.compression.offload.empty()});
   return levels;
 }
 
@@ -128,18 +190,11 @@ StepRecord PlanSteps::record(Config level) {
   return meta_->record(*policy, level.data.batch_size, checkpointed_blocks(level.train));
 }
 
+// Of what a step saves, an eighth stays in memory.
 std::vector<LevelMemory> memory_of_levels(const Config& config, PlanSteps& steps) {
-  std::vector<LevelMemory> levels;
-  for_each_level(config, [&](const std::string& name, const std::string& set,
-                             const std::function<Config()>& level) {
-    LevelMemory& row = levels.emplace_back(name, set);
-    try {
-      row.memory = steps.step(level());
-    } catch (const Error& e) {
-      row.why = e.what();
-    }
-  });
-  return levels;
+  return level_rows<LevelMemory>(
+      config, false, [&](LevelMemory& row, const Config& level) { row.memory = steps.step(level); },
+      [](const LevelMemory& without) { return window_of(without.memory.saved() / 8); });
 }
 
 std::string text_of(const std::vector<LevelMemory>& levels) {
@@ -151,6 +206,7 @@ std::string text_of(const std::vector<LevelMemory>& levels) {
       reasons += fmt::format("{}: {}\n", level.name, level.why);
       continue;
     }
+    if (level.idle) continue;
     std::vector<std::string>& row = rows.emplace_back();
     const StepMemory& m = level.memory;
     row = {level.name};
@@ -164,7 +220,7 @@ std::string text_of(const std::vector<LevelMemory>& levels) {
          "saved: activations when backward begins; packed: those of them in codes\n"
          "peak: the highest total of a step; of it parameters, gradients, state of the\n"
          "optimizer, activations, and other: workspace and batches. K, M, G: 2^10, ...\n" +
-         reasons;
+         idle_text(levels, "left out, as these do not lower the peak") + reasons;
 }
 
 Json to_json(const std::vector<LevelMemory>& levels) {
@@ -174,6 +230,7 @@ Json to_json(const std::vector<LevelMemory>& levels) {
     if (level.why.empty()) {
       row["memory"] = memory_json(level.memory);
       row["memory"].erase("host_peak_rss");
+      if (!level.without.empty()) row["lowers_peak"] = !level.idle;
     } else {
       row["why"] = level.why;
     }
@@ -189,18 +246,10 @@ std::vector<LargestOfLevel> largest_of_levels(const Config& config, Growth growt
                       "expected none with --only, which asks for the largest of the configuration "
                       "itself");
   LargestSearch search(config, growth);
-  std::vector<LargestOfLevel> levels;
-  for_each_level(config, [&](const std::string& name, const std::string& set,
-                             const std::function<Config()>& level) {
-    if (only && name != kThisConfig) return;
-    LargestOfLevel& row = levels.emplace_back(name, set);
-    try {
-      row.largest = search.find(level(), memory);
-    } catch (const Error& e) {
-      row.why = e.what();
-    }
-  });
-  return levels;
+  return level_rows<LargestOfLevel>(
+      config, only,
+      [&](LargestOfLevel& row, const Config& level) { row.largest = search.find(level, memory); },
+      [&](const LargestOfLevel&) { return window_of(memory / 8); });
 }
 
 std::string text_of(const std::vector<LargestOfLevel>& levels, const std::string& what) {
@@ -214,6 +263,7 @@ std::string text_of(const std::vector<LargestOfLevel>& levels, const std::string
       reasons += fmt::format("{}: {}\n", level.name, level.why);
       continue;
     }
+    if (level.idle) continue;
     const int64_t value = level.largest.value;
     rows.push_back(
         {level.name, value > 0 ? std::to_string(value) : "none", readable_bytes(level.largest.peak),
@@ -221,7 +271,7 @@ std::string text_of(const std::vector<LargestOfLevel>& levels, const std::string
              ? fmt::format("{:.2f}", static_cast<double>(value) / static_cast<double>(whole))
              : "-"});
   }
-  return table(rows) + reasons;
+  return table(rows) + idle_text(levels, "left out, as these fit no larger one") + reasons;
 }
 
 Json to_json(const std::vector<LargestOfLevel>& levels) {
@@ -232,6 +282,7 @@ Json to_json(const std::vector<LargestOfLevel>& levels) {
       row["largest"] = level.largest.value > 0 ? Json(level.largest.value) : Json(nullptr);
       row["peak_bytes"] = level.largest.peak;
       row["limited"] = level.largest.limited;
+      if (!level.without.empty()) row["fits_more"] = !level.idle;
     } else {
       row["why"] = level.why;
     }

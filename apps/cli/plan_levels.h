@@ -14,6 +14,10 @@ namespace frugal::apps {
 struct PlanLevel {
   std::string name;
   std::vector<std::string> sets;  // "PATH=VALUE", for apply_sets()
+  // Of recomputed blocks and of offload, which cost time: the row that is the same without them.
+  // The row is worth showing if it takes less.
+  std::string without = {};
+  bool chooses_window = false;  // of offload: the folder is ours, and so is the window
 };
 
 // In the order of the table:
@@ -21,7 +25,8 @@ struct PlanLevel {
 //   with policy actnn its levels that stay in memory; with policy acgc growths of 1/4, 1 and 4
 //   whole, 4 and 2 bits with every block recomputed, where the network has blocks
 //   whole, 4 and 2 bits with offload, to the folder of the configuration or to the system's folder
-//   for files of short life
+//   for files of short life; without a folder in the configuration also with a window, which
+//   memory_of_levels() and largest_of_levels() choose
 std::vector<PlanLevel> plan_levels(const Config& config);
 
 // `config`, not resolved, with the keys of the level. Errors (ConfigError): the level contradicts
@@ -46,7 +51,11 @@ class PlanSteps {
 struct LevelMemory {
   std::string name, set;  // set: "--set PATH=VALUE ..."
   StepMemory memory;
-  std::string why;  // this run cannot have the level; empty: it can
+  std::string why;           // this run cannot have the level; empty: it can
+  std::string without = {};  // PlanLevel::without
+  // Is the peak that of `without`, or higher? Then what costs time saves nothing, and the table
+  // leaves the row out.
+  bool idle = false;
 };
 // Of the configuration itself ("this config"; without a memory budget) and of all levels.
 std::vector<LevelMemory> memory_of_levels(const Config& config, PlanSteps& steps);
@@ -56,7 +65,9 @@ Json to_json(const std::vector<LevelMemory>& levels);
 struct LargestOfLevel {
   std::string name, set;
   Largest largest;
-  std::string why;  // as above
+  std::string why;  // these three: as above, with the largest value in place of the peak
+  std::string without = {};
+  bool idle = false;
 };
 // The same rows, or only that of the configuration itself. Errors: those of LargestSearch's
 // constructor; `only` with a memory budget.

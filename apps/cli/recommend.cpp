@@ -7,6 +7,8 @@
 #include <sstream>
 
 #include "apps/config/level_keys.h"
+#include "apps/config/train_options.h"
+#include "train/option_error.h"
 #include "train/planning/bytes.h"
 
 namespace frugal::apps {
@@ -23,7 +25,9 @@ int64_t bytes_in(const char* path) {
 
 // "--set PATH=VALUE" each.
 std::vector<std::string> set_words(const Recommendation& found) {
-  std::vector<std::string> words = {"--set compression.preset=" + found.row().preset};
+  std::vector<std::string> words;
+  if (!found.row().preset.empty())
+    words.push_back("--set compression.preset=" + found.row().preset);
   for (const std::string& set : found.row().sets) words.push_back("--set " + set);
   if (found.test_batch)
     words.push_back(fmt::format("--set data.test_batch_size={}", *found.test_batch));
@@ -34,6 +38,19 @@ std::string reason(const Recommendation& found) {
   const Recommendation::Row& row = found.row();
   const std::string memory = fmt::format("{} ({})", readable_bytes(found.memory), found.from);
   const std::string peak = readable_bytes(row.peak);
+  if (row.preset.empty()) {
+    const std::string budget =
+        row.sets.empty() ? "compression.memory_budget as it is" : "a budget of that memory";
+    const std::string takes = fmt::format("{}: its plan takes {}, kernels included", budget, peak);
+    if (found.fits && row.sets.empty()) return fmt::format("{}, and fits into {}", takes, memory);
+    if (found.fits)
+      return fmt::format("{}; the budget of the configuration takes {}, and does not fit into {}",
+                         takes, readable_bytes(found.rows.front().peak), memory);
+    return fmt::format(
+        "{}, which does not fit into {}, and there is no plan for a budget of that memory. A "
+        "smaller data.batch_size takes less",
+        takes, memory);
+  }
   if (found.fits && row.sets.empty())
     return fmt::format("{}: its peak, {}, fits into {}", row.what, peak, memory);
   if (found.fits)
@@ -104,7 +121,10 @@ int64_t free_memory() {
   return bytes;
 }
 
-Recommendation recommend(const Config& config, std::optional<int64_t> memory, PlanSteps& steps) {
+namespace {
+
+// With the memory that there is, and nothing else.
+Recommendation for_memory(const Config& config, std::optional<int64_t> memory) {
   Recommendation found;
   if (memory) {
     found.memory = *memory;
@@ -121,6 +141,37 @@ Recommendation recommend(const Config& config, std::optional<int64_t> memory, Pl
     found.memory = std::max<int64_t>(free - free / kShareOfProgram - kProgram, 0);
     found.from = "free memory";
   }
+  return found;
+}
+
+}  // namespace
+
+Recommendation recommend(const Config& config, std::optional<int64_t> memory,
+                         const Planner& planner) {
+  Recommendation found = for_memory(config, memory);
+  const auto add = [&](const Planner& of, std::vector<std::string> sets) {
+    const StepMemory& step = of.planned().memory;
+    found.rows.push_back({"", "", std::move(sets), step.saved(), step.peak + of.reserve()});
+    if (found.rows.back().peak > found.memory) return;
+    found.fits = true;
+    found.chosen = found.rows.size() - 1;
+    if (of.settings().test_batch < config.data.test_batch_size)
+      found.test_batch = of.settings().test_batch;
+  };
+  add(planner, {});
+  if (found.fits) return found;
+  Config smaller = config;
+  smaller.compression.memory_budget = fmt::format("{}MiB", found.memory >> 20);
+  try {
+    add(Planner(planner_options(smaller)),
+        {"compression.memory_budget=" + smaller.compression.memory_budget});
+  } catch (const OptionError&) {  // no plan is that small
+  }
+  return found;
+}
+
+Recommendation recommend(const Config& config, std::optional<int64_t> memory, PlanSteps& steps) {
+  Recommendation found = for_memory(config, memory);
   const auto count = [&](const Preset& preset, const std::vector<std::string>& keys,
                          PlanSteps& counted) {
     std::vector<std::string> sets = {fmt::format("compression.preset={}", preset.name)};
@@ -159,6 +210,7 @@ Recommendation recommend(const Config& config, std::optional<int64_t> memory, Pl
 
 std::string text_of(const Recommendation& found) {
   std::vector<std::string> sets = set_words(found);
+  if (sets.empty()) sets.emplace_back(found.fits ? "this config" : "nothing fits");
   sets.insert(sets.begin(), "recommended:");
   return fmt::format("{}\n{}\n", wrapped(sets), wrapped(words_of(reason(found))));
 }
@@ -166,14 +218,18 @@ std::string text_of(const Recommendation& found) {
 Json to_json(const Recommendation& found) {
   Json rows = Json::array();
   for (const Recommendation::Row& row : found.rows)
-    rows.push_back({{"preset", row.preset},
+    rows.push_back({{"preset", row.preset.empty() ? Json(nullptr) : Json(row.preset)},
                     {"with", row.sets},
                     {"activation_bytes", row.activations},
                     {"peak_bytes", row.peak}});
-  return {{"preset", found.row().preset}, {"with", found.row().sets},
-          {"fits", found.fits},           {"set", fmt::to_string(fmt::join(set_words(found), " "))},
-          {"reason", reason(found)},      {"memory_bytes", found.memory},
-          {"memory_from", found.from},    {"presets", rows}};
+  return {{"preset", found.row().preset.empty() ? Json(nullptr) : Json(found.row().preset)},
+          {"with", found.row().sets},
+          {"fits", found.fits},
+          {"set", fmt::to_string(fmt::join(set_words(found), " "))},
+          {"reason", reason(found)},
+          {"memory_bytes", found.memory},
+          {"memory_from", found.from},
+          {"presets", rows}};
 }
 
 }  // namespace frugal::apps

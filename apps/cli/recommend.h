@@ -5,17 +5,19 @@
 #include <vector>
 
 #include "apps/cli/plan_levels.h"
+#include "train/planning/planner.h"
 
 namespace frugal::apps {
 
 struct Recommendation {
   struct Row {
-    std::string preset, what;
+    std::string preset, what;           // empty: no preset, but a memory budget
     std::vector<std::string> sets;      // "PATH=VALUE": keys beside the preset's
     int64_t activations = 0, peak = 0;  // bytes; of a step without what entropy coding saves
   };
-  // Of all presets alone. Where no step of them fits, of presets with other keys, too, up to the
-  // first one that fits.
+  // With a memory budget: its plan, and where that does not fit also the plan of a budget of
+  // `memory`. Else of all presets alone. Where no step of them fits, of presets with other keys,
+  // too, up to the first one that fits.
   std::vector<Row> rows;
   size_t chosen = 0;  // the row that fits, or else the one of the lowest peak
   bool fits = false;
@@ -39,6 +41,12 @@ int64_t free_memory();
 // REQUIRES: `config` as load_config() gives it, not resolved; `steps` of it. Errors (ConfigError):
 // no memory is given for a device that is not this machine's.
 Recommendation recommend(const Config& config, std::optional<int64_t> memory, PlanSteps& steps);
+
+// Whether the plan of the configuration's memory budget fits into `memory`, which is chosen as
+// above; if not, whether there is one for a budget of that memory.
+// REQUIRES: `config` is resolved and has a budget; `planner` of it.
+Recommendation recommend(const Config& config, std::optional<int64_t> memory,
+                         const Planner& planner);
 
 std::string text_of(const Recommendation& found);  // what to set and why, for people
 Json to_json(const Recommendation& found);

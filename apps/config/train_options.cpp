@@ -136,6 +136,17 @@ Config share_of_rank(Config config) {
   return config;
 }
 
+Config largest_phase(Config config) {
+  const TrainConfig now = config.train;
+  const bool thaws = now.freeze_epochs > 0 && (now.steps > 0 || now.epochs > now.freeze_epochs);
+  if (!thaws || now.freeze.empty() || !config.compression.memory_budget.empty()) return config;
+  const TrainConfig defaults;
+  config.train.freeze = defaults.freeze;
+  config.train.freeze_epochs = defaults.freeze_epochs;
+  config.train.freeze_statistics = defaults.freeze_statistics;
+  return config;
+}
+
 CompressionOptions compression_options(const Config& config, std::shared_ptr<Planner> planner) {
   CompressionOptions options;
   options.make_policy = [compression = config.compression](uint64_t seed) {
