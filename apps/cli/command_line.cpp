@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
 #include <chrono>
 #include <csignal>
@@ -13,7 +14,8 @@
 #include <thread>
 
 #include "apps/cli/signals.h"
-#include "apps/config/config_error.h"
+#include "apps/config/config.h"
+#include "apps/config/nearest.h"
 #include "core/device.h"
 #include "core/quoted.h"
 #include "data/formats/json_strict.h"
@@ -140,6 +142,73 @@ void add_place(CLI::App* sub, std::string& device, std::string& dtype) {
       ->capture_default_str();
 }
 
+namespace {
+
+// The command that comes next on the line, and what follows it.
+CLI::App* subcommand_named(CLI::App& app, const std::string& name) {
+  const auto all = app.get_subcommands([](CLI::App*) { return true; });
+  const auto found = std::find_if(all.begin(), all.end(),
+                                  [&](const CLI::App* sub) { return sub->get_name() == name; });
+  return found == all.end() ? nullptr : *found;
+}
+
+// "; did you mean 'train'?" where a name of `names` is near.
+std::string did_you_mean(const std::string& given, const std::vector<std::string>& names) {
+  if (names.empty()) return "";
+  const std::string nearest = nearest_name(given, names);
+  const int64_t most = std::max<int64_t>(2, static_cast<int64_t>(given.size()) / 3);
+  return nearest.starts_with(given) || edit_distance(given, nearest) <= most
+             ? fmt::format("; did you mean '{}'?", nearest)
+             : "";
+}
+
+// Which word of the line is no command or option where it stands, and what may be meant. Empty: it
+// is not known.
+std::string misspelled(CLI::App& app, const std::vector<std::string>& words) {
+  CLI::App* at = &app;
+  size_t next = 0;
+  while (next < words.size())
+    if (CLI::App* const sub = subcommand_named(*at, words[next]); sub != nullptr) {
+      at = sub;
+      ++next;
+    } else {
+      break;
+    }
+  if (next < words.size() && at->get_require_subcommand_min() > 0 &&
+      !words[next].starts_with("-")) {
+    std::vector<std::string> names;
+    for (const CLI::App* sub : at->get_subcommands([](CLI::App*) { return true; }))
+      if (!sub->get_group().empty()) names.push_back(sub->get_name());
+    return fmt::format("expected a command{}, got {}{}",
+                       at == &app ? std::string() : " of " + at->get_name(), in_quotes(words[next]),
+                       did_you_mean(words[next], names));
+  }
+  std::vector<std::string> options;
+  for (const CLI::Option* option : at->get_options())
+    for (const std::string& name : option->get_lnames()) options.push_back("--" + name);
+  for (size_t i = next; i < words.size() && words[i] != "--"; ++i) {
+    const size_t equals = words[i].find('=');
+    const std::string name = words[i].substr(0, equals);
+    if (!name.starts_with("--") || std::find(options.begin(), options.end(), name) != options.end())
+      continue;
+    const bool sets = std::find(options.begin(), options.end(), "--set") != options.end();
+    std::string value = "VALUE";
+    if (equals != std::string::npos)
+      value = words[i].substr(equals + 1);
+    else if (i + 1 < words.size() && !words[i + 1].starts_with("-"))
+      value = words[i + 1];
+    const std::string key = sets ? key_meant(name.substr(2)) : "";
+    return fmt::format("{} has no option {}{}", at->get_name(), in_quotes(name),
+                       key.empty() ? did_you_mean(name, options)
+                                   : fmt::format("; keys of the configuration are set by --set "
+                                                 "{}={}",
+                                                 key, printable(value)));
+  }
+  return "";
+}
+
+}  // namespace
+
 int run_command_line(CLI::App& app, int argc, char** argv,
                      const std::function<void(CLI::App&)>& add_commands) {
   app.require_subcommand(1);
@@ -157,7 +226,8 @@ int run_command_line(CLI::App& app, int argc, char** argv,
   } catch (const OutputFailed&) {
     return end_of_output(kFailure);
   } catch (const CLI::ParseError& e) {
-    return complain(fmt::format("{}; see --help", e.what()), kUsage);
+    const std::string word = misspelled(app, {argv + 1, argv + argc});
+    return complain(fmt::format("{}; see --help", word.empty() ? e.what() : word), kUsage);
   } catch (const ConfigError& e) {
     return complain(e.what(), kUsage);
   } catch (const Interrupted& e) {

@@ -181,7 +181,10 @@ void print_results(const std::vector<TableFile>& tables, const ResultStore& stor
     page.add_heading(fmt::format("{}: {}", file.name, file.title));
     page.add("", {"published", title_of(Way::as_published), title_of(Way::ours)});
     for (const ViewLine& line : view.lines) {
-      page.add_heading(view.has_columns ? fmt::format("{}: {}", line.row, line.column) : line.row);
+      const bool folded = !line.was_run() && line.unavailable.empty();
+      const std::string name = row_text(line);
+      if (!folded)
+        page.add_heading(view.has_columns ? fmt::format("{}: {}", name, line.column) : name);
       Json values = Json::object();
       for (const std::string& metric : file.show) {
         std::vector<std::string> cells = {published_text(line, metric)};
@@ -200,12 +203,14 @@ void print_results(const std::vector<TableFile>& tables, const ResultStore& stor
                           {"command", cell->second.command}})
                   : Json(nullptr);
         }
-        page.add(metric, std::move(cells));
+        if (!folded) page.add(metric, std::move(cells));
       }
       lines.push_back({{"row", line.row}, {"setting", line.column}, {"values", values}});
     }
     all.push_back({{"table", file.name}, {"lines", lines}});
-    if (!json) std::printf("%s\n", page.text().c_str());
+    const std::string unrun = unrun_text(view);
+    if (!json)
+      std::printf("%s%s%s\n", page.text().c_str(), unrun.c_str(), unrun.empty() ? "" : "\n");
   }
   if (json) print_json(all);
 }

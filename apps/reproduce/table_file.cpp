@@ -402,13 +402,18 @@ std::vector<TableFile> read_tables(const std::string& folder) {
 std::string tables_folder() {
   std::error_code none;
   if (fs::is_directory("configs/reproduce", none)) return "configs/reproduce";
+  // Beside an installed program, or above one in the folder of a build.
   const fs::path program = fs::read_symlink("/proc/self/exe", none);
-  const fs::path installed =
-      program.parent_path().parent_path() / "share" / "frugal" / "configs" / "reproduce";
-  if (!none && fs::is_directory(installed, none)) return installed.string();
-  throw ConfigError("",
-                    "--tables: expected a folder of tables, since there is no "
-                    "configs/reproduce here");
+  fs::path last;
+  for (fs::path above = program.parent_path(); !above.empty() && above != last;
+       last = above, above = above.parent_path())
+    for (const char* place : {"share/frugal/configs/reproduce", "configs/reproduce"})
+      if (fs::is_directory(above / place, none)) return (above / place).string();
+  throw ConfigError(
+      "",
+      fmt::format("--tables: expected a folder of tables: there is no configs/reproduce here, and "
+                  "none above the program in {}, nor in share/frugal there",
+                  in_quotes(program.parent_path().string())));
 }
 
 }  // namespace frugal::apps

@@ -84,9 +84,32 @@ View view_of(const TableFile& table, const ResultStore& store, const std::string
   return view;
 }
 
+bool ViewLine::was_run() const {
+  return std::any_of(cells.begin(), cells.end(),
+                     [](const auto& cell) { return cell.second.seeds > 0; });
+}
+
+bool ViewLine::is_stand_in() const {
+  return was_run() && std::all_of(cells.begin(), cells.end(), [](const auto& cell) {
+           return cell.second.seeds == 0 || cell.second.scale == Scale::smoke;
+         });
+}
+
+std::string row_text(const ViewLine& line) {
+  return line.row + (line.is_stand_in() ? " (smoke: a tiny stand-in)" : "");
+}
+
+std::string unrun_text(const View& view) {
+  std::vector<std::string> names;
+  for (const ViewLine& line : view.lines)
+    if (!line.was_run() && line.unavailable.empty())
+      names.push_back(view.has_columns ? line.row + ", " + line.column : line.row);
+  return names.empty() ? "" : fmt::format("Rows that were not run: {}.", fmt::join(names, "; "));
+}
+
 std::string published_text(const ViewLine& line, const std::string& metric) {
   const auto found = line.published.find(metric);
-  if (found == line.published.end()) return "";
+  if (found == line.published.end() || line.is_stand_in()) return "";
   const std::string& unit = found->second.unit;
   return number_text(found->second.value) + (unit.empty() ? "" : " " + unit);
 }
@@ -149,6 +172,11 @@ std::vector<std::string> notes_of(const View& view) {
       }
   for (const std::string& scale : scales)
     notes.push_back(fmt::format("[{}]: not run at full scale.", scale));
+  if (std::any_of(view.lines.begin(), view.lines.end(),
+                  [](const ViewLine& line) { return line.is_stand_in(); }))
+    notes.emplace_back(
+        "A stand-in has a tiny network and few data: it shows that everything works. What was "
+        "published is of the row's own setting, so it does not stand beside it.");
   for (const std::string& run : runs) notes.push_back("Measured with " + run + ".");
   return notes;
 }

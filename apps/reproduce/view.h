@@ -28,6 +28,8 @@ struct ViewLine {
   std::string row, column, unavailable;
   std::map<std::string, Published> published;  // by metric
   std::map<Way, ViewCell> cells;
+  bool was_run() const;      // has a result
+  bool is_stand_in() const;  // was run at the scale smoke alone, whose setting is not the row's
 };
 
 struct View {
@@ -40,7 +42,11 @@ struct View {
 View view_of(const TableFile& table, const ResultStore& store, const std::string& out,
              Scale least = Scale::smoke);
 
-// What a reader sees of it: "5.28 GB"; empty: nothing was published.
+// The name of the row, and of the setting; a stand-in says that it is one.
+std::string row_text(const ViewLine& line);
+// Rows that were not run, and are not unavailable, in a sentence; empty: there are none.
+std::string unrun_text(const View& view);
+// What a reader sees of it: "5.28 GB"; empty: nothing was published, or it is not of this setting.
 std::string published_text(const ViewLine& line, const std::string& metric);
 // "84.26 % +- 0.18 (3)", with the scale if it is not the full one; "not run"; "-": no such cell.
 std::string cell_text(const ViewLine& line, Way way, const std::string& metric);

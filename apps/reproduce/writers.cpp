@@ -20,15 +20,18 @@ struct Grid {
   std::vector<std::vector<std::string>> rows;
 };
 
-Grid grid_of(const View& view) {
+// `folded`: without rows that were not run, which a note names.
+Grid grid_of(const View& view, bool folded) {
   Grid grid;
   grid.labels = view.has_columns ? 2 : 1;
   for (const std::string& metric : view.table.show)
     grid.groups.push_back(metric_named(metric).title);
   std::string above;
   for (const ViewLine& line : view.lines) {
-    std::vector<std::string> row = {line.row == above ? "" : line.row};
-    above = line.row;
+    if (folded && !line.was_run() && line.unavailable.empty()) continue;
+    const std::string name = row_text(line);
+    std::vector<std::string> row = {name == above ? "" : name};
+    above = name;
     if (view.has_columns) row.push_back(line.column);
     for (const std::string& metric : view.table.show) {
       row.push_back(published_text(line, metric));
@@ -49,6 +52,14 @@ std::string replaced(std::string text, const std::string& what, const std::strin
 // The sign for "plus or minus" in a format.
 std::string with_sign(const std::string& text, const char* sign) {
   return replaced(text, " +- ", std::string(" ") + sign + " ");
+}
+
+// The notes of a table whose rows are folded.
+std::vector<std::string> folded_notes(const View& view) {
+  std::vector<std::string> notes = notes_of(view);
+  if (const std::string unrun = unrun_text(view); !unrun.empty())
+    notes.insert(notes.begin(), unrun);
+  return notes;
 }
 
 // However long.
@@ -95,8 +106,8 @@ std::string unit_of(const Metric& metric) {
   return "";
 }
 
-std::string markdown_table(const View& view) {
-  const Grid grid = grid_of(view);
+std::string markdown_table(const View& view, bool folded) {
+  const Grid grid = grid_of(view, folded);
   std::string heads = view.has_columns ? "| | setting |" : "| |";
   std::string rule = view.has_columns ? "|---|---|" : "|---|";
   for (const std::string& group : grid.groups)
@@ -271,8 +282,8 @@ std::string svg_of(const View& view) {
 std::string markdown_of(const View& view) {
   const TableFile& table = view.table;
   std::string text = fmt::format("# {}\n\n{} {}\n\n{}\n", table.title, place_of(table), table.text,
-                                 markdown_table(view));
-  for (const std::string& note : notes_of(view)) text += "- " + in_markdown(note) + "\n";
+                                 markdown_table(view, true));
+  for (const std::string& note : folded_notes(view)) text += "- " + in_markdown(note) + "\n";
   text += "\nCommands of the cells:\n\n";
   for (const auto& [title, command] : commands_of(view))
     text += fmt::format("- {}: `{}`\n", in_markdown(title), command);
@@ -307,7 +318,7 @@ std::string csv_of(const View& view) {
 }
 
 std::string latex_of(const View& view) {
-  const Grid grid = grid_of(view);
+  const Grid grid = grid_of(view, true);
   std::string text = fmt::format(
       "% Needs \\usepackage{{booktabs}}.\n\\begin{{table}}\n\\centering\n\\caption{{{}. {}}}\n"
       "\\begin{{tabular}}{{{}{}}}\n\\toprule\n",
@@ -333,7 +344,7 @@ std::string latex_of(const View& view) {
 
 std::string html_of(const View& view) {
   const TableFile& table = view.table;
-  const Grid grid = grid_of(view);
+  const Grid grid = grid_of(view, true);
   std::string body = fmt::format(
       "<p><a href=\"index.html\">All tables</a></p>\n<h1>{}</h1>\n<p class=\"faint\">{}</p>\n"
       "<p>{}</p>\n",
@@ -358,7 +369,7 @@ std::string html_of(const View& view) {
     body += "</tr>\n";
   }
   body += "</tbody></table></div>\n<ul>\n";
-  for (const std::string& note : notes_of(view)) body += "<li>" + in_html(note) + "</li>\n";
+  for (const std::string& note : folded_notes(view)) body += "<li>" + in_html(note) + "</li>\n";
   body += "</ul>\n<details><summary>Commands of the cells</summary>\n<ul>\n";
   for (const auto& [title, command] : commands_of(view))
     body += fmt::format("<li>{}<br><code>{}</code></li>\n", in_html(title), in_html(command));
@@ -399,7 +410,7 @@ std::string results_page(const std::vector<View>& views) {
     for (const auto& scale : table.scales)
       if (scale.first != Scale::smoke)
         text += fmt::format("frugal reproduce {} --scale {}\n", table.name, name_of(scale.first));
-    text += "```\n\n" + markdown_table(view);
+    text += "```\n\n" + markdown_table(view, false);
     std::string notes;
     for (const std::string& note : notes_of(view)) notes += "- " + in_markdown(note) + "\n";
     if (!notes.empty()) text += "\n" + notes;

@@ -41,7 +41,9 @@ TEST_CASE("writers show what was published, what was measured, and what was not 
   CHECK(has(markdown,
             "| first | 4 bits | 1.5 GB | 2.00 GB | 5.0 kB [smoke] |  | 3.00 GB | 6.0 MB "
             "[smoke] |\n"));
-  CHECK(has(markdown, "|  | 2 bits |  | not run | - |  | not run | - |\n"));
+  // Rows that were not run are folded into a note.
+  CHECK(lacks(markdown, "|  | 2 bits |"));
+  CHECK(has(markdown, "- Rows that were not run: first, 2 bits; second & <last> 100%, 4 bits"));
   CHECK(has(markdown, "| third | 4 bits | 1.5 GB | - | - |"));
   CHECK(has(markdown, "- third: it is lost."));
   CHECK(has(markdown, "- first: as it was said."));
@@ -58,11 +60,10 @@ TEST_CASE("writers show what was published, what was measured, and what was not 
   const std::string latex = latex_of(view);
   CHECK(has(latex, "\\toprule"));
   CHECK(has(latex, "\\multicolumn{3}{c}{activations}"));
-  CHECK(has(latex, "second \\& <last> 100\\% & 4 bits"));
   CHECK(has(latex, "first & 4 bits & 1.5 GB & 2.00 GB & 5.0 kB [smoke]"));
 
   const std::string html = html_of(view);
-  CHECK(has(html, "second &amp; &lt;last&gt; 100%"));
+  CHECK(has(html, "Rows that were not run: first, 2 bits; second &amp; &lt;last&gt; 100%"));
   CHECK(has(html, "prefers-color-scheme:dark"));
   CHECK(lacks(html, "<script"));
   CHECK(lacks(html, "src="));
@@ -74,6 +75,18 @@ TEST_CASE("writers show what was published, what was measured, and what was not 
   CHECK(has(page, "\n## small\n"));
   CHECK(has(page, "frugal reproduce small --scale full\n"));
   CHECK(has(page, "| first | 4 bits | 1.5 GB | 2.00 GB | not run |"));
+  CHECK(has(page, "|  | 2 bits |  | not run | - |"));
+}
+
+TEST_CASE("results of smoke do not stand beside published values of another setting" * skip) {
+  const TempFolder folder;
+  const TableFile table = written(folder, small_table());
+  ResultStore store(folder / "results.sqlite");
+  put(store, cells_of(table, Scale::smoke)[0], 0, {{"activation", 7000}, {"peak", 9000}});
+  const std::string markdown = markdown_of(view_of(table, store, "out"));
+  CHECK(has(markdown, "| first (smoke: a tiny stand-in) | 4 bits |  | 7.0 kB [smoke] |"));
+  CHECK(lacks(markdown, "| 1.5 GB |"));
+  CHECK(has(markdown, "- A stand-in has a tiny network"));
 }
 
 TEST_CASE("results over seeds have a mean and a spread, and a figure has points" * skip) {
