@@ -387,6 +387,22 @@ bool is_file_of_run(const std::string& path) {
          std::filesystem::is_directory(file.parent_path() / "checkpoint", ignored);
 }
 
+// of_run: the document is the config.json of a run, which may hold keys that nothing reads.
+Config configured(Json document, const std::vector<std::string>& sets, const std::string& chosen,
+                  bool of_run) {
+  const Json file = document;
+  apply_sets(document, sets);
+  Config config = parse_config(document);
+  check_set_keys(config, sets, chosen);
+  if (!of_run)
+    for (const UnreadKey& key : refused_keys(config, file, sets))
+      if (!is_within(key.path, chosen)) throw ConfigError(key.path, key.what);
+  drop_unread(config, chosen);
+  const Json* model = file.contains("model") ? &document["model"] : nullptr;
+  config.model.is_named = model != nullptr && model->is_object() && model->contains("name");
+  return config;
+}
+
 }  // namespace
 
 Config load_config(const std::string& path, const std::vector<std::string>& sets,
@@ -395,22 +411,12 @@ Config load_config(const std::string& path, const std::vector<std::string>& sets
   if (!document.is_object())
     throw ConfigError(
         "", fmt::format("{}: expected an object of sections, got {}", path, document.type_name()));
-  return load_document(std::move(document), sets, chosen);
+  return configured(std::move(document), sets, chosen, is_file_of_run(path));
 }
 
 Config load_document(Json document, const std::vector<std::string>& sets,
                      const std::string& chosen) {
-  const Json file = document;
-  apply_sets(document, sets);
-  Config config = parse_config(document);
-  check_set_keys(config, sets, chosen);
-  if (!is_file_of_run(path))
-    for (const UnreadKey& key : refused_keys(config, file, sets))
-      if (!is_within(key.path, chosen)) throw ConfigError(key.path, key.what);
-  drop_unread(config, chosen);
-  const Json* model = file.contains("model") ? &document["model"] : nullptr;
-  config.model.is_named = model != nullptr && model->is_object() && model->contains("name");
-  return config;
+  return configured(std::move(document), sets, chosen, false);
 }
 
 void drop_unread(Config& config, const std::string& chosen) {

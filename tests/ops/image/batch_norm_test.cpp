@@ -320,7 +320,8 @@ TEST_CASE("batch_norm: errors name the op and what it got") {
   const auto train = [](const Tensor& t) { return batch_norm_moments(t, {}, {}, {}); };
   CHECK_THROWS_WITH_AS(
       train(Tensor::zeros({1, 3})),
-      doctest::Contains("[batch_norm] expected at least 2 rows to train on, got [1, 3] f32"),
+      doctest::Contains("[batch_norm] expected at least 2 rows to train on, which have a variance, "
+                        "got [1, 3] f32"),
       Error);
   CHECK_THROWS_WITH_AS(train(Tensor::zeros({0, 3})),
                        doctest::Contains("[batch_norm] expected at least 2 rows"), Error);

@@ -13,14 +13,14 @@ using namespace frugal::train;
 
 namespace {
 
-constexpr int64_t kRows = 7, kClasses = 3;
+constexpr int64_t kTargets = 7, kLabels = 3;
 const std::vector<double> kWeights = {1, 0.25, 4};
 
 // Its outputs are its parameter.
 struct Fixed final : Module {
   Variable logits;
-  explicit Fixed(int64_t outputs = kClasses) {
-    Tensor values = Tensor::empty({kRows, outputs});
+  explicit Fixed(int64_t outputs = kLabels) {
+    Tensor values = Tensor::empty({kTargets, outputs});
     for (int64_t i = 0; i < values.numel(); ++i)
       values.mut<float>()[i] = normal({3, 8}, static_cast<uint64_t>(i));
     logits = register_parameter("logits", values);
@@ -30,10 +30,10 @@ struct Fixed final : Module {
 
 Batch batch_of(BatchSpec::Kind kind) {
   Batch batch;
-  batch.input = Tensor::zeros({kRows, 2});
-  batch.target = Tensor::empty({kRows}, DType::i64);
-  for (int64_t i = 0; i < kRows; ++i)
-    batch.target.mut<int64_t>()[i] = i == 2 ? kIgnored : i % kClasses;
+  batch.input = Tensor::zeros({kTargets, 2});
+  batch.target = Tensor::empty({kTargets}, DType::i64);
+  for (int64_t i = 0; i < kTargets; ++i)
+    batch.target.mut<int64_t>()[i] = i == 2 ? kIgnored : i % kLabels;
   if (kind == BatchSpec::Kind::graph)
     batch.extras = {{"edge_index", Tensor::zeros({2, 0}, DType::i64)}};
   return batch;
@@ -49,7 +49,7 @@ double log_p(const Tensor& logits, int64_t row, int64_t wanted) {
 // The weighted mean over the rows that count.
 double wanted_loss(const Tensor& logits, const Batch& batch, const std::vector<double>& weights) {
   double sum = 0, all = 0;
-  for (int64_t i = 0; i < kRows; ++i) {
+  for (int64_t i = 0; i < kTargets; ++i) {
     const int64_t target = batch.target.data<int64_t>()[i];
     if (target == kIgnored) continue;
     const double weight = weights[static_cast<size_t>(target)];
@@ -75,7 +75,7 @@ TEST_CASE("samples, rows, texts and nodes: a weighted mean in training, a plain 
     CAPTURE(static_cast<int>(kind));
     BatchSpec spec;
     spec.kind = kind;
-    spec.classes = kClasses;
+    spec.classes = kLabels;
     const TaskPtr task = make_task(spec, LanguageModel::kLogitBytes, {.class_weights = kWeights});
     const Batch batch = batch_of(kind);
     const Tensor& logits = model.logits.value();
@@ -92,7 +92,7 @@ TEST_CASE("samples, rows, texts and nodes: a weighted mean in training, a plain 
 TEST_CASE("outputs beyond the classes have the weight 1") {
   Fixed model(5);
   BatchSpec spec;
-  spec.classes = kClasses;
+  spec.classes = kLabels;
   const TaskPtr task = make_task(spec, LanguageModel::kLogitBytes, {.class_weights = kWeights});
   const Batch batch = batch_of(spec.kind);
   CHECK(loss_of(*task, model, batch, true) ==
@@ -103,28 +103,28 @@ TEST_CASE("several labels: each label's loss has its weight, and the mean is ove
   Fixed model;
   BatchSpec spec;
   spec.kind = BatchSpec::Kind::rows;
-  spec.classes = kClasses;
+  spec.classes = kLabels;
   spec.metric = "micro_f1";
   const TaskPtr task = make_task(spec, LanguageModel::kLogitBytes, {.class_weights = kWeights});
   Batch batch;
-  batch.input = Tensor::zeros({kRows, 2});
-  batch.target = Tensor::zeros({kRows, kClasses});
+  batch.input = Tensor::zeros({kTargets, 2});
+  batch.target = Tensor::zeros({kTargets, kLabels});
   double weighted = 0, plain = 0;
-  for (int64_t i = 0; i < kRows * kClasses; ++i) {
+  for (int64_t i = 0; i < kTargets * kLabels; ++i) {
     const bool yes = i % 4 == 1;
     if (yes) batch.target.mut<float>()[i] = 1;
     const double x = model.logits.value().item(i);
     const double loss = std::log1p(std::exp(yes ? -x : x));
-    weighted += kWeights[static_cast<size_t>(i % kClasses)] * loss;
+    weighted += kWeights[static_cast<size_t>(i % kLabels)] * loss;
     plain += loss;
   }
-  CHECK(loss_of(*task, model, batch, true) == doctest::Approx(weighted / (kRows * kClasses)));
-  CHECK(loss_of(*task, model, batch, false) == doctest::Approx(plain / (kRows * kClasses)));
+  CHECK(loss_of(*task, model, batch, true) == doctest::Approx(weighted / (kTargets * kLabels)));
+  CHECK(loss_of(*task, model, batch, false) == doctest::Approx(plain / (kTargets * kLabels)));
 }
 
 TEST_CASE("weights that no classes have are refused") {
   BatchSpec spec;
-  spec.classes = kClasses;
+  spec.classes = kLabels;
   const auto make = [&](const std::vector<double>& weights) {
     return make_task(spec, LanguageModel::kLogitBytes, {.class_weights = weights});
   };
