@@ -350,7 +350,7 @@ TEST_CASE("the search for what fits ends, however few bytes there are") {
   AdaptivePolicy::Item item;
   item.seq = 0;
   item.elements = 64;
-  item.shape = {64};
+  item.shape = {64, 1};
   item.raw_bytes = 256;
   BudgetPlan plan;
   plan.bits[0] = 1;

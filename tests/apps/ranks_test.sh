@@ -125,7 +125,7 @@ chmod +x with_pid on_rank
 cat >mlp.json <<'END'
 {"seed": 5,
  "model": {"name": "mlp", "hidden": [48, 32], "dropout": 0.2},
- "data": {"name": "random", "shape": [6, 6, 1], "classes": 4, "train_samples": 53, "test_samples": 20, "batch_size": 16},
+ "data": {"name": "random", "shape": [6, 6, 1], "classes": 4, "train_samples": 89, "test_samples": 20, "batch_size": 27},
  "optim": {"name": "adamw", "lr": 0.002},
  "compression": {"bits": 2.5, "advanced": {"min_elements": 16, "group_size": 32}},
  "train": {"epochs": 80, "checkpoint_interval": 3, "log_interval": 1},

@@ -188,6 +188,7 @@ Config config_of(const TempFolder& folder, const std::string& data, const Varian
   if (data == "mixed") config["train"]["gradient_accumulation"] = 2;
   config["threads"] = 1;
   Config parsed = parse_config(config);
+  drop_unread(parsed);
   resolve(parsed);
   return parsed;
 }
@@ -229,7 +230,6 @@ Left left_by(const std::string& folder, const Json& summary, bool offload) {
   for (const std::string& name : file.names())
     if (name.starts_with("learned/")) run[name] = file.read(name).to_vector();
   run.erase("offload");
-  run.erase("seconds");
   if (offload) run.erase("memory");
   return {read_file(folder + "/metrics.jsonl"), read_file(folder + "/checkpoint/last.safetensors"),
           read_file(folder + "/checkpoint/best.safetensors"), without_time(summary, offload), run};

@@ -155,7 +155,7 @@ TEST_CASE("all ranks together need two rows") {
   const BatchNormStats none;
   const Variable x(Tensor::ones({ranks().rank() == 0 ? 1 : 0, kChannels}, DType::f64));
   CHECK_THROWS_WITH_AS(batch_norm(x, {}, {}, none),
-                       doctest::Contains("expected at least 2 rows to train on, got"), Error);
+                       doctest::Contains("expected at least 2 rows to train on, "), Error);
 }
 
 }  // namespace frugal::distributed

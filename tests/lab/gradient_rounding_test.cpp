@@ -13,8 +13,8 @@ struct Bench {
   TempFolder folder;
   Bench() {
     write_file(folder / "c.json", R"({"model": {"name": "mlp", "hidden": [128, 64]},
-        "data": {"name": "random", "batch_size": 16, "shape": [8, 8, 1], "workers": 0,
-                 "train_samples": 256}, "compression": {"advanced": {"min_elements": 96}}, "threads": 1})");
+        "data": {"name": "random", "batch_size": 64, "shape": [8, 8, 1], "workers": 0,
+                 "train_samples": 512}, "compression": {"advanced": {"min_elements": 96}}, "threads": 1})");
   }
   Ran run(const std::string& arguments, const std::string& bits = "--bits 2 ") const {
     return frugal_lab("gradient " + folder / "c.json" +

@@ -65,7 +65,7 @@ TEST_CASE("bounds: errors stay within what was allowed, and less strict bounds t
   CHECK(codecs("published") == std::set<std::string>{"fixed", "fixed_z"});
   CHECK(bits.size() == 3);
   for (const auto& [codec, width] : bits["expected"]) CHECK(width < bits["worst"][codec]);
-  CHECK(bits["worst"]["fixed_z"] < bits["worst"]["fixed"]);
+  CHECK(bits["worst"]["fixed_z"] <= bits["worst"]["fixed"]);
 }
 
 TEST_CASE("sensitivity: samples measure about what whole batches do") {

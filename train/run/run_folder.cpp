@@ -31,6 +31,7 @@ constexpr const char* kExchange = "exchange/";
 constexpr const char* kLearned = "learned/";  // compress::Learned::arrays
 constexpr const char* kState = "state.safetensors";
 constexpr const char* kBest = "best.safetensors";
+constexpr const char* kSeconds = "checkpoint/seconds.json";
 constexpr const char* kMetrics = "metrics.jsonl";
 const std::set<std::string> kNames = {
     "config.json",    "metrics.jsonl", "metrics.csv", "tensor_times.json",
@@ -91,6 +92,19 @@ std::string objection_to_replacing(const std::string& path) {
     }
   }
   return is_run ? "" : "is no folder of a run: it has no config.json; nothing was changed";
+}
+
+// What steps had taken when the state of `step` was written; 0: not known. It matters to reports
+// alone, so a file that is damaged or of another step is no error.
+double seconds_at(const std::string& path, int64_t step) {
+  try {
+    const std::vector<uint8_t> bytes = data::read_file("checkpoint", path);
+    const auto json = data::parse_json(
+        std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
+    if (json.at("step").get<int64_t>() == step) return json.at("seconds").get<double>();
+  } catch (const std::exception&) {
+  }
+  return 0;
 }
 
 // Returns the reason why the run cannot use the folder. Empty: it can.
@@ -235,6 +249,7 @@ Checkpoint RunFolder::read() const {
     throw Error(fmt::format("[checkpoint] {} is no state of a run that can go on: {}", path,
                             data::json_reason(e)));
   }
+  state.seconds = seconds_at(path_ + "/" + kSeconds, state.step);
   checkpoint.path = path;
   for (const std::string& name : file.names()) {
     if (name.starts_with(kModel))
@@ -274,6 +289,8 @@ void RunFolder::save(RunState& state, Module& model, const NamedTensors& optimiz
       {{"config", description_}, {"frugal", kVersion}, {"run", text_of(state)}});
   save_last(state, model);
   remove_unkept(state);
+  write(kSeconds, fmt::format("{{\"step\": {}, \"seconds\": {}}}\n", state.step, state.seconds),
+        false);
 }
 
 std::string RunFolder::kept_name(int64_t step) { return kKept + std::to_string(step) + kWeights; }

@@ -310,7 +310,6 @@ std::string text_of(const RunState& s) {
       {"early_stop", to_json(s.early_stop)},
       {"memory", to_json(s.memory)},
       {"last_step", {{"lr", s.last_step.lr}, {"mean_bits", s.last_step.mean_bits}}},
-      {"seconds", s.seconds},
       {"adaptive", s.compression.adaptive ? to_json(*s.compression.adaptive) : Json(nullptr)},
       {"learned", to_json(s.compression.learned)},
       {"tracking", s.compression.tracking},
@@ -354,7 +353,6 @@ RunState run_state_from(const std::string& text) {
   s.memory = memory_from(json.at("memory"));
   if (const auto found = json.find("last_step"); found != json.end()) {  // not in earlier runs
     s.last_step = {number(*found, "lr", 0), number(*found, "mean_bits", 0)};
-    s.seconds = number(json, "seconds", 0);
   }
   if (!json.at("adaptive").is_null()) s.compression.adaptive = adaptive_from(json.at("adaptive"));
   s.compression.learned = learned_from(json.at("learned"));

@@ -62,7 +62,9 @@ struct RunState {
   EarlyStopState early_stop;
   StepMemory memory;
   LastStep last_step;
-  double seconds = 0;  // that the steps have taken
+  // That the steps have taken. It is kept beside the written state (RunFolder), whose bytes do not
+  // depend on time.
+  double seconds = 0;
   Compression::State compression;
   int64_t metrics_bytes = 0;  // of metrics.jsonl that belong to this state
   bool finished = false;
