@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <optional>
@@ -158,7 +159,12 @@ Config config_of_model(const PlanArguments& arguments) {
     case Family::graph:
       expect(2, "nodes and features, such as 10000,128,");
       data["name"] = "random_graph";
-      if (!arguments.shape.empty()) data["nodes"] = arguments.shape[0];
+      if (!arguments.shape.empty()) {
+        const int64_t nodes = arguments.shape[0];
+        data["nodes"] = nodes;
+        // As many for each node as by default, where the default number does not fit.
+        if (nodes < 1000) data["edges"] = std::min(5 * nodes, nodes * nodes);
+      }
       if (!arguments.shape.empty()) data["features"] = arguments.shape[1];
       if (arguments.batch > 0)
         throw ConfigError("", fmt::format("--batch: expected none for {}, which takes a whole "

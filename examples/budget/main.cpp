@@ -1,5 +1,5 @@
 // Trains a ResNet-20 whose steps take no more memory than the first argument says.
-// usage: budget [BYTES]   such as "24 MiB", which is the default
+// usage: budget [BYTES]   such as "32 MiB", which is the default
 #include <frugal/frugal.h>
 
 #include <cstdio>
@@ -20,7 +20,7 @@ DatasetPtr bars(int64_t count, uint64_t seed) {
 
 int main(int argc, char** argv) {
   limit_spinning(argv);
-  const std::string budget = argc > 1 ? argv[1] : "24 MiB";
+  const std::string budget = argc > 1 ? argv[1] : "32 MiB";
   data::Loader images(bars(512, 1), {.batch_size = 64});
   data::Loader unseen(bars(128, 2), {.batch_size = 64, .shuffle = false});
 

@@ -333,7 +333,7 @@ TEST_CASE_FIXTURE(BadInput, "a full disk leaves the last checkpoint whole") {
 }
 
 TEST_CASE_FIXTURE(BadInput, "out of memory: three lines say what holds it and what to lower") {
-  const Ran ran = frugal("train " + config + " --set 'memory_limit=60 KiB'");
+  const Ran ran = frugal("train " + config + " --set 'memory_limit=52 KiB'");
   check_fails(ran, 1,
               {"out of memory", "parameter", "activation", "input", "data.batch_size",
                "fewer compression.bits (now 4)", "memory_limit"});
@@ -341,7 +341,7 @@ TEST_CASE_FIXTURE(BadInput, "out of memory: three lines say what holds it and wh
   const auto last =
       std::find_if(ran.err.rbegin(), ran.err.rend(), [](char c) { return c != '\n'; });
   CHECK(std::count(last, ran.err.rend(), '\n') == 2);
-  const std::string other = "train " + config + " --set 'memory_limit=60 KiB' --set ";
+  const std::string other = "train " + config + " --set 'memory_limit=52 KiB' --set ";
   check_fails(frugal(other + "compression.policy=actnn"), 1, {"fewer compression.bits (now 4)"});
   check_fails(frugal(other + "compression.policy=acgc"), 1, {"compression.acgc.growth (now 1)"});
 }

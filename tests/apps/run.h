@@ -150,6 +150,16 @@ inline int cut_run(const std::string& arguments, const std::string& out, const s
 }
 
 // A run of milliseconds that uses every part: dropout, augmentation, momentum, compression.
+// Have products of matrices the same bits on any number of threads? Where oneDNN has no kernels for
+// AVX-512, it may share the sum of a small product among threads.
+inline bool products_ignore_threads() {
+#ifdef __x86_64__
+  return std::getenv("ONEDNN_MAX_CPU_ISA") == nullptr && __builtin_cpu_supports("avx512f") != 0;
+#else
+  return true;
+#endif
+}
+
 inline const char* kTinyConfig = R"({
   "model": {"name": "mlp", "hidden": [64, 32], "dropout": 0.2},
   "data": {"name": "random", "shape": [6, 6, 1], "classes": 3, "batch_size": 32,

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <set>
 
 #include "core/quoted.h"
@@ -31,7 +32,7 @@ constexpr const char* kExchange = "exchange/";
 constexpr const char* kLearned = "learned/";  // compress::Learned::arrays
 constexpr const char* kState = "state.safetensors";
 constexpr const char* kBest = "best.safetensors";
-constexpr const char* kSeconds = "checkpoint/seconds.json";
+constexpr const char* kSeconds = "checkpoint/seconds";
 constexpr const char* kMetrics = "metrics.jsonl";
 const std::set<std::string> kNames = {
     "config.json",    "metrics.jsonl", "metrics.csv", "tensor_times.json",
@@ -97,14 +98,10 @@ std::string objection_to_replacing(const std::string& path) {
 // What steps had taken when the state of `step` was written; 0: not known. It matters to reports
 // alone, so a file that is damaged or of another step is no error.
 double seconds_at(const std::string& path, int64_t step) {
-  try {
-    const std::vector<uint8_t> bytes = data::read_file("checkpoint", path);
-    const auto json = data::parse_json(
-        std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
-    if (json.at("step").get<int64_t>() == step) return json.at("seconds").get<double>();
-  } catch (const std::exception&) {
-  }
-  return 0;
+  std::ifstream file(path);
+  int64_t of = -1;
+  double seconds = 0;
+  return file >> of >> seconds && of == step && seconds >= 0 ? seconds : 0;
 }
 
 // Returns the reason why the run cannot use the folder. Empty: it can.
@@ -289,8 +286,7 @@ void RunFolder::save(RunState& state, Module& model, const NamedTensors& optimiz
       {{"config", description_}, {"frugal", kVersion}, {"run", text_of(state)}});
   save_last(state, model);
   remove_unkept(state);
-  write(kSeconds, fmt::format("{{\"step\": {}, \"seconds\": {}}}\n", state.step, state.seconds),
-        false);
+  write(kSeconds, fmt::format("{} {}\n", state.step, state.seconds), false);
 }
 
 std::string RunFolder::kept_name(int64_t step) { return kKept + std::to_string(step) + kWeights; }
