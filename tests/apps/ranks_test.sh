@@ -99,7 +99,7 @@ mpirun_ends() {  # After its ranks. Open MPI 4 may live on if a rank is killed w
 }
 no_leftovers() {  # FOLDER: names of files that were begun and not ended
   local found
-  found=$(find "$1" -type f | grep -vE '/(config|input|tensor_times|summary)\.json$|/metrics\.(jsonl|csv)$|/report\.html$|/checkpoint/(state|last|best)\.safetensors$' || true)
+  found=$(find "$1" -type f | grep -vE '/(config|input|tensor_times|summary)\.json$|/metrics\.(jsonl|csv)$|/report\.html$|/checkpoint/(seconds|(state|last|best)\.safetensors)$' || true)
   [ -z "$found" ] || fail "$what: expected files of a run alone, got $found"
 }
 
@@ -125,7 +125,7 @@ chmod +x with_pid on_rank
 cat >mlp.json <<'END'
 {"seed": 5,
  "model": {"name": "mlp", "hidden": [48, 32], "dropout": 0.2},
- "data": {"name": "random", "shape": [6, 6, 1], "classes": 4, "train_samples": 89, "test_samples": 20, "batch_size": 27},
+ "data": {"name": "random", "shape": [6, 6, 1], "classes": 4, "train_samples": 107, "test_samples": 20, "batch_size": 27},
  "optim": {"name": "adamw", "lr": 0.002},
  "compression": {"bits": 2.5, "advanced": {"min_elements": 16, "group_size": 32}},
  "train": {"epochs": 80, "checkpoint_interval": 3, "log_interval": 1},
