@@ -190,7 +190,7 @@ StepRecord PlanSteps::record(Config level) {
   return meta_->record(*policy, level.data.batch_size, checkpointed_blocks(level.train));
 }
 
-// Of what a step saves, an eighth stays in memory.
+// An eighth of what a step saves stays in memory.
 std::vector<LevelMemory> memory_of_levels(const Config& config, PlanSteps& steps) {
   return level_rows<LevelMemory>(
       config, false, [&](LevelMemory& row, const Config& level) { row.memory = steps.step(level); },

@@ -14,7 +14,7 @@ namespace frugal::apps {
 struct PlanLevel {
   std::string name;
   std::vector<std::string> sets;  // "PATH=VALUE", for apply_sets()
-  // Of recomputed blocks and of offload, which cost time: the row that is the same without them.
+  // The row without recomputed blocks or offload, which cost time; empty: this row has neither.
   // The row is worth showing if it takes less.
   std::string without = {};
   bool chooses_window = false;  // of offload: the folder is ours, and so is the window

@@ -9,7 +9,7 @@ namespace frugal::apps {
 // Fills what is null: num_classes, in_channels and the folder of the data.
 // Errors (ConfigError): values that do not fit the data.
 void resolve(Config& config);
-// The same. Where the data are not there or cannot be read, a warning says so, and what follows
+// resolve(). Where the data are not there or cannot be read, a warning says so, and what follows
 // from them stays null.
 void resolve_if_data_are_there(Config& config);
 // Of this, what concerns rounding: "auto" becomes what it means on that device.

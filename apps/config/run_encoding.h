@@ -46,7 +46,7 @@ struct RunEncoding {
   std::shared_ptr<const data::BoxClasses> boxes = {};  // what classes of boxes are in their files
   std::vector<int64_t> mask_values = {};               // of masks: the value of each class
   std::shared_ptr<const data::Tokenizer> tokenizer = {};
-  // Of features of nodes: a column less its mean, then times its scale; empty: they stay.
+  // For features of nodes: a column less its mean, then times its scale; empty: they stay.
   std::vector<double> column_means = {}, column_scales = {};
   std::optional<KeptParts> parts = {};    // none: the data have parts, or not known
   std::optional<DataDigest> digest = {};  // none: made in memory, or not known

@@ -21,7 +21,7 @@ PlannerOptions planner_options(const Config& config);
 std::shared_ptr<Planner> make_planner(const Config& config);
 // The largest share of a rank: batches of config.data are those of the rank that has most of them.
 Config share_of_rank(Config config);
-// The same run as it is in its largest phase: with train.freeze_epochs as everything is trained. A
+// The run in its largest phase: with train.freeze_epochs, the one in which all is trained. A
 // run that ends before that, or that has a memory budget, stays as it is.
 Config largest_phase(Config config);
 // `planner`: of the same configuration.

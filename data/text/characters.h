@@ -18,7 +18,7 @@ class Characters : public Tokenizer {
   int64_t size() const override { return static_cast<int64_t>(alphabet_.size()); }
   // Errors: a character outside the alphabet or bytes that are not UTF-8, with the offset.
   TokenIds encode(std::string_view text) const override;
-  // The same without the characters outside the alphabet, which are counted.
+  // The codes without the characters outside the alphabet, which are counted.
   TokenIds encode_known(std::string_view text, int64_t& unknown) const;
   std::string decode(const TokenIds& ids) const override;
   const std::u32string& alphabet() const { return alphabet_; }
