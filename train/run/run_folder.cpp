@@ -32,7 +32,7 @@ constexpr const char* kExchange = "exchange/";
 constexpr const char* kLearned = "learned/";  // compress::Learned::arrays
 constexpr const char* kState = "state.safetensors";
 constexpr const char* kBest = "best.safetensors";
-constexpr const char* kSeconds = "checkpoint/seconds";
+constexpr const char* kSeconds = "seconds";
 constexpr const char* kMetrics = "metrics.jsonl";
 const std::set<std::string> kNames = {
     "config.json",    "metrics.jsonl", "metrics.csv", "tensor_times.json",
@@ -54,7 +54,8 @@ constexpr const char* kWeights = ".safetensors";
 bool is_leftover_of_checkpoint(const std::string& name) {
   if (name.starts_with(kKept) && !name.ends_with(kWeights)) return true;
   return is_leftover(name, kState) || is_leftover(name, "last.safetensors") ||
-         is_leftover(name, "last_average.safetensors") || is_leftover(name, "best.safetensors");
+         is_leftover(name, "last_average.safetensors") || is_leftover(name, "best.safetensors") ||
+         is_leftover(name, kSeconds);
 }
 
 [[noreturn]] void fail(const std::string& doing, const std::string& path) {
@@ -62,8 +63,8 @@ bool is_leftover_of_checkpoint(const std::string& name) {
 }
 
 bool is_of_checkpoint(const std::string& name) {
-  static const std::set<std::string> kFiles = {kState, "last.safetensors",
-                                               "last_average.safetensors", "best.safetensors"};
+  static const std::set<std::string> kFiles = {
+      kState, "last.safetensors", "last_average.safetensors", "best.safetensors", kSeconds};
   return kFiles.contains(name) || name.starts_with(kKept) || is_leftover_of_checkpoint(name);
 }
 
@@ -246,7 +247,7 @@ Checkpoint RunFolder::read() const {
     throw Error(fmt::format("[checkpoint] {} is no state of a run that can go on: {}", path,
                             data::json_reason(e)));
   }
-  state.seconds = seconds_at(path_ + "/" + kSeconds, state.step);
+  state.seconds = seconds_at(path_ + "/checkpoint/" + kSeconds, state.step);
   checkpoint.path = path;
   for (const std::string& name : file.names()) {
     if (name.starts_with(kModel))
@@ -286,7 +287,8 @@ void RunFolder::save(RunState& state, Module& model, const NamedTensors& optimiz
       {{"config", description_}, {"frugal", kVersion}, {"run", text_of(state)}});
   save_last(state, model);
   remove_unkept(state);
-  write(kSeconds, fmt::format("{} {}\n", state.step, state.seconds), false);
+  write(std::string("checkpoint/") + kSeconds, fmt::format("{} {}\n", state.step, state.seconds),
+        false);
 }
 
 std::string RunFolder::kept_name(int64_t step) { return kKept + std::to_string(step) + kWeights; }

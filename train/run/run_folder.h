@@ -10,7 +10,7 @@
 //   columns.json     of tables: how a row becomes an input
 //   data.json        what else the run keeps of its data: classes, parts, a digest
 //   summary.json, report.html    when the run has ended
-//   checkpoint/state.safetensors   weights, optimizer, position: what a run resumes from
+//   checkpoint/state.safetensors   what a run resumes from; checkpoint/seconds: what steps took
 //   checkpoint/last.safetensors    the same weights alone, under PyTorch's names
 //   checkpoint/last_average.safetensors  with optim.ema: the averages of the weights
 //   checkpoint/best_step_N.safetensors  with train.keep_best: weights of the best evaluations
