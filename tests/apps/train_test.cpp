@@ -7,6 +7,7 @@
 #include <random>
 #include <thread>
 
+#include "apps/cli/signals.h"
 #include "apps/json.h"
 #include "tests/apps/run.h"
 
@@ -139,6 +140,28 @@ TEST_CASE(
   }
   CHECK(wait_for(start(train + " --out " + folder / "cut")) == 0);
   check_same_run(folder / "whole", folder / "cut");
+}
+
+// A kernel of oneDNN may keep the address of a small buffer in the stack pointer.
+TEST_CASE("signals are handled on a stack of their own") {
+  const pid_t child = fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    catch_signals();
+    int missing = 0;
+    for (const int number : {SIGINT, SIGTERM, SIGUSR1}) {
+      struct sigaction action = {};
+      sigaction(number, nullptr, &action);
+      missing += (action.sa_flags & SA_ONSTACK) == 0;
+    }
+    stack_t stack = {};
+    sigaltstack(nullptr, &stack);
+    missing += (stack.ss_flags & SS_DISABLE) != 0 || stack.ss_size < (16U << 10);
+    _exit(missing);
+  }
+  int status = -1;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  CHECK(status == 0);
 }
 
 TEST_CASE("results do not depend on workers or how often checkpoints are written") {
