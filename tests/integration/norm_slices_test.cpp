@@ -10,10 +10,12 @@
 #include "compress/policies/fixed_policy.h"
 #include "models/zoo/resnet.h"
 #include "ops/dense/copy.h"
+#include "tests/error_bounds.h"
 
 using namespace frugal;
 using compress::FixedPolicy;
 using compress::FixedPolicyOptions;
+using frugal_test::sum_bound;
 
 namespace {
 
@@ -91,6 +93,17 @@ void check_same(const Result& sliced, const Result& whole) {
     for (size_t k = 0; k < whole.weights[i].size(); ++k)
       REQUIRE(std::abs(sliced.weights[i][k] - whole.weights[i][k]) <= 1e-3 * largest);
   }
+}
+
+// The distance of two vectors over the norm of the second.
+double relative_distance(const std::vector<double>& a, const std::vector<double>& b) {
+  REQUIRE(a.size() == b.size());
+  double apart = 0, norm = 0;
+  for (size_t i = 0; i < b.size(); ++i) {
+    apart += (a[i] - b[i]) * (a[i] - b[i]);
+    norm += b[i] * b[i];
+  }
+  return std::sqrt(apart / norm);
 }
 
 constexpr int64_t kItem = 16 * 16 * 64 * 4;  // bytes of a sample of the norms' input
@@ -205,7 +218,9 @@ TEST_CASE("gradients of a block with a projection have the same bits in slices")
 }
 
 TEST_CASE("a projection releases its large input before it makes its output") {
-  // Both forms save and compute the same. Only the second gives up x.
+  // Both forms save the same. The one that gives up x convolves a copy of the pixels that the
+  // window meets, for which an instruction set may have another kernel, with another order of
+  // additions.
   const Shape shape{8, 48, 48, 256};
   const int64_t bytes = shape.numel() * 4;
   const auto with = [&](int bits, bool moved) {
@@ -225,9 +240,12 @@ TEST_CASE("a projection releases its large input before it makes its output") {
   for (const int bits : {0, 4}) {
     CAPTURE(bits);
     const Result moved = with(bits, true), held = with(bits, false);
-    CHECK(moved.y == held.y);
-    CHECK(moved.dx == held.dx);
-    CHECK(moved.weights == held.weights);
+    const double y = 2 * sum_bound(256);  // relative, as the gradient of the loss, 2 y, has it
+    CHECK(relative_distance(moved.y, held.y) <= y);
+    CHECK(relative_distance(moved.dx, held.dx) <= y + 2 * sum_bound(512));
+    REQUIRE(moved.weights.size() == held.weights.size());
+    for (size_t i = 0; i < held.weights.size(); ++i)
+      CHECK(relative_distance(moved.weights[i], held.weights[i]) <= y + 2 * sum_bound(8 * 24 * 24));
     CHECK(moved.saved == held.saved);
     // The pixels that are kept take a quarter of x, and y takes half of x.
     if (bits > 0) CHECK(moved.forward <= held.forward - bytes / 8);
