@@ -29,7 +29,7 @@ auto with_dtype(DType dtype, F&& f) {
   throw InternalError("unknown dtype");
 }
 
-// The same for f32 and f64 only. REQUIRES: dtype is one of them.
+// with_dtype() for f32 and f64 only. REQUIRES: dtype is one of them.
 template <class F>
 auto with_real(DType dtype, F&& f) {
   if (dtype == DType::f64) return f(double{});

@@ -11,7 +11,7 @@ struct Words {
   uint32_t w[4];
 };
 
-// The same words as philox() of core/rng.h.
+// The words that philox() of core/rng.h gives.
 FRUGAL_HD Words philox_words(RngKey key, uint64_t index) {
   const r123::Philox4x32::ctr_type counter{
       {static_cast<uint32_t>(index), static_cast<uint32_t>(index >> 32),

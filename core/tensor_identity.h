@@ -13,7 +13,8 @@ namespace frugal {
 class TensorIdentity {
  public:
   TensorIdentity() = default;
-  // Of an undefined tensor: as the default. Does not keep the tensor's memory.
+  // An undefined tensor has the identity of the default constructor. Does not keep the tensor's
+  // memory.
   explicit TensorIdentity(const Tensor& x) {
     if (!x.defined()) return;
     storage_ = x.storage();

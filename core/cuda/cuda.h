@@ -89,7 +89,7 @@ void launch(void (*kernel)(Parameters...), const Grid& grid, Arguments&&... argu
   FRUGAL_CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...));
 }
 
-int multiprocessors();  // of the current device
+int multiprocessors();  // how many the current device has
 
 // x by y blocks. Errors: more than CUDA takes.
 inline dim3 as_blocks(int64_t x, int64_t y = 1) {

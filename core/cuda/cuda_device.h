@@ -3,7 +3,8 @@
 
 namespace frugal::cuda {
 
-int current_device();  // of this thread
+// The index of the device that this thread uses.
+int current_device();
 // Whether every tensor is a separate piece of the system's memory (core/cuda/cuda_memory.h).
 bool one_by_one();
 

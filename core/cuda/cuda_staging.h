@@ -15,7 +15,8 @@ namespace frugal::cuda {
 // the recording would hold the copy and not the bytes.
 Tensor staged(const Tensor& x, Device device);
 
-// The same copy to an address of the device. REQUIRES: x is not empty; nothing is being recorded.
+// Copies x to an address of the device in this way. REQUIRES: x is not empty; no work is being
+// recorded.
 void staged_copy(void* to, Device device, const Tensor& x);
 
 // See core/host_copies.h.
