@@ -22,9 +22,9 @@ Variable smooth_l1_loss(const Variable& x, const Tensor& target, const Tensor& w
                         double beta = 1);
 // 1 - GIoU of boxes x and target [R, 4].  Ref: Rezatofighi et al. 2019.
 Variable giou_loss(const Variable& x, const Tensor& target, const Tensor& weights = {});
-// The same of boxes that codes [R, 4] say: row i is seen from row i % A of references [A, 4] and
-// compared with row matches[i] of boxes [T, 4]; below 0 there is none. No box is made of a code
-// outside the loss.
+// giou_loss() of boxes that are given as codes [R, 4]. Row i is decoded from row i % A of
+// references [A, 4] and compared with row matches[i] of boxes [T, 4]. A row whose match is below 0
+// has no box and adds nothing. Codes are decoded within the loss, so no tensor of boxes is made.
 Variable coded_giou_loss(const Variable& codes, const Tensor& references, const Tensor& boxes,
                          const Tensor& matches, const Tensor& weights = {},
                          const BoxCoding& coding = {});

@@ -27,7 +27,8 @@ class Gradient {
   // `rows` makes `step` items at a time. What `rows` reads must not be written while this lives.
   Gradient(const Tensor& like, int64_t step, RowsFn rows)
       : Gradient(like.shape(), like, step, std::move(rows)) {}
-  // The same of another shape. `is_small`: what `rows` reads is much smaller than the whole.
+  // A gradient of this shape, with the dtype and the device of `like`, that `rows` makes in the
+  // same way. `is_small`: what `rows` reads is much smaller than the whole.
   Gradient(const Shape& shape, const Tensor& like, int64_t step, RowsFn rows, bool is_small = false)
       : shape_(shape),
         dtype_(like.dtype()),
@@ -57,9 +58,9 @@ class Gradient {
   // The items from `begin` to before `end` of the leading axis: a view of the whole, or a new
   // tensor in category `workspace`.
   Tensor rows(int64_t begin, int64_t end) const;
-  // The same elements in another shape, as a view of the whole. One that comes in slices still does
-  // where the new items are made of whole old ones, such as [N * A, C] seen as [N, A, C]. REQUIRES:
-  // as many elements.
+  // Gives this gradient in another shape, as a view of the whole. A gradient that comes in slices
+  // still comes in slices where each new item consists of whole old ones, such as [N * A, C] seen
+  // as [N, A, C]. REQUIRES: as many elements.
   Gradient reshaped(const Shape& shape) &&;
   const Tensor& whole();  // made at the first call
   Tensor take() &&;       // moves whole() out

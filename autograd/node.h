@@ -7,9 +7,10 @@ namespace frugal {
 // Where a gradient goes next. An edge carries no data, because a value here would keep every
 // activation in memory.
 struct Edge {
-  std::shared_ptr<Node> node;             // the producer of the input, or
-  std::shared_ptr<GradAccumulator> leaf;  // the gradient of a leaf; neither: no gradient is wanted
-  Shape shape;                            // of the input; what backward returns is checked by it
+  // The producer of the input, or the gradient of a leaf. If both are null, no gradient is wanted.
+  std::shared_ptr<Node> node;
+  std::shared_ptr<GradAccumulator> leaf;
+  Shape shape;  // the shape of the input; what backward returns is checked by it
   bool wanted() const { return node != nullptr || leaf != nullptr; }
 };
 
@@ -20,7 +21,7 @@ struct Node {
   Slots slots;
   BackwardFn backward;
   ReplaySpec replay;
-  Shape shape;  // of the output
+  Shape shape;  // the shape of the output, whose dtype and device follow
   DType dtype{};
   Device device{};
   int64_t slice_bytes = 0;    // see SavePolicy

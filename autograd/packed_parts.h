@@ -13,7 +13,7 @@ struct PackedPart {
 // that they need not all live beside the whole. A single tensor is not copied.
 class JoinedRows {
  public:
-  explicit JoinedRows(int64_t rows) : rows_(rows) {}  // of all tensors
+  explicit JoinedRows(int64_t rows) : rows_(rows) {}  // rows: how many all tensors have together
   void add(Tensor part);
   Tensor take() { return std::move(whole_); }  // REQUIRES: all rows were added
 

@@ -60,8 +60,8 @@ struct PackedPass {
   // Like x: where the result goes, which may be an operand that lies like x. Undefined: it is made,
   // except by Sums.
   Tensor out = {};
-  Rows rows = {};    // of x's leading axis
-  Mask mask = {};    // of x's elements, for run()
+  Rows rows = {};    // the items of x's leading axis that the pass computes with
+  Mask mask = {};    // which elements of x run() keeps
   Tensor kept = {};  // what `rectify` kept (ops/dense/bitmask.h); undefined where the codes tell
 
   bool is_variance() const { return std::holds_alternative<Variance>(what); }

@@ -38,7 +38,7 @@ struct Save {
   Role role = Role::activation;
   std::shared_ptr<Node> producer = nullptr;  // the op that made `value`: its recipe may rebuild it
   bool only_for_replay = false;              // backward does not read it, the recipe does
-  Sign sign = {};                            // of the elements, for codecs that can carry it
+  Sign sign = {};                            // a mask of the elements that codes may carry
   bool is_output_sign = false;               // `value` is the mask of this op's output
   ReplayFn rebuild = nullptr;                // gives such a mask from rebuilt values, with bias
 
@@ -108,7 +108,7 @@ class Backward {
         op_(op) {}
   const Tensor& dy() const { return dy_.whole(); }
   const Shape& dy_shape() const { return dy_.shape(); }
-  DType dtype() const { return dy_.dtype(); }  // of dy
+  DType dtype() const { return dy_.dtype(); }  // the dtype of dy
   // Moves dy out: dy() is undefined afterwards. If nobody else holds its bytes
   // (is_sole_owner(dy)), the caller may write over them.
   Tensor take_dy() const { return std::move(dy_).take(); }

@@ -9,7 +9,7 @@
 namespace frugal {
 namespace {
 
-// Recipes that are being replayed on this thread.
+// How many recipes are being replayed on this thread.
 thread_local int replays = 0;
 struct ReplayScope {
   ReplayScope() { ++replays; }
@@ -18,7 +18,8 @@ struct ReplayScope {
   ReplayScope& operator=(const ReplayScope&) = delete;
 };
 
-thread_local uint64_t position = 0;  // of backward, in nodes
+// How many nodes backward has come to on this thread.
+thread_local uint64_t position = 0;
 
 // A rebuilt tensor of at most this many bytes waits raw if its consumers run next. Packing and
 // unpacking would take longer, and lose more.

@@ -24,19 +24,19 @@ class SavedEntry {
     ReplayFn fn;
     Replay quality = Replay::none;
     int depth = 1;                 // how many recipes run, this one included
-    int64_t elements = 0;          // of the other tensors that these recipes rebuild
+    int64_t elements = 0;          // how many elements the other rebuilt tensors have
     SaveInfo info = {};            // what the policy decided about
     const Codec* codec = nullptr;  // packs a rebuilt tensor that waits for consumers; null: raw
     bool by_rows = false;          // rows of the sources give rows of the output
     std::vector<PackedPart> parts = {};  // rebuilt rows that wait for consumers, in order
   };
   struct SignOf {
-    std::shared_ptr<Packed> packed;  // whose codes carry the mask
-    int64_t items = 0;               // the leading extent of what they hold
+    std::shared_ptr<Packed> packed;  // its codes carry the mask
+    int64_t items = 0;               // the leading extent of the packed tensor
   };
   using Content = std::variant<Raw, std::shared_ptr<Packed>, Recipe, SignOf>;
 
-  // shape: of the kept tensor.
+  // shape: the shape of the kept tensor.
   SavedEntry(Content content, const Shape& shape) : content_(std::move(content)), shape_(shape) {}
   SavedEntry(const SavedEntry&) = delete;
   SavedEntry& operator=(const SavedEntry&) = delete;
@@ -46,7 +46,8 @@ class SavedEntry {
   Tensor unpack();
   // Rows of unpack(), contiguous. REQUIRES: has_rows(rows).
   Tensor unpack_rows(const Rows& rows);
-  // The same for a bitmask, whose rows are those of the elements that its bits tell of.
+  // For an entry that holds a bitmask: its bits for these rows of the tensor that it describes.
+  // REQUIRES: has_mask_rows(rows).
   Tensor unpack_mask_rows(const Rows& rows);
   bool has_rows(const Rows& rows) const;
   bool has_mask_rows(const Rows& rows) const;
@@ -90,8 +91,8 @@ class SavedEntry {
   Shape shape_;
   std::shared_ptr<SavedEntry> mask_;
   int claims_ = 0;
-  mutable int expected_ = 0;          // how many nodes that run soon will ask for this,
-  mutable uint64_t expected_at_ = 0;  // counted when backward was at this position
+  mutable int expected_ = 0;          // how many nodes that run soon will ask for this
+  mutable uint64_t expected_at_ = 0;  // the position of backward when these were counted
   std::optional<uint64_t> seq_;
   Sizes sizes_;
 };

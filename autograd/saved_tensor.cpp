@@ -45,7 +45,7 @@ Tensor with_one_channel_axis(const Tensor& tensor, int count) {
 }
 
 struct Key {
-  const SavePolicy* policy;  // which decided: another one may want no loss
+  const SavePolicy* policy;  // the policy that decided: another one may want no loss
   uint64_t storage, version;
   int64_t begin, end;  // bytes
   auto operator<=>(const Key&) const = default;
@@ -63,11 +63,11 @@ class SaveContext {
  public:
   SavePolicy* policy = nullptr;
   uint64_t step = 0;
-  uint64_t next_step = 0;  // of a scope that numbers its step itself
+  uint64_t next_step = 0;  // the number that a scope gives to the step that it starts
   bool begun = false;      // was a step begun since the last scope with a policy ended?
-  bool in_scope = false;   // of a policy
+  bool in_scope = false;   // does a scope with a policy live?
   uint64_t released = 0;   // the storage of ReleasedInput; 0: none
-  SavedTotals totals;      // of the step
+  SavedTotals totals;      // what was saved in this step
 
   void begin(uint64_t new_step) {
     step = new_step;
@@ -351,7 +351,7 @@ class SaveContext {
   }
 
   uint64_t seq_ = 0;
-  int64_t packed_bytes_ = 0;  // of what was packed last, while a timeline is active
+  int64_t packed_bytes_ = 0;  // bytes of the last codes; counted while a timeline is active
   std::map<Key, std::weak_ptr<SavedEntry>> entries_;
   size_t prune_at_ = 1024;
 };

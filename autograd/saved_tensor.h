@@ -107,8 +107,8 @@ struct SaveInfo {
   uint64_t step = 0;  // see begin_step()
   Replay replay = Replay::none;
   int64_t replay_elements = 0;  // elements of the other tensors that a recipe rebuilds on its way
-  const Sign* sign = nullptr;   // of the tensor's elements, where one is known
-  Use use = {};                 // of this op; other ops that save the same bytes may differ
+  const Sign* sign = nullptr;   // a mask of the elements that the codes may carry; null: none
+  Use use = {};                 // how this op uses the tensor; another op may use it otherwise
   bool lossless = false;        // the tensor must come back unchanged
   bool released = false;        // part of the batch, but not kept by anybody else: ReleasedInput
 };
@@ -231,7 +231,7 @@ class PolicyScope {
 
  private:
   SavePolicy* previous_;
-  bool outermost_;  // of the scopes with a policy
+  bool outermost_;  // has a policy, and lies in no other scope with a policy
 };
 
 // A batch lives through its step, so saving its input costs nothing. While this lives, that is not
@@ -299,7 +299,7 @@ class SavedTensor {
   // unpack() is an error afterwards.
   bool is_sole_owner() const;
   void prefetch() const;
-  // The same tensor, as a recipe reads it: the handle does not count as a consumer.
+  // A handle for a recipe that reads this tensor. It does not count as a consumer.
   SavedTensor as_source() const;
   int replay_depth() const;          // how many recipes lie between unpack() and what is kept
   int64_t rebuilt_elements() const;  // elements of the tensors that these recipes rebuild
@@ -326,7 +326,7 @@ class Slots {
   Tensor run(PackedPass pass, int slot, int mask = -1) const;
   int size() const { return static_cast<int>(slots_.size()); }
   Slots as_sources() const;
-  Slots at(const Rows& rows) const;  // the same slots; unpack() gives only these rows
+  Slots at(const Rows& rows) const;  // a copy whose unpack() gives only these rows
   const SavedTensor& operator[](int slot) const { return slots_[static_cast<size_t>(slot)]; }
   void clear() { slots_.clear(); }
 

@@ -5,10 +5,11 @@
 namespace frugal {
 
 struct SavedTotals {
-  int64_t packed_elements = 0;  // of the tensors that codecs packed
+  int64_t packed_elements = 0;  // elements of the tensors that codecs packed
 };
 
-// Of this thread, since the last begin_step() or, without one, since the policy's scope began.
+// What this thread has saved since the last begin_step(), or since the policy's scope began if
+// nobody called begin_step().
 SavedTotals saved_totals();
 
 }  // namespace frugal

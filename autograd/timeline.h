@@ -32,10 +32,10 @@ class Timeline {
 
   struct Span {
     Kind kind{};
-    const char* name = "";      // of the op; of a phase, an update or a load: which
+    const char* name = "";      // name of the op, the phase, the update or the load
     int layer = 0;              // index in layers()
     double begin = 0, end = 0;  // milliseconds since the timeline was made
-    double own = 0;             // milliseconds: without the spans inside
+    double own = 0;             // milliseconds without the spans inside
   };
   // A tensor that is kept when the backward pass begins, under the first op that keeps it. Tensors
   // that live anyway, such as parameters, are left out.
@@ -43,7 +43,7 @@ class Timeline {
     const char* op = "";
     int layer = 0;
     int64_t raw = 0;     // bytes of the tensor
-    int64_t stored = 0;  // bytes that it takes; 0 of what a recipe rebuilds
+    int64_t stored = 0;  // bytes that it takes; 0 if a recipe rebuilds it
   };
 
   explicit Timeline(Device device);  // where the steps run
@@ -57,8 +57,9 @@ class Timeline {
 
   // Spans in the order of their ends.
   const std::vector<Span>& spans() const { return spans_; }
-  const std::vector<Saved>& saved() const { return saved_; }  // of the last forward pass
-  double milliseconds() const;                                // since the timeline was made
+  // What the last forward pass kept.
+  const std::vector<Saved>& saved() const { return saved_; }
+  double milliseconds() const;  // time since the timeline was made
 
   // For autograd and whoever runs steps; TimeSpan calls the first two. `name` lives as long as the
   // timeline. Empty: the name of the span around. `node`: see made(); 0: the layer of now.

@@ -44,8 +44,9 @@ Variable scaled_dot_product_attention(const Variable& q, const Variable& k, cons
                                       const Tensor& mask = {}, const Variable& bias = {},
                                       const AttentionOptions& options = {});
 
-// The same for one tensor qkv [N, T, 3 heads, D] that holds the heads of q, then those of k, then
-// those of v. Nothing is copied, and one tensor is saved for the three.
+// scaled_dot_product_attention() of the parts of one tensor qkv [N, T, 3 heads, D], which holds the
+// heads of q, then those of k, then those of v. Nothing is copied, and one tensor is saved for the
+// three.
 Variable qkv_attention(const Variable& qkv, const Tensor& mask = {}, const Variable& bias = {},
                        const AttentionOptions& options = {});
 

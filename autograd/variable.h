@@ -37,7 +37,7 @@ class Variable {
   void zero_grad();                          // drops the gradient
   void set_value(Tensor value);              // leaves only; for loading and device moves
   Variable operator[](int64_t index) const;  // select(*this, 0, index), see autograd/operators.h
-  Variable detach() const;  // the same value, outside the graph; held if this is held
+  Variable detach() const;  // a leaf with this value, without gradient; held if this is held
 
   const std::shared_ptr<Node>& producer() const;  // nullptr for a leaf
   // nullptr unless this is a leaf that requires a gradient.

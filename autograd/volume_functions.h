@@ -45,8 +45,8 @@ struct Pool3dOptions {
   bool count_include_pad = true;  // average pooling, as PyTorch
 };
 // x [N, D, H, W, C] -> [N, OD, OH, OW, C]. Each layer is pooled, then the layers. Maxima save the
-// cell in a layer and the number of the layer, each in 1, 2, 4 or 8 bits. Of equal values the first
-// counts. Averages save nothing.
+// cell in a layer and the number of the layer, each in 1, 2, 4 or 8 bits. Among equal values the
+// first counts. Averages save nothing.
 Variable max_pool3d(const Variable& x, const Pool3dOptions& options);
 Variable avg_pool3d(const Variable& x, const Pool3dOptions& options);
 Variable adaptive_max_pool3d(const Variable& x, const Triple& out);

@@ -11,7 +11,7 @@ namespace {
 // They are not linear in what is saved, so lossy codes leave a bias. It is small because the
 // probabilities are normalized anew.
 enum Slot { kQ, kK, kV, kY, kLse, kMask, kBias };
-// The same where q, k and v are parts of one tensor, which is kept as a whole.
+// The slots where q, k and v are parts of one tensor, which is kept as a whole.
 enum PackedSlot { kQkv, kPackedY, kPackedLse, kPackedMask, kPackedBias };
 
 Tensor value_of(const Variable& x) { return x.defined() ? x.value() : Tensor(); }

@@ -34,7 +34,7 @@ inline Gradient scaled_gradient(const Backward& b) {
   const bool raw = b.slot(0).is_raw(), sole = b.slot(0).is_sole_owner();
   const Tensor gradient = b.saved(0);
   if (raw ? !sole : !is_sole_owner(gradient))
-    return ops::binary_cross_entropy_backward(b.dy(), gradient);  // the same product
+    return ops::binary_cross_entropy_backward(b.dy(), gradient);  // dy times the gradient
   ops::scale_inplace(gradient, b.dy());
   return gradient;
 }

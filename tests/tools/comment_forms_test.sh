@@ -56,7 +56,7 @@ finds() {  # FOLDER...: prints FILE:LINE: FORM: TEXT.
       if (lower ~ /^of /) return "of"
       if (lower ~ /^the same([ .,:;]|$)/) return "the same"
       if (lower ~ /^(and|or|nor|but|likewise|as above|both of them|(that|those) of)([ .,:;]|$)/) return "goes on"
-      if (text ~ /^(which|whose) /) return "goes on"
+      if (text ~ /^whose /) return "goes on"
       if (lower ~ /^(these|those) (two|three|four|five|six)([ .,:;]|$)/) return "goes on"
       return ""
     }
