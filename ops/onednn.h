@@ -27,7 +27,7 @@ Desc desc(const std::vector<int64_t>& dims, const std::vector<int64_t>& strides)
 
 // Attributes that make the caller provide the scratchpad, so that its bytes are accounted.
 dnnl::primitive_attr user_scratchpad();
-// The same for a primitive that adds to its output.
+// user_scratchpad() for a primitive that adds to its output.
 dnnl::primitive_attr adding();
 
 // Runs `f`. An exception of oneDNN becomes a frugal::Error that names `op`.
@@ -72,7 +72,8 @@ typename P::primitive_desc describe_primitive(const Wanted& wanted, const Args&.
   return describe_with<P>(user_scratchpad(), wanted, args...);
 }
 
-// The same for a backward primitive, which needs the descriptor of its forward primitive as a hint.
+// Makes the descriptor of a backward primitive, which needs that of its forward primitive as a
+// hint.
 template <class P, class Hint, class... Args>
 typename P::primitive_desc describe_backward(const Hint& hint, const Args&... args) {
   const dnnl::primitive_attr attr = user_scratchpad();

@@ -21,8 +21,8 @@ struct Operand {
 // exactly.
 struct Gemm {
   int64_t m = 0, n = 0, k = 0, batch = 1;  // REQUIRES: all at least 1, batch at most kMostBatch
-  DType input = DType::f32;                // of a and b: f32, by matmul_precision(), or bf16
-  DType output = DType::f32;               // of c and bias: f32; bf16 only beside bf16
+  DType input = DType::f32;                // dtype of a and b: f32, by matmul_precision(), or bf16
+  DType output = DType::f32;               // dtype of c and bias: f32; bf16 only beside bf16
   Operand a, b;
   void* c = nullptr;
   int64_t c_leading = 0, c_stride = 0;

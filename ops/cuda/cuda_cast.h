@@ -9,7 +9,7 @@ namespace frugal::ops::cuda {
 // swapped.
 Tensor in_dtype(const Tensor& x, DType dtype);
 
-// The same conversion into y. REQUIRES: both are contiguous.
+// Writes x, f32 or bf16, to y in the dtype of y. REQUIRES: both are contiguous.
 void convert_into(const Tensor& y, const Tensor& x);
 
 }  // namespace frugal::ops::cuda

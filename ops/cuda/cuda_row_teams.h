@@ -133,7 +133,7 @@ void with_row_kind(int64_t width, std::initializer_list<const Tensor*> tensors, 
   });
 }
 
-// The same for work that reads rows only once: no row is held in registers.
+// with_row_kind() for work that reads rows only once: no row is held in registers.
 template <class T, class F>
 void with_pass_kind(int64_t width, std::initializer_list<const Tensor*> tensors, F&& f) {
   with_vectors<T>(width, tensors, [&](auto n) {

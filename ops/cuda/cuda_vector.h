@@ -85,7 +85,8 @@ __device__ __forceinline__ Floats<N> get_or(const T* x, int64_t at, float otherw
   for (int i = 0; i < N; ++i) out.at[i] = otherwise;
   return out;
 }
-// The bits that store() gives for two neighbours, the first one in the lower half. Of NaN others.
+// The bits that store() gives for two neighbours, the first one in the lower half. A NaN may get
+// other bits.
 __device__ __forceinline__ uint32_t store_pair(float first, float second) {
 #ifdef FRUGAL_CUDA_EMULATOR
   return store<BFloat16>(first).bits | uint32_t{store<BFloat16>(second).bits} << 16;

@@ -14,7 +14,7 @@ struct Convolution {
   Pass pass = Pass::forward;
   Shape x, w, y;  // REQUIRES: no empty tensor; y has the shape that conv2d_shape() gives
   Conv2dOptions options;
-  DType dtype = DType::f32;  // of all tensors: f32, by matmul_precision(), or bf16
+  DType dtype = DType::f32;  // dtype of all tensors: f32, by matmul_precision(), or bf16
   bool bias = false;         // forward: y = conv + bias
 };
 

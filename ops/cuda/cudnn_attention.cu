@@ -101,7 +101,7 @@ class Builder {
                    .set(CUDNN_ATTR_OPERATION_REDUCTION_YDESC, y)
                    .set(CUDNN_ATTR_OPERATION_REDUCTION_DESC, how));
   }
-  // The same memory, seen with other dimensions.
+  // y is the memory of x, seen with other dimensions.
   void reshape(const Descriptor& x, const Descriptor& y) {
     graph_.add(graph_.part(CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR, "reshape operation")
                    .set(CUDNN_ATTR_OPERATION_RESHAPE_XDESC, x)

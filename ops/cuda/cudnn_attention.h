@@ -9,8 +9,8 @@ namespace frugal::ops::cudnn {
 // of exponentials. q, k, v, y and their gradients bf16 [N, T or S, heads, D].
 struct Attention {
   int64_t n = 0, t = 0, s = 0, heads = 0, d = 0;  // REQUIRES: all at least 1
-  Shape q, k, v, y;                               // strides in elements; the last 1
-  Shape dq, dk, dv, dy;                           // the same, of the backward pass
+  Shape q, k, v, y;                               // strides in elements; the last one is 1
+  Shape dq, dk, dv, dy;                           // strides of the gradients, for the backward pass
   bool causal = false;                            // query t sees keys up to t
   bool hides = false;                             // whether there is `hidden`
   float scale = 1;

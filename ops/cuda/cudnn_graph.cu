@@ -19,8 +19,8 @@
 namespace frugal::ops::cudnn {
 namespace {
 
-constexpr int64_t kMostConfigs = 64;  // from one heuristic
-constexpr int64_t kMostKnobs = 64;    // of one engine; the library knows fewer
+constexpr int64_t kMostConfigs = 64;  // how many configurations one heuristic may give
+constexpr int64_t kMostKnobs = 64;    // how many knobs one engine may have; the library knows fewer
 constexpr size_t kTimedPlans = 6;     // the heuristics' order is good, so the best plan is among
                                       // the first
 constexpr int kTimedRuns = 3;
@@ -60,9 +60,10 @@ struct Library {
   std::mutex mutex;
   cudnnHandle_t handle = nullptr;
   int device = 0;
-  std::string name;  // of device and library, for measured choices
+  std::string name;  // names the device and cuDNN's version; measured choices belong to it
   Memo<std::string, std::shared_ptr<Plan>> plans{kMostPlans};  // null: no engine
-  std::set<std::shared_ptr<Plan>> recorded;  // whose kernels graphs run, so that they must stay
+  // Plans whose kernels recorded CUDA graphs run, so that these plans must stay.
+  std::set<std::shared_ptr<Plan>> recorded;
 };
 
 Library& library() {

@@ -7,7 +7,7 @@
 
 namespace frugal::ops::cudnn {
 
-// Of addresses, only the alignment matters.
+// The graph depends on the alignment of the addresses in `data`, not on the addresses.
 Graph convolution_graph(const Convolution& problem, const ConvolutionData& data);
 Graph attention_graph(const Attention& problem);
 // adds_anyhow: parts of dq are added in any order.

@@ -34,9 +34,10 @@ struct Copy {
   }
 };
 
-struct CopyRuns {  // of 16 bytes
+// Copies runs of 16 bytes.
+struct CopyRuns {
   cuda::Strided<2> where;
-  int64_t bytes;  // of an element
+  int64_t bytes;  // size of an element
   char* to;
   const char* from;
   __device__ void operator()(int64_t i) const {

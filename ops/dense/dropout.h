@@ -9,7 +9,7 @@ namespace frugal::ops {
 // y_i = x_i / (1 - p) where uniform(key, i) >= p, else 0. It is linear in x, so the same function
 // is its backward pass and its replay. f32 and f64. Errors: p outside [0, 1].
 Tensor dropout(const Tensor& x, double p, RngKey key);
-// The same, written over x, which is contiguous; the version of x rises.
+// Writes dropout() of x over x, which is contiguous. The version of x rises.
 void dropout_inplace(const Tensor& x, double p, RngKey key);
 // y may be x.
 void dropout_kernel(Cpu, const Tensor& x, double p, RngKey key, const Tensor& y);

@@ -20,7 +20,8 @@ void accumulate_row_kernel(Cuda, const Tensor& into, const Tensor& row);
 void scale_inplace(const Tensor& x, double factor);
 void scale_inplace_kernel(Cpu, const Tensor& x, double factor);
 void scale_inplace_kernel(Cuda, const Tensor& x, double factor);
-// The same with a factor [] on the device of x, of the dtype of x, or f32 where x is bf16.
+// x *= factor in place, with a factor [] on the device of x and of its dtype, or f32 where x is
+// bf16.
 void scale_inplace(const Tensor& x, const Tensor& factor);
 void scale_inplace_kernel(Cpu, const Tensor& x, const Tensor& factor);
 void scale_inplace_kernel(Cuda, const Tensor& x, const Tensor& factor);

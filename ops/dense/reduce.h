@@ -43,7 +43,7 @@ Tensor sum_to(const Tensor& x, const Shape& shape);
 // A view of x repeated to `shape` (strides 0), any dtype. Errors: x does not broadcast to `shape`.
 Tensor expand(const Tensor& x, const Shape& shape);
 
-// The same as a contiguous tensor; x itself if the shapes are equal and x is contiguous.
+// x repeated to `shape` as a contiguous tensor; x itself if it is contiguous and has this shape.
 Tensor broadcast_to(const Tensor& x, const Shape& shape);
 
 // The shape after reducing `axes` (no axes: all). Errors: an axis outside x or given twice.

@@ -17,7 +17,8 @@ Weight weight_of(const Tensor& weights) {
   return {weights.defined() ? weights.data<float>() : nullptr};
 }
 
-// Each writes the gradients, and adds the losses. Of a row of weight 0 nothing is computed.
+// Each of these structs writes gradients and gives terms of the loss. For a row of weight 0 both
+// are 0, and the loss of its values is not computed.
 template <class T>
 struct Focal {
   using Term = double;

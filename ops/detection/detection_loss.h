@@ -45,17 +45,17 @@ void giou_kernel(Cpu, const Tensor& x, const Tensor& target, const Tensor& weigh
 void giou_kernel(Cuda, const Tensor& x, const Tensor& target, const Tensor& weights,
                  const WeightedLoss& result);
 
-// The same of boxes that are said as codes, see decode_boxes(). codes [R, 4]; references [A, 4],
-// where row i of codes is seen from row i % A; boxes [T, 4]; matches [R] i64, the row of `boxes`
-// for each row of codes, below 0: there is none, and its loss is 0. The gradient is that of the
-// codes. References, boxes and weights have the dtype of the loss. Errors: other shapes, dtypes and
-// devices; R that is no multiple of A; a match of T or more (CUDA does not wait to check this, and
-// the loss is NaN).
+// giou() of boxes that are given as codes, see decode_boxes(). codes [R, 4]; references [A, 4]: row
+// i of codes is decoded from row i % A; boxes [T, 4]; matches [R] i64: the row of `boxes` for each
+// row of codes. A row whose match is below 0 has no box, and its loss is 0. The gradient is that of
+// the codes. References, boxes and weights have the dtype of the loss. Errors: other shapes, dtypes
+// and devices; R that is no multiple of A; a match of T or more (CUDA does not wait to check this,
+// and the loss is NaN).
 WeightedLoss coded_giou(const Tensor& codes, const Tensor& references, const Tensor& boxes,
                         const Tensor& matches, const Tensor& weights, const BoxCoding& coding);
-// What a row's loss is made of, beside its code.
+// What a row's loss is made of, beside its code. All are contiguous; `weights` may be undefined.
 struct CodedBoxes {
-  Tensor references, boxes, matches, weights;  // contiguous; weights: or undefined
+  Tensor references, boxes, matches, weights;
 };
 void coded_giou_kernel(Cpu, const Tensor& codes, const CodedBoxes& boxes, const BoxCoding& coding,
                        const WeightedLoss& result);

@@ -66,7 +66,7 @@ FRUGAL_HD T giou_loss(const T* x, const T* t, T* slope) {
     const T sign = second ? T{1} : T{-1};
     const T across = k % 2 == 0 ? height : width;
     const T most_share = share_of_most(x[k], t[k]);
-    const T inner = second ? 1 - most_share : most_share;  // of the overlap's edge
+    const T inner = second ? 1 - most_share : most_share;  // share that moves the overlap's edge
     const T inner_across = k % 2 == 0 ? bottom - top : right - left;
     const T hull_across = k % 2 == 0 ? hull_height : hull_width;
     slope[k] = sign * (by_together * across + (overlap ? by_inside * inner * inner_across : T{0}) +

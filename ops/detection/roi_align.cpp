@@ -13,7 +13,7 @@
 namespace frugal::ops {
 namespace {
 
-constexpr int64_t kChannels = 64;  // of dx that a thread adds to at a time
+constexpr int64_t kChannels = 64;  // channels of dx that a thread adds to at a time
 
 template <class T>
 struct Region {

@@ -19,7 +19,7 @@ struct RoiTap {
 template <class T>
 struct RoiAxis {
   int64_t extent, cells, samples;
-  T start, step;  // of the region; between cells
+  T start, step;  // where the region begins, and from cell to cell, in pixels
 
   FRUGAL_HD static RoiAxis of(T from, T to, T scale, int64_t extent, int64_t cells, int samples,
                               bool aligned) {

@@ -25,11 +25,11 @@ struct RowSplit {
   };
   std::vector<Task> tasks;
   std::vector<LongRow> long_rows;
-  int64_t pieces = 0;   // of all long rows together
+  int64_t pieces = 0;   // how many pieces all long rows have together
   int64_t longest = 0;  // entries of the longest row
 
-  // The same for CUDA, where a warp takes a row: pieces of the rows with more than kWarpPiece
-  // entries.
+  // The split for CUDA, where a warp takes a row: rows with more than kWarpPiece entries are cut
+  // into pieces.
   static constexpr int64_t kWarpPiece = 128;
   Tensor warp_pieces;  // [pieces, 3] i64: row, first entry, last entry + 1
   Tensor warp_rows;    // [long rows, 3] i64: row, first piece, number of pieces

@@ -8,8 +8,8 @@
 namespace frugal::ops {
 
 struct GraphAttentionSettings {
-  double slope = 0.2;  // of leaky_relu
-  double dropout = 0;  // of the coefficients
+  double slope = 0.2;  // slope of leaky_relu below 0
+  double dropout = 0;  // probability that a coefficient is dropped
   RngKey key{};
 };
 

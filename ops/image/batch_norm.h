@@ -28,9 +28,9 @@ class TooFewRows : public Error {
 // Errors: TooFewRows for fewer than two rows.
 BatchNormMoments batch_norm_moments(const Tensor& x, const Tensor& running_mean,
                                     const Tensor& running_var, const BatchNormOptions& options);
-// The same, bit for bit, for an f32 x that comes in slices of the leading axis, on the CPU or meta.
-// `like` has its shape, dtype and device. REQUIRES: `step` is a multiple of
-// batch_norm_slice_unit(shape, device). Errors: another dtype or device.
+// batch_norm_moments() for an f32 x that comes in slices of the leading axis, on the CPU or meta.
+// The results have the same bits. `like` has the shape, dtype and device of x. REQUIRES: `step` is
+// a multiple of batch_norm_slice_unit(shape, device). Errors: another dtype or device.
 using BatchNormSlice = std::function<Tensor(int64_t begin, int64_t end)>;
 BatchNormMoments batch_norm_moments(const Tensor& like, const BatchNormSlice& x, int64_t step,
                                     const Tensor& running_mean, const Tensor& running_var,
@@ -51,7 +51,8 @@ BatchNormOutput batch_norm_apply(const Tensor& x, const BatchNormMoments& moment
                                  bool relu, bool want_mask, bool over_residual = false);
 // [3, C], f32 or f64: z = (x - affine[0]) affine[1] + affine[2] without a residual.
 Tensor batch_norm_affine(const BatchNormMoments& moments, const BatchNormParameters& parameters);
-// The same with the checks of batch_norm_apply(), and batch_norm_apply() with that result.
+// batch_norm_apply() in two calls: the first makes its checks and returns the affine, the second
+// one applies this affine.
 Tensor batch_norm_affine(const Tensor& x, const BatchNormMoments& moments,
                          const BatchNormParameters& parameters, const Tensor& residual);
 BatchNormOutput batch_norm_apply(const Tensor& x, const Tensor& affine, const Tensor& residual,
@@ -73,10 +74,10 @@ BatchNormGradients batch_norm_backward(const Tensor& dy, const Tensor& x,
                                        const BatchNormParameters& parameters, const Tensor& mask,
                                        bool training, bool want_residual, bool overwrite = false);
 
-// The same gradients, bit for bit, for an x that comes in slices of the leading axis of dy. Each
-// slice is asked for twice. `x` and `mask` give the elements [begin, end), a mask as the bitmask of
-// that slice. REQUIRES: `step` is a multiple of batch_norm_slice_unit(shape of dy, device); masks
-// have the by-rows layout.
+// batch_norm_backward() for an x that comes in slices of the leading axis of dy. The gradients have
+// the same bits. Each slice is asked for twice. `x` and `mask` give the elements [begin, end), a
+// mask as the bitmask of that slice. REQUIRES: `step` is a multiple of batch_norm_slice_unit(shape
+// of dy, device); masks have the by-rows layout.
 BatchNormGradients batch_norm_backward(const Tensor& dy, const BatchNormSlice& x,
                                        const BatchNormMoments& moments,
                                        const BatchNormParameters& parameters,
@@ -95,8 +96,8 @@ BatchNormSums batch_norm_backward_sums(const Tensor& dy, const BatchNormSlice& x
                                        const BatchNormParameters& parameters,
                                        const BatchNormSlice& mask, int64_t step, bool training,
                                        bool overwrite);
-// The same for a dy that comes in slices too, and is not kept. `like` has its shape, dtype and
-// device.
+// The first pass for a dy that comes in slices, too. g is undefined, because dy is not kept. `like`
+// has the shape, dtype and device of dy.
 BatchNormSums batch_norm_backward_sums(const Tensor& like, const BatchNormSlice& dy,
                                        const BatchNormSlice& x, const BatchNormMoments& moments,
                                        const BatchNormParameters& parameters,

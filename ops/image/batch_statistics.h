@@ -31,12 +31,13 @@ class SharedStatistics {
   const GatherRows* previous_;
 };
 
-// For batch norm. Whether such a scope lives, and the device has values.
+// For batch norm. Tells whether a SharedStatistics lives and the device has values.
 bool shares_statistics(Device device);
-// mean and variance [C] f64 of these rows become those of all rows. Returns the number of these.
+// mean and variance [C] f64 of these rows become those of all rows. Returns the number of all rows.
 // REQUIRES: shares_statistics().
 int64_t share_moments(const Tensor& mean, const Tensor& variance, int64_t rows);
-// sums f64 of these rows become those of all rows. The same otherwise.
+// sums f64 of these rows become those of all rows. Returns the number of all rows.
+// REQUIRES: shares_statistics().
 int64_t share_sums(const Tensor& sums, int64_t rows);
 
 }  // namespace frugal::ops

@@ -159,7 +159,7 @@ const onednn::Plan& input_plan(const Problem& p) {
   });
 }
 
-// The same, added to what is there. Empty where oneDNN cannot add.
+// As input_plan(), but adds to what is there. An empty plan where oneDNN cannot add.
 const onednn::Plan& input_sum_plan(const Problem& p) {
   return onednn::cached_plan(p.key("conv dx+", false), [&] {
     const auto pd = p.backward<dnnl::convolution_backward_data>();
@@ -176,7 +176,7 @@ const onednn::Plan& weight_plan(const Problem& p) {
   });
 }
 
-// The same, added to what is there. Without a repack it cannot add.
+// As weight_plan(), but adds to what is there. The repack adds, so a plan without one cannot.
 const onednn::Plan& weight_sum_plan(const Problem& p) {
   return onednn::cached_plan(p.key("conv dw+", false), [&] {
     const auto pd = p.backward<dnnl::convolution_backward_weights>();

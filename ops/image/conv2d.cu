@@ -111,7 +111,7 @@ struct BackwardInput {  // f(i) for each element of dx
 // lie beside one another as [K, C/groups], and a share of the pixels. Then neighbouring threads
 // read neighbouring channels of x, or of dy where a group has one channel.
 constexpr int kPixelLanes = 8;    // warps of a block; each takes every eighth pixel
-constexpr int64_t kPixels = 512;  // of a block, at least
+constexpr int64_t kPixels = 512;  // a share has at least about so many pixels
 
 struct WeightShares {
   int64_t tiles, step;  // tiles of 32 elements at a position; pixels of a share

@@ -26,8 +26,8 @@ struct Totals {
 
 struct Rows {
   const int64_t* target;
-  const float* weights;     // or null
-  const float* of_classes;  // the weights of classes in the term of the smoothing, or null
+  const float* weights;     // weights of rows; null: all are 1
+  const float* of_classes;  // weights of classes in the term of the smoothing; null: there are none
   int64_t rows, classes, ignored;
   __device__ double weight(int64_t row) const {
     return weights != nullptr ? static_cast<double>(weights[row]) : 1;

@@ -8,7 +8,8 @@
 namespace frugal::ops {
 namespace {
 
-// Sums over rows for one class: of its probabilities, of those at its own rows, and its rows.
+// Sums for one class: its probabilities in all rows, its probabilities in its own rows, and how
+// many rows it has.
 struct Sums {
   double all = 0, own = 0, rows = 0;
   __device__ Sums& operator+=(const Sums& other) {
@@ -42,8 +43,8 @@ struct Store {
   __device__ void operator()(int64_t c, const Sums& total) const { sums[c] = total; }
 };
 
-// Of each class, d(loss)/d(p_c) over all rows, and what is added at its own rows. One thread adds
-// the classes in their order.
+// Computes d(loss)/d(p_c) of each class c: `each` holds for all rows, and `own` is added at the
+// rows of the class. One thread adds the classes in their order.
 struct Slopes {
   int64_t classes;
   double smooth;

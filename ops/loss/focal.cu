@@ -33,7 +33,7 @@ struct Losses {
   const double* divisor;
   const T* x;
   const int64_t* target;
-  const float* weights;  // or null
+  const float* weights;  // weights of classes; null: all are 1
   T* gradient;
   __device__ void operator()(int64_t, int64_t row, int64_t, double* terms) const {
     const T* from = x + row * classes;

@@ -11,8 +11,8 @@ Tensor embedding(const Tensor& ids, const Tensor& weight);
 // order. Rows with the id padding_idx get none.  dy [..., H].  Errors: as in embedding().
 Tensor embedding_backward(const Tensor& dy, const Tensor& ids, int64_t vocabulary,
                           int64_t padding_idx = -1);
-// The same gradient as SparseRows: only the rows that dy reaches, with the same bits. On `meta` it
-// has as many rows as are possible. Not on CUDA.  Errors: as in embedding().
+// embedding_backward() as SparseRows: only the rows that dy reaches, with the same bits. On `meta`
+// it has as many rows as are possible. Not on CUDA.  Errors: as in embedding().
 SparseRows embedding_backward_rows(const Tensor& dy, const Tensor& ids, int64_t vocabulary,
                                    int64_t padding_idx = -1);
 

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-// The same choice as in simd_loops.cpp.
+// ops/simd/simd_loops.cpp says why these targets are left out.
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/sequence/layer_norm_loops.cpp"

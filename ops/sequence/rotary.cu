@@ -8,7 +8,7 @@ namespace {
 // Cosine and sine of each position and channel, [T, half]. Angles are f64, because positions may be
 // large.
 struct Angles {
-  const int64_t* positions;  // or null: 0, 1, ...
+  const int64_t* positions;  // null: the positions are 0, 1, ...
   int64_t half;
   double base;
   bool inverse;
