@@ -15,7 +15,7 @@ namespace frugal::cuda {
 // the recording would hold the copy and not the bytes.
 Tensor staged(const Tensor& x, Device device);
 
-// Copies x to an address of the device in this way. REQUIRES: x is not empty; no work is being
+// Copies x to an address of the device as staged() does. REQUIRES: x is not empty; no work is being
 // recorded.
 void staged_copy(void* to, Device device, const Tensor& x);
 

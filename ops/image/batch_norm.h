@@ -51,8 +51,8 @@ BatchNormOutput batch_norm_apply(const Tensor& x, const BatchNormMoments& moment
                                  bool relu, bool want_mask, bool over_residual = false);
 // [3, C], f32 or f64: z = (x - affine[0]) affine[1] + affine[2] without a residual.
 Tensor batch_norm_affine(const BatchNormMoments& moments, const BatchNormParameters& parameters);
-// batch_norm_apply() in two calls: the first makes its checks and returns the affine, the second
-// one applies this affine.
+// batch_norm_apply() in two calls: the first one checks x and the residual and returns the affine,
+// the second one applies this affine.
 Tensor batch_norm_affine(const Tensor& x, const BatchNormMoments& moments,
                          const BatchNormParameters& parameters, const Tensor& residual);
 BatchNormOutput batch_norm_apply(const Tensor& x, const Tensor& affine, const Tensor& residual,
