@@ -11,7 +11,7 @@ struct AdafactorOptions {
   // If set, a step is the rate times the root mean square of the parameter (at least 1e-3). The
   // rate is then relative; the paper uses min(1e-2, 1 / sqrt(t)). If not, a step is the rate alone.
   bool scale_parameter = true;
-  double weight_decay = 0;  // of groups that name none
+  double weight_decay = 0;  // the decay of groups that name none
 };
 
 // Weight decay is decoupled, as in AdamW. State of a parameter with at least 2 axes:

@@ -9,7 +9,7 @@ struct AdamOptions {
   double beta1 = 0.9, beta2 = 0.999;
   double eps = 1e-8;
   bool decoupled = true;    // AdamW; else the decay is a part of the gradient (Adam)
-  double weight_decay = 0;  // of groups that name none
+  double weight_decay = 0;  // the decay of groups that name none
 };
 
 // Errors: a beta outside [0, 1), eps not above 0. Messages name `op`.

@@ -25,15 +25,14 @@ class Ema {
   // Errors: decay outside [0, 1).
   Ema(std::vector<std::pair<std::string, Variable>> parameters, const EmaOptions& options);
 
-  Ema anew() const { return {parameters_, options_}; }  // of the same parameters, as at first
+  // A new average of these parameters, without updates.
+  Ema anew() const { return {parameters_, options_}; }
 
   // Call it after each step: average += (1 - decay) (value - average).  Errors: called while
   // swapped.
   void update();
-  void take_back() {
-    --updates_;
-  }  // takes back the count of the last update(), whose work was not
-     // done
+  // Takes back the count of the last update(), whose work was not done.
+  void take_back() { --updates_; }
   int64_t updates() const { return updates_; }
   const Tensor& average(size_t parameter) const { return averages_[parameter]; }
 

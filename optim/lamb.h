@@ -11,7 +11,7 @@ struct LambOptions {
   // If not set, parameters without weight decay (norms and biases, see decay_groups()) are not
   // scaled by their norm, as in the published runs. If set, they are scaled like all others.
   bool adapt_without_decay = false;
-  double weight_decay = 0;  // of groups that name none
+  double weight_decay = 0;  // the decay of groups that name none
 };
 
 // State: "m/<parameter>" and "v/<parameter>", of the parameter's shape.

@@ -12,7 +12,7 @@ struct LarsOptions {
   // the published runs; decay_groups() leaves them without weight decay. If set, they are scaled
   // like all others.
   bool adapt_one_dimensional = false;
-  double weight_decay = 0;  // of groups that name none
+  double weight_decay = 0;  // the decay of groups that name none
 };
 
 // State: "velocity/<parameter>", of the parameter's shape. It holds whole steps, rates included.

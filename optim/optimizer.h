@@ -48,8 +48,8 @@ class Optimizer {
   virtual void step(double lr) = 0;
   // Drops the gradients of all its parameters.
   virtual void zero_grad() = 0;
-  // The same as step() of the one parameter whose gradient this is. False if it is none of the
-  // optimizer's.
+  // Does for one parameter, whose gradient this is, what step() does for all. Returns false if the
+  // parameter is none of the optimizer's.
   virtual bool step_leaf(const GradAccumulator& leaf, double lr) = 0;
   // The state for checkpoints, as named tensors in category `optimizer`. Empty before the first
   // step.
@@ -67,8 +67,8 @@ class Optimizer {
                  "adam, for a schedule that cycles it");
   }
 
-  // The same optimizer of the same parameters before its first step, for steps on `meta`
-  // (train/planning/meta_step.h). Null, the default: it cannot be had.
+  // A new optimizer with these options and parameters, before its first step, for steps on `meta`
+  // (train/planning/meta_step.h). Null, the default: this optimizer cannot give one.
   virtual std::unique_ptr<Optimizer> without_state() const { return nullptr; }
 
   // Does the update of an element depend on the gradients and the state of that element alone, and

@@ -9,7 +9,7 @@ namespace frugal::optim {
 struct SgdOptions {
   double momentum = 0.9;
   bool nesterov = false;
-  double weight_decay = 0;  // of groups that name none
+  double weight_decay = 0;  // the decay of groups that name none
 };
 
 class Sgd : public Optimizer {
