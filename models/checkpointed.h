@@ -26,7 +26,7 @@ Variable checkpointed(Context& context, Variables inputs, F f) {
   return checkpoint(run, inputs, context.rng);
 }
 
-// The same for a block of one input, f(x, context). f may release x early.
+// Runs a block of one input, f(x, context), as checkpointed() above does. f may release x early.
 template <class F>
 Variable checkpointed(Context& context, Variable x, F f) {
   Variables one;

@@ -67,8 +67,10 @@ class GraphInputs {
   void forget_idle();
 
  private:
-  static constexpr size_t kKept = 2;                            // for training and for testing
-  using Key = std::pair<std::vector<TensorIdentity>, int64_t>;  // and an extent
+  static constexpr size_t kKept = 2;  // one for training, one for testing
+  // What a graph or a sparse matrix is built from: the identities of its tensors, and the number of
+  // nodes or of features.
+  using Key = std::pair<std::vector<TensorIdentity>, int64_t>;
   template <class Value>
   struct Entry {
     std::shared_ptr<const Value> value;

@@ -52,7 +52,7 @@ class BatchNorm2d : public Module {
   Variable forward(Variable x, Context& context) override;
   Variable forward_relu(Variable x, Context& context);
   Variable forward_add_relu(const Variable& x, Variable residual, Context& context);
-  // The same of the output of `conv`, which may then never be whole.
+  // forward_add_relu() of conv(x). The output of `conv` may then never be whole.
   Variable forward_add_relu(const Conv2d& conv, Variable x, Variable residual, Context& context);
 
  private:

@@ -24,12 +24,13 @@ struct Context {
   // So many blocks keep only their input in training and are recomputed. The first ones: by their
   // turn in backward the others have given back their memory.
   int64_t checkpointed_blocks = 0;
-  int64_t block = 0;         // of this pass, the next; counted where any is checkpointed
-  Device device = kCpu;      // the model's
-  DType dtype = DType::f32;  // of activations: f32, or bf16 on CUDA
-  bool keeps_frozen_statistics = false;  // the model's, see Module
+  int64_t block = 0;         // number of the next block; counted if any block is checkpointed
+  Device device = kCpu;      // the device of the model
+  DType dtype = DType::f32;  // the dtype of activations: f32, or bf16 on CUDA
+  bool keeps_frozen_statistics = false;  // see Module::keeps_frozen_statistics()
   NamedTensors extras = {};
-  Tensor extra(std::string_view name) const { return find_tensor(extras, name); }  // or undefined
+  // Undefined if there is no such tensor.
+  Tensor extra(std::string_view name) const { return find_tensor(extras, name); }
 };
 
 class Module {
@@ -63,7 +64,7 @@ class Module {
   // In registration order, depth first. Optimizers take them as they are:
   // optim::Sgd(model.parameters(), {.momentum = 0.9}).
   std::vector<NamedParameter> parameters();
-  Device device() const;                              // of the parameters; cpu without any
+  Device device() const;  // where the parameters are; cpu if there are none
   DType activations() const { return activations_; }  // f32, or bf16 on CUDA
   void set_activations(DType dtype) { activations_ = dtype; }
   std::vector<NamedBuffer> buffers();  // running_mean, running_var, num_batches_tracked

@@ -14,7 +14,9 @@ namespace frugal::models {
 enum class GridSampling : uint8_t {
   corners,  // corners meet corners, a = -0.75: torchvision's interpolate_embeddings()
   centres,  // cells cover equal shares of the side, a = -0.75: DeiT, Hugging Face, Swin
-  smooth,   // the same, a = -0.5, and a smaller grid is an average: timm's resample_abs_pos_embed()
+  // Cells cover equal shares of the side, a = -0.5, and a smaller grid is an average: timm's
+  // resample_abs_pos_embed().
+  smooth,
 };
 
 // [from^2, C] -> [to^2, C], both row by row. f32, or f64 for f64; on `meta` without values.

@@ -22,7 +22,8 @@ constexpr std::array<const char*, 3> kWithoutEffect = {".attn.bias", ".attn.mask
 constexpr std::array<const char*, 6> kUnused = {"cls.seq_relationship.", "bert.pooler.",
                                                 "vit.pooler.",           "pooler.",
                                                 "aux_classifier.",       "auxiliary_head."};
-// Of a self-supervised run: what its trunk learns with.
+// The file of a self-supervised run has its trunk under the first name. Names that begin with one
+// of the others belong to what the trunk learns with.
 constexpr const char* kTrunk = "trunk.";
 constexpr std::array<const char*, 5> kBesideTrunk = {"projector.", "predictor.", "target_trunk.",
                                                      "target_projector.", "queue"};

@@ -13,8 +13,8 @@ class ResizedModule : public Module {
  public:
   struct Small {
     Variable logits;        // [N, h, w, classes]
-    int64_t height, width;  // of the outputs
-    // In training, of a network with a second head: its logits [N, h', w', classes], which only a
+    int64_t height, width;  // extents of the outputs
+    // In training, if the network has a second head: its logits [N, h', w', classes], which only a
     // loss reads.
     Variable auxiliary = {};
     Variable output() const {

@@ -107,8 +107,8 @@ class SequentialClassifier : public HeadedModule {
   std::shared_ptr<Linear> head_;
 };
 
-// The same for a network of tokens that gives an output for each token, from this one and those
-// before it: attention must be causal.
+// A list of layers over tokens that ends in a Linear. Each token has an output, which depends on
+// this token and those before it: attention must be causal.
 class SequentialLanguageModel : public LanguageModel {
  public:
   SequentialLanguageModel(const std::vector<std::shared_ptr<Module>>& body,

@@ -12,7 +12,7 @@ namespace frugal::models {
 namespace {
 
 constexpr size_t kListed = 10;  // names that a message lists for each kind of mismatch
-constexpr const char* kPooler = "bert.pooler.";  // which files of masked language models lack
+constexpr const char* kPooler = "bert.pooler.";  // files of masked language models have no pooler
 
 std::string list(const char* title, const std::vector<std::string>& names) {
   if (names.empty()) return "";

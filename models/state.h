@@ -21,13 +21,14 @@ Tensor from_file_layout(const Tensor& tensor, Module::Layout layout);
 
 // All parameters, then all buffers, in registration order. The tensors are copies on the host.
 NamedTensors state_dict(Module& module);
-// The same as views of the module's own tensors on their device, for writing files without a copy.
+// The tensors of state_dict() as views of the module's own, on their device, for writing files
+// without a copy.
 NamedTensors state_views(Module& module);
 
 struct StateOptions {
   // The last layer (Module::head_prefix) keeps its values, and that of the file is left out: for a
-  // network with other classes. The same holds for the last layer of a second head (ResizedModule).
-  // A pooler that the file lacks keeps its values, too.
+  // network with other classes. This also holds for the last layer of a second head
+  // (ResizedModule). A pooler that the file lacks keeps its values, too.
   bool reset_head = false;
   // Learned positions of another grid are interpolated: the positions of a ViT for pictures of
   // another size (its class token's stays), and the tables of a Swin for windows of another size.
@@ -35,18 +36,20 @@ struct StateOptions {
   bool resize_positions = false;
   std::optional<GridSampling> sampling = {};
 };
-// What was not filled, and what was not taken.
+// Names of tensors of the module that were not filled, and of tensors of the file that were not
+// taken.
 struct StateNotes {
-  std::vector<std::string> reset;      // of the module, with reset_head
-  std::vector<std::string> left_out;   // of the file: its last layer, with reset_head
-  std::vector<std::string> ignored;    // of the file: no result depends on them
-  std::vector<std::string> uncounted;  // of the module: counters of batches that the file lacks
+  std::vector<std::string> reset;      // the module's, which kept their values with reset_head
+  std::vector<std::string> left_out;   // the file's last layer, with reset_head
+  std::vector<std::string> ignored;    // the file's, on which no result depends
+  std::vector<std::string> uncounted;  // the module's counters of batches that the file lacks
   struct Resized {
-    std::string name;          // of the module
+    std::string name;          // the name in the module
     int64_t from = 0, to = 0;  // sides of the grids
   };
-  std::vector<Resized> resized;              // positions of another grid, with resize_positions
-  int64_t classes = 0, classes_of_file = 0;  // of the last layers, with reset_head; 0: unknown
+  std::vector<Resized> resized;  // positions of another grid, with resize_positions
+  // The classes of the module's and of the file's last layer, with reset_head. 0: unknown.
+  int64_t classes = 0, classes_of_file = 0;
 };
 
 // Fills every parameter and buffer in place. bf16, f16 and f64 are cast to the dtype of the module,

@@ -29,12 +29,12 @@ struct SelfAttentionOptions {
 // scaled_dot_product_attention(). Errors: dropout in training without a random stream.
 Variable self_attention(const Variable& q, const Variable& k, const Variable& v,
                         const SelfAttentionOptions& options, const Tensor& mask, Context& context);
-// The same from one product: the thirds of qkv [N, T, 3H] are q, k and v. bias: as in
+// Takes q, k and v as the thirds of one product, qkv [N, T, 3H]. bias: as in
 // scaled_dot_product_attention().
 Variable self_attention(const Variable& qkv, const SelfAttentionOptions& options,
                         const Tensor& mask, const Variable& bias, Context& context);
 
-// The same for the first token of each sequence only: [N, 1, H].
+// self_attention() for the first token of each sequence only: qkv [N, T, 3H] -> [N, 1, H].
 Variable first_token_attention(const Variable& qkv, const SelfAttentionOptions& options,
                                Context& context);
 

@@ -35,7 +35,7 @@ class Detector : public Module {
   // What is found beside the losses, where somebody asks.
   struct Search {
     Tensor sizes;  // [N, 2] i64: height and width of each picture without its padding
-    std::vector<Detections> found = {};  // of each picture; empty on `meta`
+    std::vector<Detections> found = {};  // one for each picture; empty on `meta`
   };
   // images [N, H, W, C] -> scalars, whose sum is the loss. The names are torchvision's. With a
   // search, what the network finds, too, which waits for the device.

@@ -25,7 +25,7 @@ struct SelfSupervisedOptions {
   SelfSupervision method = SelfSupervision::simsiam;
   std::vector<int64_t> projector;  // widths of its layers; the last one is the projection's
   int64_t predictor = 0;           // hidden units of the predictor; 0: there is none
-  double momentum = 0;             // of the copy: how much of it stays in a step
+  double momentum = 0;             // how much of the copy stays in a step
   int64_t queue = 0;               // moco_v2: keys that are kept
   double temperature = 1;          // moco_v2
 };

@@ -16,12 +16,12 @@ enum class DilatedHead : uint8_t { fcn, deeplabv3 };
 struct DilatedResNetOptions {
   DilatedHead head = DilatedHead::fcn;
   std::array<int64_t, 4> depths{3, 4, 6, 3};
-  int64_t width = 64;  // of the trunk
+  int64_t width = 64;  // channels of the trunk's stem
   int64_t in_channels = 3;
   int64_t num_classes = 21;
   double dropout = 0.1;            // before the last layer, or behind the pyramid of DeepLabv3
   bool auxiliary = false;          // a second head, "aux_classifier", on the third stage
-  double auxiliary_dropout = 0.1;  // before its last layer
+  double auxiliary_dropout = 0.1;  // before the last layer of the second head
 };
 
 // The options of "fcn_resnet50", ..., "deeplabv3_resnet101". Errors: an unknown name; the message

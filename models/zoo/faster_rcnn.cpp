@@ -18,7 +18,7 @@ namespace frugal::models {
 namespace {
 
 constexpr int64_t kRoiSide = 7, kMaps = 4, kFinest = 2;  // the finest map has a 2^2th of the pixels
-constexpr double kFasterRcnnBeta = 1.0 / 9;              // of the smooth L1 loss
+constexpr double kFasterRcnnBeta = 1.0 / 9;              // beta of the smooth L1 loss
 constexpr BoxCoding kRegionCoding{10, 10, 5, 5};
 constexpr MatchOptions kAnchorMatch{0.7, 0.3, true}, kRegionMatch{0.5, 0.5, false};
 constexpr double kProposalOverlap = 0.7, kLeastProposal = 1e-3, kLeastFound = 1e-2;
@@ -62,8 +62,9 @@ Tensor there(const Tensor& x, DType dtype, Device device) {
 struct FasterRcnn::Samples {
   std::vector<Boxes> regions;
   std::vector<int64_t> labels;              // 0: background
-  std::vector<std::array<float, 4>> boxes;  // of the matched objects; 0 for background
-  std::vector<std::array<float, 4>> codes;  // these, seen from the regions; 0 for background
+  std::vector<std::array<float, 4>> boxes;  // boxes of the matched objects; 0 for background
+  std::vector<std::array<float, 4>>
+      codes;  // codes of these boxes for the regions; 0 for background
 };
 
 FasterRcnn::FasterRcnn(Init& init, const FasterRcnnOptions& options)

@@ -13,19 +13,19 @@ struct FasterRcnnOptions {
   ResNetOptions trunk = resnet_options("resnet50");
   int64_t width = 256;       // channels of the pyramid
   int64_t hidden = 1024;     // units of the head's two layers
-  int64_t anchor_side = 32;  // of the finest level, in pixels; doubled from level to level
+  int64_t anchor_side = 32;  // side at the finest level, in pixels; doubled from level to level
   int64_t in_channels = 3;
   int64_t num_classes = 91;  // with the background, which is class 0
   // The first candidates in order take part in the losses, and not random ones.
   bool deterministic_sampling = false;
-  int64_t train_candidates = 2000, candidates = 1000;  // of a level, before suppression
-  int64_t train_proposals = 2000, proposals = 1000;    // of a picture, behind it
+  int64_t train_candidates = 2000, candidates = 1000;  // most boxes of a level before suppression
+  int64_t train_proposals = 2000, proposals = 1000;    // most boxes of a picture after suppression
   int64_t sampled_anchors = 256, sampled_regions = 512;
-  // Of the RPN and of the head. smooth_l1 has a beta of 1/9.
+  // The loss of boxes in the RPN and in the head. smooth_l1 has a beta of 1/9.
   BoxLoss box_loss = BoxLoss::smooth_l1;
-  double least_score = 0.05;  // of what is found
-  double most_overlap = 0.5;  // of two objects of a class
-  int64_t most_found = 100;   // in a picture
+  double least_score = 0.05;  // what is found has a higher score
+  double most_overlap = 0.5;  // a box that overlaps a better one of its class more is left out
+  int64_t most_found = 100;   // most objects of a picture
 };
 
 // forward(): [N, H, W, C] -> [N, A, 1 + 4], what the RPN says of all anchors: logits and codes.
@@ -51,9 +51,9 @@ class FasterRcnn : public Detector {
     Variable logits;  // [N, A]
     Variable codes;   // [N, A, 4]
   };
-  // Regions, level after level.
+  // What the head says of regions, level after level.
   struct Regions {
-    std::vector<int64_t> order;  // of the regions as they were given
+    std::vector<int64_t> order;  // the places that these regions had in the given list
     Variable logits;             // [R, num_classes]
     Variable codes;              // [R, num_classes * 4]
   };
@@ -61,7 +61,7 @@ class FasterRcnn : public Detector {
 
   std::vector<Level> rpn(const Variables& levels, Context& context) const;
   Tensor anchors_of(const Variables& levels, int64_t height, int64_t width) const;
-  // Of each picture. sizes: see Search; undefined: all pictures are `height` x `width`.
+  // The regions of each picture. sizes: see Search; undefined: all pictures are `height` x `width`.
   std::vector<Boxes> propose(const std::vector<Level>& levels, const Tensor& anchors,
                              const Tensor& sizes, int64_t height, int64_t width,
                              bool training) const;
@@ -74,7 +74,7 @@ class FasterRcnn : public Detector {
   std::vector<Detections> found_in(const Variables& levels, const std::vector<Boxes>& proposals,
                                    const Tensor& sizes, Context& context) const;
   std::optional<RngKey> key(Context& context) const;
-  double beta() const;  // of the loss of codes
+  double beta() const;  // beta of the loss of codes
 
   FasterRcnnOptions options_;
   std::vector<AnchorLevel> anchors_;

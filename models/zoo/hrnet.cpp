@@ -11,8 +11,8 @@ namespace {
 
 constexpr ConvInit kHrNetInit = ConvInit::kaiming_fan_out;
 constexpr int64_t kStem = 64, kFirstStage = 256;
-constexpr int64_t kBlocks = 4;                          // of each branch of a module
-constexpr std::array<int64_t, 3> kModules = {1, 4, 3};  // of stages 2, 3 and 4
+constexpr int64_t kBlocks = 4;  // blocks of layer1, and of each branch of a module
+constexpr std::array<int64_t, 3> kModules = {1, 4, 3};  // modules of stages 2, 3 and 4
 
 // A 3x3 or 1x1 convolution, its norm and, if wanted, a relu.
 std::shared_ptr<Sequential> conv_norm(Init& init, int64_t in, int64_t out, int64_t kernel,

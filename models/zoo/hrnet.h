@@ -29,9 +29,10 @@ class HrNet : public ResizedModule {
   std::string head_prefix() override { return "last_layer.3."; }
 
  private:
-  // The modules of one stage, and what makes the input of its last branch.
+  // The modules of one stage, and what makes the inputs of its branches from the stage before.
   struct Stage {
-    std::vector<std::shared_ptr<Sequential>> transitions;  // of each branch; null: as it is
+    // One for each branch. Null: the branch goes on as it is.
+    std::vector<std::shared_ptr<Sequential>> transitions;
     std::vector<std::shared_ptr<Module>> modules;
   };
   std::shared_ptr<Conv2d> conv1_, conv2_;

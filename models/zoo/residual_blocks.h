@@ -22,11 +22,11 @@ class BasicBlock : public Module {
   std::shared_ptr<Sequential> downsample_;
 };
 
-// Of ResNets with bottlenecks: inner channels of the first stage, and how many times wider the
+// In ResNets with bottlenecks: inner channels of the first stage, and how many times wider the
 // output of a block is than its inside.
 inline constexpr int64_t kBottleneckChannels = 64, kExpansion = 4;
 
-// The same with convolutions 1x1, 3x3 and 1x1. The first two have `width` channels.
+// A block like BasicBlock, with convolutions 1x1, 3x3 and 1x1. The first two have `width` channels.
 class Bottleneck : public Module {
  public:
   Bottleneck(Init& init, int64_t in, int64_t out, int64_t stride, int64_t width,

@@ -14,7 +14,7 @@ struct ResNetTrunkOptions {
   // Three 3x3 convolutions instead of one of 7x7: "stem", of mmsegmentation's ResNetV1c. Ref: He et
   // al. 2019.
   bool deep_stem = false;
-  // Of stages 2, 3 and 4: does dilation take the place of the stride? (torchvision's
+  // Does dilation take the place of the stride in stages 2, 3 and 4? (torchvision's
   // replace_stride_with_dilation)
   std::array<bool, 3> dilated{false, false, false};
 };

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t kMapLevels = 5, kConvolutions = 4;
 constexpr double kPrior = 0.01;       // the probability of an object at first
-constexpr double kRetinaNetBeta = 1;  // of the smooth L1 loss
+constexpr double kRetinaNetBeta = 1;  // beta of the smooth L1 loss
 
 std::vector<GridSize> grids_of(const Variables& maps) {
   std::vector<GridSize> grids;
@@ -97,7 +97,7 @@ NamedVariables RetinaNet::losses(Variable images, const DetectionTargets& target
   Variables maps = backbone_->levels(std::move(images), context);
   const Device device = maps[0].device();
   const DType dtype =
-      maps[0].dtype() == DType::f64 ? DType::f64 : DType::f32;  // of boxes and weights
+      maps[0].dtype() == DType::f64 ? DType::f64 : DType::f32;  // dtype of boxes and weights
   const Tensor all_anchors = make_anchors(anchors_, grids_of(maps), height, width);
   const bool by_overlap = options_.box_loss == BoxLoss::giou;
   const double beta = options_.box_loss == BoxLoss::smooth_l1 ? kRetinaNetBeta : 0;

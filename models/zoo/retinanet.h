@@ -10,14 +10,14 @@ namespace frugal::models {
 struct RetinaNetOptions {
   ResNetOptions trunk = resnet_options("resnet50");
   int64_t width = 256;       // channels of the pyramid and of the heads
-  int64_t anchor_side = 32;  // of the finest level, in pixels; doubled from level to level
+  int64_t anchor_side = 32;  // side at the finest level, in pixels; doubled from level to level
   int64_t in_channels = 3;
   int64_t num_classes = 91;        // with the background
   BoxLoss box_loss = BoxLoss::l1;  // smooth_l1 has a beta of 1
-  double least_score = 0.05;       // of what is found
-  double most_overlap = 0.5;       // of two objects of a class
-  int64_t candidates = 1000;       // of a level, before suppression
-  int64_t most_found = 300;        // in a picture
+  double least_score = 0.05;       // what is found has a higher score
+  double most_overlap = 0.5;       // a box that overlaps a better one of its class more is left out
+  int64_t candidates = 1000;       // most boxes of a level before suppression
+  int64_t most_found = 300;        // most objects of a picture
 };
 
 // forward(): [N, H, W, C] -> [N, A, num_classes + 4], the logits and codes of all anchors.
@@ -34,7 +34,7 @@ class RetinaNet : public Detector {
   std::string head_prefix() override { return "head.classification_head.cls_logits."; }
 
  private:
-  // Of a level.
+  // What the heads say of one level.
   struct Outputs {
     Variable logits;  // [N, A, num_classes]
     Variable codes;   // [N, A, 4]
@@ -46,12 +46,12 @@ class RetinaNet : public Detector {
   };
   Head make_head(Init& init, const std::string& name, const std::string& last, int64_t outputs,
                  double bias);
-  // Of a map of the pyramid.
+  // What each head says of one map of the pyramid.
   Variable logits_of(Variable map, Context& context) const;
   Variable codes_of(Variable map, Context& context) const;
-  // Of all maps, whose extents `grids` becomes.
+  // What the heads say of all maps. `grids` becomes the extents of the maps.
   std::vector<Outputs> outputs(Variable x, Context& context, std::vector<GridSize>& grids);
-  // Of `levels` with `anchors` on the host.
+  // What is found in `levels`, with `anchors` on the host.
   std::vector<Detections> found_in(const std::vector<Outputs>& levels, const Tensor& anchors,
                                    const Tensor& sizes) const;
 

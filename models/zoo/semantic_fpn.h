@@ -14,10 +14,10 @@ namespace frugal::models {
 
 struct SemanticFpnOptions {
   std::array<int64_t, 4> depths{3, 4, 6, 3};
-  int64_t width = 64;  // of the trunk
+  int64_t width = 64;  // channels of the trunk's stem
   int64_t in_channels = 3;
   int64_t num_classes = 19;
-  double dropout = 0.1;  // of whole channels, before the last layer
+  double dropout = 0.1;  // drops whole channels before the last layer
 };
 
 // The options of "fpn_resnet50" or "fpn_resnet101". Errors: an unknown name; the message lists the
@@ -35,8 +35,9 @@ class SemanticFpn : public ResizedModule {
  private:
   double dropout_;
   std::shared_ptr<ResNetTrunk> backbone_;
-  // Of each resolution, finest first: to the pyramid's channels, on the pyramid, and what brings it
-  // to the finest resolution.
+  // One entry for each resolution, finest first. lateral_: a 1x1 convolution to the pyramid's
+  // channels. smooth_: a 3x3 convolution of the pyramid's map. scale_: the convolutions between
+  // which the map is brought to the finest resolution.
   std::vector<std::shared_ptr<Module>> lateral_, smooth_;
   std::vector<std::vector<std::shared_ptr<Module>>> scale_;
   std::shared_ptr<Module> last_;

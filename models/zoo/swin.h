@@ -10,10 +10,11 @@
 namespace frugal::models {
 
 struct SwinOptions {
-  int64_t width = 96;  // of the first stage; each later stage is twice as wide
+  int64_t width = 96;  // channels of the first stage; each later stage is twice as wide
   std::array<int64_t, 4> depths{2, 2, 6, 2};
   std::array<int64_t, 4> heads{3, 6, 12, 24};
-  double stochastic_depth = 0.2;  // of the last block; it grows linearly from 0 at the first block
+  double stochastic_depth =
+      0.2;  // rate at the last block; it grows linearly from 0 at the first one
   int64_t patch = 4;
   int64_t window = 7;
   int64_t in_channels = 3;

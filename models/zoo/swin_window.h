@@ -22,7 +22,7 @@ class Windows {
 
  private:
   int64_t n_, height_, width_, channels_, side_;
-  int64_t rows_, columns_;  // of windows
+  int64_t rows_, columns_;  // how many windows lie below and beside one another
   int64_t row_shift_, column_shift_;
 };
 

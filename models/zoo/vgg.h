@@ -11,7 +11,7 @@ namespace frugal::models {
 
 struct VggOptions {
   std::array<int64_t, 5> depths{1, 1, 2, 2, 2};  // convolutions before each max-pool
-  int64_t width = 64;  // of the first stage; the others are 2, 4, 8 and 8 times as wide
+  int64_t width = 64;  // channels of the first stage; the others have 2, 4, 8 and 8 times as many
   bool batch_norm = false;
   int64_t hidden = 4096;  // width of the classifier's inner layers
   double dropout = 0.5;
