@@ -1,6 +1,7 @@
 // The table of differentiable functions: one row each, walked by the tests (gradients, precision,
 // layouts, saved bytes, codecs, recipes, checkpoints, failures) and by `frugal bench ops`. A new
-// function needs one row here and nothing else.
+// function needs a row here. The test `export` also expects that it can be written as ONNX, or a
+// reason why not.
 #pragma once
 #include <functional>
 #include <string>
@@ -82,8 +83,8 @@ Case one(const std::string& name, const Shape& shape, std::function<Variable(con
          Saved saved = nothing());  // a case with one input
 inline int64_t mask_bytes(int64_t elements) { return (elements + 7) / 8; }
 Tensor beside(const Variable& x, const Tensor& values);  // on x's device
-DType parameter_dtype(const Variable& x);                // of what stands beside x: f32 for bf16
-Tensor f32(const Shape& shape);                          // zeros, for failures
-Variable leaf(const Shape& shape);                       // the same as a variable
+DType parameter_dtype(const Variable& x);  // dtype of parameters beside x: f32 for bf16
+Tensor f32(const Shape& shape);            // zeros, for failures
+Variable leaf(const Shape& shape);         // zeros as a leaf, for failures
 
 }  // namespace frugal::op_table
