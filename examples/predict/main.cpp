@@ -25,7 +25,7 @@ int main(int argc, char** argv) {
     const std::string picture = argv[i];
     try {
       print(picture, model.predict(picture));
-    } catch (const Error& e) {  // of this file alone: the others may be read
+    } catch (const Error& e) {  // only this file failed: the others may be read
       std::fprintf(stderr, "%s\n", e.what());
       ++unread;
     }
