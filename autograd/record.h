@@ -72,7 +72,7 @@ Save save(const Tensor& x);
 // save(x) if `needed`, else nothing. An op keeps only what the wanted gradients need.
 Save save_if(bool needed, const Variable& x);
 Save save_output(const Tensor& y);   // the op's own output, as an activation
-Save save_mask(const Tensor& mask);  // without loss
+Save save_mask(const Tensor& mask);  // keeps a mask without loss
 // The mask of an activation function, without loss. Codes may carry the mask, and then nothing else
 // keeps it: the codes of a tensor that was saved before with_sign(mask), or the codes of this op's
 // output when a consumer saves the output.

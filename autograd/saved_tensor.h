@@ -99,7 +99,7 @@ struct Use {
 
 struct SaveInfo {
   const char* op = "";           // the op that saves the tensor
-  int slot = 0;                  // in which of its slots
+  int slot = 0;                  // the slot of the op that keeps the tensor
   Role role = Role::activation;  // what the tensor is to the op
   // The number of the tensor within the step, from 0. A fixed network gives a tensor the same
   // number in every step.

@@ -197,7 +197,7 @@ void* PagePool::reserve(int64_t bytes) {
 
 void PagePool::grow(void* data, int64_t bytes, int64_t most) {
   const auto block = growing_.find(static_cast<char*>(data));
-  if (block == growing_.end()) return;  // it is whole
+  if (block == growing_.end()) return;  // the block is whole
   const int64_t grown = block->second.grown, more = bytes - grown;
   if (more <= 0) return;
   ungrown_ -= more;

@@ -32,7 +32,7 @@ struct GnnOptions {
   int64_t layers = 2;
   double dropout = 0.5;      // after each activation
   double input_dropout = 0;  // dropout of the features
-  bool batch_norm = false;   // its names are norms.{i}.module
+  bool batch_norm = false;   // norms between layers; their names begin with norms.{i}.module
   bool residual = false;     // act(norm(conv(x)) + x), if the two shapes are equal
   JumpingKnowledge jk = JumpingKnowledge::none;
   GnnActivation activation = GnnActivation::relu;

@@ -13,8 +13,8 @@ namespace frugal::cuda {
 struct Advance {
   uint64_t keys = 0, steps = 0;
 };
-const Advance* advance();              // on the current device
-void set_advance(const Advance& now);  // in the order of the compute stream
+const Advance* advance();              // lies on the current device
+void set_advance(const Advance& now);  // takes effect in the order of the compute stream
 
 struct DeviceKey {
   RngKey key;

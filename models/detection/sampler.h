@@ -8,7 +8,7 @@
 namespace frugal::models {
 
 struct SamplerOptions {
-  int64_t count = 256;    // to choose
+  int64_t count = 256;    // how many are chosen
   double positive = 0.5;  // the share of positive ones among them, at most
 };
 

@@ -19,7 +19,8 @@ enum class LastLevels : uint8_t {
 };
 
 struct PyramidOptions {
-  ResNetOptions trunk = resnet_options("resnet50");  // its stem, inputs and classes do not count
+  // The trunk's own stem, in_channels and num_classes are not used.
+  ResNetOptions trunk = resnet_options("resnet50");
   int64_t first_stage = 2;  // the first stage, of 1 to 4, whose features are used
   int64_t width = 256;      // channels of all levels
   int64_t in_channels = 3;

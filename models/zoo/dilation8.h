@@ -16,7 +16,7 @@ struct Dilation8Options {
   int64_t in_channels = 3;
   int64_t num_classes = 21;
   int64_t hidden = 4096;  // channels of fc6 and fc7
-  double dropout = 0.5;   // behind fc6 and fc7
+  double dropout = 0.5;   // after fc6 and fc7
 };
 
 // [N, H, W, in_channels] -> [N, H, W, num_classes]; H and W are at least 8. Images are padded with

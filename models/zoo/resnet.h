@@ -31,7 +31,7 @@ struct ResNetOptions {
 ResNetOptions resnet_options(const std::string& name);
 
 int64_t layers_of_block(const ResNetOptions& options);  // 3 of a bottleneck, 2 of another block
-int64_t layers_of(const ResNetOptions& options);        // with the first and the last one
+int64_t layers_of(const ResNetOptions& options);        // all, also the first and the last one
 // Adds blocks until the network has `layers` layers. The new blocks belong to the second and the
 // third stage, in proportion to the blocks that these have: of the n blocks added to [a, b, c, d],
 // floor(n * b / (b + c)) belong to the second stage. So the public code of ActNN and of GACT

@@ -15,7 +15,7 @@ enum class Shortcut : uint8_t {
 };
 
 struct CifarResNetOptions {
-  int64_t blocks = 3;  // in each stage; layers = 6 * blocks + 2
+  int64_t blocks = 3;  // blocks of each stage; layers = 6 * blocks + 2
   int64_t width = 16;  // channels of the first stage; each later stage has twice as many
   Shortcut shortcut = Shortcut::A;
   bool preact = false;
@@ -38,7 +38,7 @@ class CifarResNet : public Module {
 
  private:
   std::shared_ptr<Conv2d> conv1_;
-  std::shared_ptr<BatchNorm2d> bn1_;  // in preact networks the last norm, `bn`
+  std::shared_ptr<BatchNorm2d> bn1_;  // the first norm; in preact networks the last one, `bn`
   std::array<std::shared_ptr<Sequential>, 3> layers_;
   std::shared_ptr<Linear> linear_;
   bool preact_;

@@ -15,7 +15,7 @@ using namespace frugal::cuda;
 struct SumTiles {
   static constexpr int kThreads = 256;
   int64_t outer, reduce, inner;
-  int lanes, outputs;    // their product: kThreads
+  int lanes, outputs;    // lanes * outputs is kThreads
   bool rows;             // inner is 1: neighbouring threads add neighbouring elements of one row
   int64_t span, chunks;  // terms that a block adds; blocks that share a sum
   int64_t groups;        // number of groups of `outputs` sums

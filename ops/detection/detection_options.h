@@ -10,8 +10,8 @@ struct BoxCoding {
 
 // Overlaps (intersection over union) by which anchors are matched with objects.
 struct MatchOptions {
-  double high = 0.5;        // from here on an anchor stands for the object
-  double low = 0.4;         // below, it is background; between the two it does not count
+  double high = 0.5;        // an anchor of this overlap or more stands for the object
+  double low = 0.4;         // below it an anchor is background; between the two it does not count
   bool low_quality = true;  // the best anchors of an object stand for it even so
 };
 

@@ -52,7 +52,7 @@ int64_t share_moments(const Tensor& mean, const Tensor& variance, int64_t rows) 
   for (int64_t p = 0; p < all.size(0); ++p) {
     const double* row = all.data<double>() + p * all.size(1);
     const double n = row[0];
-    if (n == 0) continue;  // its mean is no number
+    if (n == 0) continue;  // a process without rows has no mean
     const double share = n / (seen + n);
     for (int64_t k = 0; k < c; ++k) {
       const double delta = row[1 + k] - m[k];

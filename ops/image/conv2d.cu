@@ -151,7 +151,7 @@ __global__ void __launch_bounds__(kWarp* kPixelLanes)
 
 template <class T>
 void backward_weight(const Extents& e, const Tensor& dy, const Tensor& x, const Tensor& dweight) {
-  constexpr int64_t kBlocks = 2048;  // so many are enough for any device
+  constexpr int64_t kBlocks = 2048;  // enough blocks for any device
   const int64_t tiles = ceil_div(e.k * e.in, kWarp), blocks = tiles * e.r * e.s;
   const int64_t pixels = e.n * e.oh * e.ow;
   const int64_t wanted =

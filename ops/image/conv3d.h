@@ -21,7 +21,7 @@ struct Conv3dOptions {
 struct ConvTranspose3dOptions {
   Triple stride{1, 1, 1};
   Triple padding{0, 0, 0};
-  Triple output_padding{0, 0, 0};  // below the stride
+  Triple output_padding{0, 0, 0};  // less than the stride
   Triple dilation{1, 1, 1};
   int64_t groups = 1;
 };

@@ -20,7 +20,7 @@ template <class T>
 double focal_row(const T* x, int64_t classes, int64_t right, double gamma, double factor,
                  T* gradient) {
   const auto top = static_cast<double>(*std::max_element(x, x + classes));
-  double total = 0, others = 0;  // others: without the right class, so that 1 - p keeps its digits
+  double total = 0, others = 0;  // others leaves out the right class: 1 - p keeps its digits
   for (int64_t c = 0; c < classes; ++c) {
     const double term = std::exp(static_cast<double>(x[c]) - top);
     total += term;

@@ -196,7 +196,7 @@ __global__ void __launch_bounds__(kRunThreads) join_runs(Runs<T> p) {
   if (column >= p.width || end >= p.n) return;
   const int64_t key = p.key(end - 1);
   if (key == p.keys.vocabulary || p.key(end) != key) return;
-  // these ids began in an earlier piece
+  // These ids began in an earlier piece, whose block adds them.
   if (begin > 0 && p.key(begin) == key && p.key(begin - 1) == key) return;
   const float* part = p.parts + 2 * static_cast<int64_t>(blockIdx.x) * p.width + column;
   Floats<N> sum = get<N>(part + p.width);
