@@ -13,7 +13,8 @@ namespace frugal::compress::bounded {
 
 namespace {
 
-constexpr int64_t kColumns = 256;  // of a view at least, where rows suffice
+// A view with fewer channels has about so many columns, if there are enough rows.
+constexpr int64_t kColumns = 256;
 constexpr float kHuge = std::numeric_limits<float>::max();
 
 // Minima and maxima of columns. `probe` is NaN if a value of the column is not finite.
@@ -90,7 +91,8 @@ std::vector<Range> ranges_of(const float* x, const View& view, bool zeros) {
       range.zeros += e.zeros[at];
     }
   });
-  for (Range& range : ranges) range.min += 0.0f, range.max += 0.0f;  // which zero came first: none
+  // Whether 0 or -0 came first does not matter: both become 0.
+  for (Range& range : ranges) range.min += 0.0f, range.max += 0.0f;
   return ranges;
 }
 

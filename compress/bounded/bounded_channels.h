@@ -21,10 +21,11 @@ struct View {
 View make_view(const Shape& shape);
 
 struct Range {
-  float min = 0, max = 0;  // of the finite values
+  float min = 0, max = 0;  // the smallest and the largest finite value
   bool finite = true;      // whether all values are finite
   int64_t values = 0, zeros = 0;
-  float nonzero_min = 0, nonzero_max = 0;  // if `zeros` was asked for and there are other values
+  // Only if `zeros` was asked for and some values are not 0.
+  float nonzero_min = 0, nonzero_max = 0;
 };
 // One range for each channel.
 std::vector<Range> ranges_of(const float* x, const View& view, bool zeros);

@@ -243,7 +243,7 @@ void unpack_masked(const Tensor& payload, const FixedCodes& codes, int64_t begin
   m.begin = begin;
   m.end = end;
   m.out = out;
-  m.payload = payload.mut<uint8_t>();  // and is read only
+  m.payload = payload.mut<uint8_t>();  // the kernel only reads it
   launch_masked(unpack_masked_blocks, m);
 }
 

@@ -26,7 +26,8 @@ __device__ void add(Extremes& to, const Extremes& from) {
   if (from.zeros != 0) atomicAdd(&to.zeros, from.zeros);
 }
 
-constexpr int64_t kNearCodes = 512;  // whose extremes a block gathers in its shared memory
+// With so many codes or fewer, a block gathers the extremes of all codes in its shared memory.
+constexpr int64_t kNearCodes = 512;
 
 // `step` is a multiple of `codes`: a thread stays with one of them.
 __global__ void extremes_kernel(const float* x, int64_t n, int64_t codes, int64_t step,

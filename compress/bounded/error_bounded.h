@@ -62,7 +62,8 @@ struct ErrorBoundedOptions {
   bool clip = false;
   // Codes have at least so many bits over the range of a channel, however large the bound is.
   int min_bits = 0;
-  double meta_bits = 8;  // of an element on `meta`, where no value says how many bits it takes
+  // The bits of an element on `meta`, where no values say how many an element takes.
+  double meta_bits = 8;
 };
 // fixed, fixed_z, entropy, and zfp if it was built.
 std::vector<std::string> error_bounded_names();

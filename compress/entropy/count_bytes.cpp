@@ -58,7 +58,7 @@ HWY_INLINE void MasksOf(const __m512i* planes, __m512i* masks) {
 }
 // The sum of each of 8 vectors.
 HWY_INLINE __m512i Sums(const __m512i* v) {
-  const auto add_pairs = [](__m512i a, __m512i b) HWY_ATTR {  // of 128-bit parts
+  const auto add_pairs = [](__m512i a, __m512i b) HWY_ATTR {  // adds pairs of 128-bit parts
     return _mm512_add_epi64(_mm512_shuffle_i64x2(a, b, 0x88), _mm512_shuffle_i64x2(a, b, 0xdd));
   };
   __m512i sums[4];

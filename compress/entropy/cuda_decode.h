@@ -12,8 +12,8 @@ struct SplitColumns {
   bool odd;            // a column is NaN
   bool has_nan;        // one of these numbers is NaN
 
-  // The level of a code, which is 2^23 + its number, within its class, which `one` tells. Of
-  // integers: exact.
+  // Returns the level of a code within its class. `code` is 2^23 + the number of the code, and
+  // `one` becomes true if the code is of class 1. All numbers are integers, so the result is exact.
   __device__ __forceinline__ float level(float code, int c, bool& one) const {
     one = code >= first[c];
     return code - (one ? first[c] : kTwoTo23);

@@ -23,8 +23,8 @@ struct Tables {
 // A plan as the device makes it. The host makes its own, because logarithms differ in their last
 // bits.
 struct TriedPlan {
-  double bits;     // as Plan::bits
-  double entropy;  // of the sample, in bits per byte
+  double bits;     // see Plan::bits
+  double entropy;  // bits per byte of the sample
   int64_t table_bytes;
   uint8_t kind, byte;
   uint16_t frequencies[256];

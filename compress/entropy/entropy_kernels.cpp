@@ -64,8 +64,8 @@ uint8_t* close_up(uint8_t* payload, const CodeMap& map) {
 // A stream of a block while it is made.
 struct BlockStream {
   std::vector<Segment> segments;
-  std::vector<rans::EncodeSegment> coded;  // of the coded planes, from the last one
-  uint8_t* until = nullptr;                // where the buffer ends
+  std::vector<rans::EncodeSegment> coded;  // the coded planes, the last one first
+  uint8_t* until = nullptr;                // the end of the buffer
 };
 
 // Replaces the codes of the block by its raw planes and its stream, and returns their length.

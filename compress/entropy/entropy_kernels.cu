@@ -214,7 +214,7 @@ __device__ int64_t table_bytes(const uint8_t* table) {
 // rans::DecodeTable of table blockIdx.x, with a thread for each byte.
 __global__ void read_tables_kernel(const uint8_t* coded, int64_t at, Tables* tables,
                                    uint32_t* decode) {
-  __shared__ uint32_t last[256];  // of each byte, the slot behind its own
+  __shared__ uint32_t last[256];  // last[b] is the slot behind those of byte b
   for (unsigned t = 0; t < blockIdx.x; ++t) at += table_bytes(coded + at);
   const uint8_t* const table = coded + at;
   const auto kind = static_cast<Kind>(table[0]);
@@ -342,7 +342,7 @@ void decode_kernel(Cuda, const Tensor& coded, const CodeMap& map, const Tensor& 
   const Tensor tables = Tensor::empty({sizeof(Tables)}, DType::u8, device);
   const Tensor decode = Tensor::empty({count, rans::kScale}, DType::i32, device);
   const bool shared = decode.nbytes() <= kSharedTables;
-  auto* const from = coded.mut<uint8_t>();  // and is read only
+  auto* const from = coded.mut<uint8_t>();  // the kernels only read it
   auto* const to = plain.mut<uint8_t>();
   launch(read_tables_kernel, {as_blocks(count), kBlockThreads}, from,
          map.metadata_bytes() + map.block_count() * 8, as<Tables>(tables), as<uint32_t>(decode));

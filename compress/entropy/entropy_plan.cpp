@@ -8,7 +8,8 @@ namespace frugal::compress::entropy {
 
 namespace {
 
-constexpr int64_t kPieces = 32, kSampleBytes = 8192;  // of a sample, per plane
+// A sample has at most so many pieces, and so many bytes of each plane.
+constexpr int64_t kPieces = 32, kSampleBytes = 8192;
 
 }  // namespace
 

@@ -58,9 +58,9 @@ double coded_bits(const Histogram& histogram, const Frequencies& frequencies);
 struct EncodeTable {
   explicit EncodeTable(const Frequencies& frequencies);
   alignas(64) std::array<uint32_t, 256> of;  // frequency | start << 16
-  // The same for vectors that look bytes up in registers.
+  // frequency and start hold the numbers of `of`, for vectors that look bytes up in registers.
   alignas(64) std::array<uint16_t, 256> frequency, start;
-  alignas(64) std::array<std::array<uint8_t, 256>, 3> parts;  // of frequency | start << 12
+  alignas(64) std::array<std::array<uint8_t, 256>, 3> parts;  // bytes of frequency | start << 12
 };
 
 struct DecodeTable {

@@ -107,14 +107,14 @@ class Store final : public HostStore {
 
  private:
   struct Item {
-    Tensor payload;  // undefined: not on the device
+    Tensor payload;  // undefined: the payload is not on the device
     Shape shape;
     DType dtype{};
     int64_t bytes = 0;
-    void* copy = nullptr;  // pinned, once it was copied out
+    void* copy = nullptr;  // pinned; null: nothing was copied out yet
     cuda::Event out, back;
     bool leaving = false;  // the compute stream has not waited for the copy out
-    bool coming = false;   // nor for the copy back
+    bool coming = false;   // the compute stream has not waited for the copy back
     uint64_t version = 0;
     bool changed = false;
     bool wished = false, ahead = false;

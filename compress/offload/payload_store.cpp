@@ -199,7 +199,7 @@ std::map<PayloadStore::Id, PayloadStore::Item>::iterator PayloadStore::first_to_
     if (prefetched != 0 &&
         (item.ahead || (item.used > 0 ? item.walk == walk_ : it->first > prefetched)))
       continue;
-    // Of the payloads that were asked for, the oldest are needed last.
+    // Payloads that were asked for earliest are needed last.
     const Rank rank = item.ahead      ? Rank{2, it->first}
                       : item.used > 0 ? Rank{0, item.used}
                                       : Rank{1, it->first};

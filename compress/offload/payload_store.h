@@ -86,8 +86,8 @@ class PayloadStore {
     Device device{};
     int64_t bytes = 0;
     FileStore::Region region;
-    uint64_t version = 0;  // of the payload's storage
-    bool in_file = false;  // on `meta`: as if it were
+    uint64_t version = 0;  // version of the payload's storage when it came into memory
+    bool in_file = false;  // always true on `meta`, where there is no file
     bool changed = false;  // it was written in place before it left
     Transfer transfer = Transfer::none;
     bool wished = false;  // it waits in wishes_
@@ -96,7 +96,7 @@ class PayloadStore {
     uint64_t used = 0;  // time of the last use, by clock_; 0: never
     uint64_t walk = 0;  // the walk of the last use
     std::atomic<bool> cancel{false};
-    std::string error;  // of the last read
+    std::string error;  // why the last read failed; empty: it did not
   };
   using Lock = std::unique_lock<std::mutex>;
 

@@ -13,7 +13,7 @@ namespace {
 
 // Stochastic rounding with a step of B has a variance of at most B^2 / 4.
 constexpr double kVariance = 0.25;
-constexpr double kFloor = 0x1p-16;  // of the published bounds of normalizations, squared
+constexpr double kFloor = 0x1p-16;  // the least squared bound of a normalization, as published
 
 // Returns the positive b with a b + c b^2 = e, or infinity if a and c are 0.
 double root(double a, double c, double e) {
@@ -158,7 +158,7 @@ double linear_bound2(double numel, double mean_x2, double e2, double dx2, double
 double ChannelSums::all() const { return std::accumulate(squares.begin(), squares.end(), 0.0); }
 
 namespace {
-constexpr int64_t kRows = 2048;  // of a part, whose sums are added in order
+constexpr int64_t kRows = 2048;  // rows of a part; the sums of the parts are added in order
 
 Tensor as_f32_on_host(const Tensor& x) {
   const CategoryScope scope(Category::workspace);

@@ -65,7 +65,8 @@ enum class Rule : uint8_t { derived, published };
 // prices, over all readers of the tensor.
 double product_price(double rows, double fan, double dy2, Count count);
 double published_price(double numel, double gain, double dy2);
-double fast_price(double numel, double gain, double dy2);  // of the published code's speed version
+// published_price() as the speed version of the published code computes it.
+double fast_price(double numel, double gain, double dy2);
 
 // One channel of a normalization.
 struct Channel {
@@ -91,12 +92,12 @@ struct Row {
   double g1 = 0, g2 = 0, t = 0;  // |g|_1, |g|^2 and sum g x^
 };
 struct RowSums {
-  double elements = 1;  // of a row
+  double elements = 1;  // elements of a row
   std::vector<Row> rows;
   double dw_worst = 0, dw_variance = 0;
   std::vector<double> slope;  // by channel: how much larger squared errors of y may be than of x
 };
-// `allowed`: as of normalized_bound2().
+// allowed_dx, allowed_dw: see normalized_bound2().
 double normalized_rows_bound2(const RowSums& sums, double allowed_dx, double allowed_dw,
                               Count count);
 // x and dy [.., C]; `invstd` and `mean` (undefined: 0) as Use::NormalizedRows says; weight [C] or

@@ -11,7 +11,7 @@ namespace frugal::compress::acgc {
 
 namespace {
 
-constexpr double kMost = 1e30;         // of a squared bound: checkpoints take finite numbers
+constexpr double kMost = 1e30;         // the largest squared bound: checkpoints take finite numbers
 constexpr double kFunctionSlope2 = 4;  // see the header
 
 bool is_taken(const Tensor& x) {

@@ -11,7 +11,7 @@ namespace frugal::compress {
 
 namespace {
 
-constexpr double kStepsAtOne = 15;  // of 4 bits, where e is 1
+constexpr double kStepsAtOne = 15;  // e = 1 counts as the 15 steps of a width of 4 bits
 
 FixedPolicyOptions acgc_keep(const AcgcOptions& options) {
   FRUGAL_CHECK(options.start_bits >= 1 && options.start_bits <= 16,
@@ -71,8 +71,8 @@ double assumed_bits(const AcgcOptions& options) {
     return std::clamp((zeros ? 6.7 : 7.3) + 1 - std::log2(options.e), 2.0, 16.0);
   struct Row {
     std::string_view codec;
-    double worst, expected;      // without recipes
-    double rebuilt, by_recipes;  // the same two with recipes
+    double worst, expected;      // bits without recipes
+    double rebuilt, by_recipes;  // Count::worst and Count::expected with recipes
   };
   constexpr Row kMeasured[] = {{"fixed", 12.5, 3.1, 12.1, 3.1},
                                {"fixed_z", 10.5, 3.1, 12, 3.2},

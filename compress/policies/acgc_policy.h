@@ -37,7 +37,7 @@ struct AcgcOptions {
   acgc::Rule rule = acgc::Rule::derived;
   acgc::Count count = acgc::Count::worst;  // expected: with stochastic rounding
   std::string codec = "fixed_z";           // see error_bounded.h
-  Rounding rounding = Rounding::nearest;   // or stochastic
+  Rounding rounding = Rounding::nearest;   // nearest or stochastic
   int64_t interval = 100;
   int64_t window = 10;
   int start_bits = 8, min_bits = 2, max_bits = 16;
@@ -53,10 +53,11 @@ double assumed_bits(const AcgcOptions& options);
 
 // What decisions of later steps depend on.
 struct AcgcState {
-  static constexpr int kVersion = 2;  // of the written form; 1 had no weights
-  int64_t last_step = -1;             // that was observed; -1: none
+  // Version of the checkpoint format; version 1 lacks the weights.
+  static constexpr int kVersion = 2;
+  int64_t last_step = -1;  // the last observed step; -1: none
   double e = 1, fineness = 0;
-  std::map<uint64_t, std::deque<acgc::Bounds>> bounds2;  // by seq, oldest first
+  std::map<uint64_t, std::deque<acgc::Bounds>> bounds2;  // by SaveInfo::seq; the oldest come first
 
   Learned write() const;
   static AcgcState read(const Learned& learned);  // Errors: see Learner
@@ -115,9 +116,9 @@ class AcgcPolicy final : public SavePolicy, public Learner, public Adjustable, p
   FixedPolicy keep_;
   Quantizer start_;
   std::unique_ptr<ErrorBounded> codec_;
-  std::map<uint64_t, Decision::What> decisions_;  // of this step, by seq
+  std::map<uint64_t, Decision::What> decisions_;  // decisions of this step, by seq
   mutable acgc::Collector collector_;
-  mutable std::map<uint64_t, std::deque<acgc::Bounds>> seen_;  // oldest first
+  mutable std::map<uint64_t, std::deque<acgc::Bounds>> seen_;  // by seq; the oldest come first
   mutable std::map<uint64_t, Item> items_;
   bool observing_ = false;
   mutable bool observed_ = false;  // there is an observed backward pass that is not in seen_ yet

@@ -24,9 +24,10 @@ constexpr int kGrid = 8;          // averages per bit that a tensor can have
 constexpr const char* kTensorLists[] = {"tensors",  "bits",    "sensitivities", "in_last_step",
                                         "has_sign", "slopes",  "first_norm",    "dims",
                                         "samples",  "extents", "ranges"};
-constexpr double kUnmeasured = -1;                // instead of a sensitivity
+constexpr double kUnmeasured = -1;                // stands for a sensitivity that was not measured
 constexpr const char* kGradients = "gradients.";  // an array of each tensor, by its seq
-constexpr float kKeptOfGradient = 0.5f;           // of its average, when a sample comes again
+// The share of the old average that stays when a sample comes again.
+constexpr float kKeptOfGradient = 0.5f;
 
 double average_of(const ActnnOptions& options) {
   const double average = options.average;
@@ -508,7 +509,7 @@ Learned ActnnState::write() const {
 
 ActnnState ActnnState::read(const Learned& learned) {
   constexpr double kWhole = LearnedReader::kLargest, kInfinity = HUGE_VAL;
-  constexpr double kMost = std::numeric_limits<double>::max();  // of what must be finite
+  constexpr double kMost = std::numeric_limits<double>::max();  // the largest finite number
   LearnedReader reader(learned, "actnn", kVersion);
   ActnnState state;
   state.average = reader.number("average", 0, kMaxBits);

@@ -54,7 +54,7 @@ namespace frugal::compress {
 struct ActnnOptions {
   FixedPolicyOptions keep;     // its bits do not count
   double average = 2;          // bits per element, without metadata; 0: everything is kept raw
-  bool mixed = true;           // else each tensor has `average` bits, a whole number
+  bool mixed = true;           // false: each tensor has `average` bits, a whole number
   bool products_only = false;  // what no product reads is kept raw
   int min_bits = 1, max_bits = 8;
   bool by_sample = true, by_tensor = true;
@@ -62,22 +62,24 @@ struct ActnnOptions {
   // As published: the average does not count tensors that only normalizations read. They take the
   // bits of the product before them, or 8 where no product comes before.
   bool norms_outside = false;
-  double momentum = 0.5;  // of the moving average of |dy|^2; 0: that of the last observed step
+  // The share of the old value in the moving average of |dy|^2. With 0, the last observed step
+  // alone counts.
+  double momentum = 0.5;
   int64_t interval = 50;  // steps between observations; steps 1, 2, 4.. before it are observed, too
 };
 
 // What widths of later steps depend on.
 struct ActnnState {
-  // Of the written form; 1 had no `first_norm`, 2 no `gradients`.
+  // The version of the checkpoint format. Version 1 lacks first_norm, version 2 lacks gradients.
   static constexpr int kVersion = 3;
   struct Tensor {
     uint64_t seq = 0;
-    double bits = 0;  // on average over its samples
+    double bits = 0;  // the mean over its samples
     std::optional<double> sensitivity;
-    bool in_last_step = false;  // did the last step pack it?
-    bool has_sign = false;      // in its codes, whose other class counts `slope`
-    double slope = 0;
-    bool first_norm = false;  // a normalization reads it, before the first product
+    bool in_last_step = false;  // the last step packed it
+    bool has_sign = false;      // its codes carry a sign
+    double slope = 0;           // Sign::slope; 0 without a sign
+    bool first_norm = false;    // a normalization reads it, before the first product
     Shape shape;
     std::vector<double> ranges;  // GroupRanges::samples
   };
@@ -111,21 +113,24 @@ class ActnnPolicy final : public SavePolicy,
   struct Item {
     uint64_t seq = 0;
     Shape shape;
-    Use use;         // of who saved it, and
-    std::string op;  // its name and slot
-    int slot = 0;
-    bool has_sign = false;  // its codes carry one, whose other class counts `slope`
-    double slope = 0;
+    Use use;                            // how the op uses the tensor
+    std::string op;                     // name of the op that saved the tensor
+    int slot = 0;                       // the op's slot that holds the tensor
+    bool has_sign = false;              // its codes carry a sign
+    double slope = 0;                   // Sign::slope; 0 without a sign
     bool first_norm = false;            // a normalization reads it, before the first product
-    double bits = 0;                    // on average over its samples
+    double bits = 0;                    // the mean over its samples
     std::optional<double> sensitivity;  // T: the variance added is T mean_n w_n S(b_n) / 6
-    GroupRanges ranges;                 // where bits or sensitivities need them
-    double mean_square = 0;             // for any other op
-    double direct = 0, through = 0;     // of T, in this backward: readers of it, and of what
-    double factor = 1;                  // is rebuilt from it, whose errors are so much larger
-    std::vector<double> direct_of, through_of;  // the same of each sample, with use_gradient
-    bool is_read = false;                       // by one of the two
-    uint64_t pass = 0;
+    GroupRanges ranges;                 // known where bits or sensitivities need them
+    double mean_square = 0;             // the mean square of its values, for ops of other kinds
+    // Parts of T in this backward pass. direct: from ops that read this tensor. through: from ops
+    // that read tensors that are rebuilt from it. factor: how much a normalization between the two
+    // amplifies squared errors.
+    double direct = 0, through = 0;
+    double factor = 1;
+    std::vector<double> direct_of, through_of;  // the parts of each sample, with use_gradient
+    bool is_read = false;                       // `direct` or `through` was added to
+    uint64_t pass = 0;                          // pass_ when it was last packed
   };
   std::vector<Item> items() const;  // by seq
   // The sum of T w S / 6, or / 12 with dithered rounding, over the tensors of the last step at the
@@ -134,9 +139,9 @@ class ActnnPolicy final : public SavePolicy,
   double average_bits() const;  // over the elements of the last step's tensors
 
   double average() const { return average_; }
-  // Another average from now on, and with it widths. REQUIRES: no graph of this policy is alive.
-  // Errors: outside the range of widths, or not whole where widths are not mixed; a policy that
-  // keeps tensors raw.
+  // Sets another average from now on, and widths with it. REQUIRES: no graph of this policy is
+  // alive. Errors: outside the range of widths, or not whole where widths are not mixed; a policy
+  // that keeps tensors raw.
   void set_average(double average);
   // The average; 0 at L0 and with nearest rounding.
   double fineness() const override {
@@ -148,7 +153,7 @@ class ActnnPolicy final : public SavePolicy,
     return average_;
   }
 
-  // As of the last backward pass. Restoring drops what was seen since.
+  // The state after the last backward pass. Restoring drops what was seen since.
   ActnnState state() const;
   void restore(const ActnnState& state);  // Errors: an average that the options do not allow
   Learned learned() const override { return state().write(); }
@@ -156,8 +161,8 @@ class ActnnPolicy final : public SavePolicy,
     return options_.mixed && (options_.by_tensor || options_.use_gradient) && due(step);
   }
   void restore_learned(const Learned& learned) override;
-  // Means of sensitivities and of bits.  Errors: use_gradient, of which each rank knows its
-  // samples.
+  // Averages sensitivities and bits.  Errors: use_gradient, of which each rank knows its own
+  // samples alone.
   Learned joined(const std::vector<Learned>& of_ranks) const override;
   void set_samples(const Tensor& samples) override;
 
@@ -168,9 +173,10 @@ class ActnnPolicy final : public SavePolicy,
 
   bool due(uint64_t step) const;
   int least_bits(const Item& item) const;
-  double usual_bits(const Item& item) const;  // without a sensitivity
+  double usual_bits(const Item& item) const;  // bits of a tensor without a sensitivity
   StepVariance variance_of(const Item& item) const;
-  // Above the least, of all its samples together; and how samples count.
+  // extra_bits: the bits that all samples of the tensor together have above the least. weights_of:
+  // how much each sample counts.
   int64_t extra_bits(const Item& item, int64_t count) const;
   std::vector<double> weights_of(const Item& item, int64_t count) const;
   // Adds to the tensors that `slot` rests on: `fan` times the squared norm of the gradient, also of
@@ -179,25 +185,26 @@ class ActnnPolicy final : public SavePolicy,
   std::vector<double> norms_of_samples(const Tensor& dy) const;
   // What the samples of a tensor count by their gradients, 1 on average; empty: nothing is known.
   std::vector<double> gradient_weights(const Item& item, const Samples& samples) const;
-  void remember(const Item& item) const;  // the gradients of its samples
+  void remember(const Item& item) const;  // stores the gradients of its samples
   void scale_errors(const SavedTensor& slot, const Slots& slots);
   Item* find(uint64_t seq);
   void settle() const;
-  double share_of_step() const;  // of its square: the variance of a rounding
+  double share_of_step() const;  // the variance of a rounding, divided by its squared step
   void allocate() const;
 
   ActnnOptions options_;
   double average_ = 0;
   FixedPolicy keep_;
   MixedQuantizer quantizer_;
-  std::map<uint64_t, Decision::What> decisions_;  // of this step, by seq
-  std::map<uint64_t, bool> first_norms_;          // the same, with norms_outside
+  std::map<uint64_t, Decision::What> decisions_;  // decisions of this step, by seq
+  // With norms_outside, by seq: the value of Item::first_norm in this step.
+  std::map<uint64_t, bool> first_norms_;
   mutable std::map<uint64_t, Item> items_;
   uint64_t pass_ = 1;
   bool observing_ = false, after_product_ = false;  // has a product saved something in this pass?
   mutable bool observed_ = false, finite_ = true;
-  std::vector<int64_t> samples_;                              // of this batch; empty: not known
-  mutable std::map<uint64_t, std::vector<float>> gradients_;  // as in ActnnState
+  std::vector<int64_t> samples_;  // indices of this batch's samples; empty: not known
+  mutable std::map<uint64_t, std::vector<float>> gradients_;  // see ActnnState
   std::vector<uint64_t> chain_;  // what the last rebuilt tensor with several sources rests on
 };
 

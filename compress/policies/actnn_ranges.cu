@@ -25,7 +25,7 @@ struct Extremes {
 // How samples are cut. The last one may be longer than the others.
 struct Cut {
   int64_t count, size, numel, cols, group, every_rows;
-  int64_t groups;  // of the longest sample
+  int64_t groups;  // groups of the longest sample
   __device__ int64_t elements(int64_t n) const { return n + 1 == count ? numel - n * size : size; }
 };
 

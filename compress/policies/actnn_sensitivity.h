@@ -22,8 +22,8 @@ struct GroupRanges {
   std::vector<double> samples;   // over each sample
   std::vector<double> channels;  // over each column of [rows, C]
 };
-// A group of a sample is up to `group` rows of one column of its [rows, C]. Of each column, 64 to
-// 127 evenly spread rows are looked at, or all if there are fewer. That makes all ranges smaller
+// A group of a sample is up to `group` rows of one column of its [rows, C]. 64 to 127 evenly spread
+// rows of each column are looked at, or all if there are fewer. That makes all ranges smaller
 // alike, which does not matter, because they only weigh samples. Groups whose range is not finite
 // count 0. On meta all ranges are 1. On CUDA the host waits for the sums of each sample and column.
 // REQUIRES: contiguous and floating, on CUDA f32 or bf16.

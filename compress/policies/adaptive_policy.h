@@ -38,19 +38,19 @@ class AdaptivePolicy final : public SavePolicy, public Adjustable, private Codec
   int64_t slice_bytes() const override { return keep_.slice_bytes(); }
   bool decides_by_shape() const override { return true; }
 
-  static constexpr int kRaw = 32;  // instead of a width: kept as it is
+  static constexpr int kRaw = 32;  // stands for a width: the tensor is kept as it is
 
   // A tensor that the last step packed, or kept raw because its width is kRaw.
   struct Item {
     uint64_t seq = 0;
     int64_t elements = 0;
-    int bits = 0;                            // or kRaw
-    std::optional<double> sensitivity = {};  // c, where it was measured
-    int64_t measured = -1;                   // the step of that
+    int bits = 0;                            // a width, or kRaw
+    std::optional<double> sensitivity = {};  // c, if it was measured
+    int64_t measured = -1;                   // the step in which it was measured
     Shape shape = {};
-    bool has_sign = false;  // its codes carry one, whose other class counts `slope`
-    double slope = 0;
-    int64_t raw_bytes = 0;  // of the tensor as it is
+    bool has_sign = false;  // its codes carry a sign
+    double slope = 0;       // Sign::slope; 0 without a sign
+    int64_t raw_bytes = 0;  // bytes of the tensor as it is
     bool operator==(const Item&) const = default;
   };
   std::vector<Item> items() const;  // by seq
@@ -66,21 +66,21 @@ class AdaptivePolicy final : public SavePolicy, public Adjustable, private Codec
   // counts, too.
   int64_t bytes(const Item& item, int bits) const;
 
-  // The same tensor of this step packed again at `bits`, whatever its width is. Each width draws
-  // its rounding from a stream of its own. So the result does not depend on the first rounding,
-  // which decided that the tensor is packed again.
+  // Packs the tensor of this step again at `bits`, whatever its width is. Each width draws its
+  // rounding from a stream of its own. So the result does not depend on the first rounding, which
+  // decided that the tensor is packed again.
   std::unique_ptr<Packed> pack_again(const Tensor& tensor, const SaveInfo& info, int bits) const {
     return retries_[static_cast<size_t>(bits - 1)].pack(tensor, info);
   }
 
-  // For planners: the width from the next step on. Errors: bits other than 1 to 16 or kRaw.
+  // For planners: sets the width from the next step on. Errors: bits other than 1 to 16 or kRaw.
   void set_bits(uint64_t seq, int bits);
-  // The width of tensors that a rebuild passes through, while they wait for their consumers. The
-  // average until it is set. Errors: outside 1 to 16.
+  // Sets the width of tensors that a rebuild passes through, while they wait for their consumers.
+  // They have the average until it is set. Errors: outside 1 to 16.
   void set_waiting_bits(int bits);
   double average() const { return options_.average; }
-  // Another average from now on, and with it widths. REQUIRES: no graph of this policy is alive.
-  // Errors: outside the range of widths.
+  // Sets another average from now on, and widths with it. REQUIRES: no graph of this policy is
+  // alive. Errors: outside the range of widths.
   void set_average(double average);
 
   // The average; 0 with nearest rounding.
@@ -133,7 +133,8 @@ class AdaptivePolicy final : public SavePolicy, public Adjustable, private Codec
   };
   struct State {
     double average = 4;
-    std::vector<Item> items = {};  // these two: by seq
+    // Both lists are sorted by SaveInfo::seq.
+    std::vector<Item> items = {};
     std::vector<Decided> decisions = {};
   };
   State state() const;
@@ -147,7 +148,7 @@ class AdaptivePolicy final : public SavePolicy, public Adjustable, private Codec
                                        PackedPass& pass) const override;
   std::unique_ptr<SlicePacker> pack_slices(const Tensor& like, const SaveInfo& info) const override;
   const Quantizer& chosen(const Tensor& tensor, const SaveInfo& info) const;  // notes the tensor
-  // `usual`: the sensitivity of an element where it was not measured.
+  // `usual` is the sensitivity of an element where it was not measured.
   void allocate_greedy(const std::vector<Item>& all, double usual);
   static void describe(Item& item, uint64_t seq, const Tensor& tensor);
   const Quantizer& quantizer(int bits, bool other) const {
@@ -156,10 +157,11 @@ class AdaptivePolicy final : public SavePolicy, public Adjustable, private Codec
 
   AdaptiveOptions options_;
   FixedPolicy keep_;
-  std::deque<Quantizer> quantizers_, others_, retries_;  // of 1 to 16 bits, of three seeds
-  std::map<uint64_t, Decision> decisions_;               // of the last whole step, by seq
+  // Each list has a quantizer for each width, 1 to 16 bits. The lists differ in their seeds.
+  std::deque<Quantizer> quantizers_, others_, retries_;
+  std::map<uint64_t, Decision> decisions_;  // decisions of the last whole step, by seq
   mutable std::map<uint64_t, Item> items_;
-  int waiting_bits_ = 0;  // 0: the average's
+  int waiting_bits_ = 0;  // 0: as many as the average
   bool probing_ = false;
   std::optional<uint64_t> other_;
 };

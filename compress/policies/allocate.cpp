@@ -162,9 +162,9 @@ constexpr size_t kLong = 2048;
 class Relaxation {
  public:
   struct Value {
-    double bound = kInfiniteCost;  // nothing costs less
-    double cost = kInfiniteCost;   // of the whole steps alone
-    size_t steps = 0;              // so many
+    double bound = kInfiniteCost;  // no choice costs less
+    double cost = kInfiniteCost;   // the cost after the whole steps alone
+    size_t steps = 0;              // the number of whole steps
   };
 
   // Takes the steps of the items that are `open`. `least` is the cost of these items with all steps
@@ -202,7 +202,7 @@ class Relaxation {
   }
 
  private:
-  std::vector<int64_t> bytes_;  // of the first k steps
+  std::vector<int64_t> bytes_;  // the bytes of the first k steps
   std::vector<double> drops_, costs_;
 };
 
@@ -246,9 +246,9 @@ class Search {
   };
   struct Found {
     bool any = false;
-    size_t decided = 0;  // items
+    size_t decided = 0;  // the number of items that are decided
     Link link{};
-    size_t steps = 0;  // of the others
+    size_t steps = 0;  // the number of whole steps of the other items
   };
 
   void start() {
@@ -260,7 +260,9 @@ class Search {
     const Relaxation::Value root = rest_.at(budget_ - base_.bytes);
     if (prune(root.bound) || root.steps == steps_.size()) return;
     const double price = steps_[root.steps].gain;
-    std::vector<int64_t> size(items_.size(), 0);  // of the item's step before the price or after it
+    // The bytes of the item's steps next to the price: the last one before it or the first one
+    // after it, whichever is larger.
+    std::vector<int64_t> size(items_.size(), 0);
     for (size_t k = 0; k < steps_.size(); ++k) {
       const HullStep& step = steps_[k];
       const Frontier& item = items_[step.item];
@@ -401,14 +403,14 @@ class Search {
   const std::vector<Frontier>& items_;
   std::vector<HullStep> steps_;
   int64_t budget_;
-  double share_;               // of the tolerance, for pruning and for thinning each
+  double share_;               // what pruning and thinning may each use of the tolerance
   Selection base_;             // the whole steps of the relaxation
   std::vector<size_t> order_;  // the items that may leave the base
-  std::vector<Totals> after_;  // of those from a stage on
+  std::vector<Totals> after_;  // the totals of the items that are decided from a stage on
   std::vector<bool> open_;     // items not decided yet
   Relaxation rest_;
   std::vector<State> states_, next_;
-  std::vector<std::vector<Link>> links_;  // of each stage's states
+  std::vector<std::vector<Link>> links_;  // the links of each stage's states
   size_t stage_ = 0;
   double best_ = 0, threshold_ = 0;
   double pruned_ = kInfiniteCost;  // the least bound of what was left out

@@ -22,11 +22,11 @@ namespace frugal::compress {
 
 struct Option {
   double cost = 0;    // 0 to 1e290
-  int64_t bytes = 0;  // or any other unit, 0 to 2^44
+  int64_t bytes = 0;  // bytes, or another unit; 0 to 2^44
 };
 
 struct Allocation {
-  std::vector<int> choice;  // of each item, an index of its options
+  std::vector<int> choice;  // the option of each item, as an index
   double cost = 0;
   int64_t bytes = 0;
   double lower_bound = 0;  // no choice within the budget costs less; infinite if there is none

@@ -46,10 +46,10 @@ struct BudgetPlan {
 
 // What later plans and steps depend on, beside the state of the AdaptivePolicy inside.
 struct BudgetState {
-  static constexpr int kVersion = 1;  // of the written form
+  static constexpr int kVersion = 1;  // version of the checkpoint format
   BudgetPlan plan;
-  double fineness = 0;           // that was set; 0: the plan's
-  std::map<uint64_t, int> bits;  // in use: the plan's, or fewer
+  double fineness = 0;           // the fineness that was set; 0: the plan's
+  std::map<uint64_t, int> bits;  // widths in use, by seq: the plan's, or fewer bits
   std::vector<CodedSizes::Entry> sizes;
 
   Learned write() const;
@@ -145,8 +145,8 @@ class BudgetPolicy final : public SavePolicy, public PackPlan, public Learner, p
   void use(std::map<uint64_t, int> bits);
 
   std::optional<BudgetPlan> plan_;
-  std::map<uint64_t, int> bits_;  // of a mixed plan, in use
-  double wanted_ = 0;             // fineness; 0: the plan's
+  std::map<uint64_t, int> bits_;  // widths in use under a mixed plan, by seq
+  double wanted_ = 0;             // the fineness that was set; 0: the plan's
   bool nearest_ = false;
   std::vector<Recipe> recipes_;
   CodedSizes sizes_;

@@ -18,9 +18,9 @@ namespace frugal::compress {
 enum class Signs : uint8_t { codes, masks };
 
 struct FixedPolicyOptions {
-  int bits = 4;  // of each packed element; 0: everything is kept raw
+  int bits = 4;  // bits per packed element; 0: everything is kept raw
   bool recipes = true;
-  bool corrected = true;  // recipes whose bias is corrected, from 4 bits on
+  bool corrected = true;  // uses recipes whose bias is corrected, from 4 bits on
   Signs signs = Signs::codes;
   // How many elements may be rebuilt on the way to a tensor, as a multiple of the tensor's own.
   // They cost time once, and packed memory while backward is among them. 0: recipes start from kept

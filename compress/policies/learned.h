@@ -16,7 +16,7 @@ namespace frugal::compress {
 
 struct Learned {
   std::string policy;                                // who learned it; empty: nothing was learned
-  int version = 0;                                   // of that policy's form
+  int version = 0;                                   // version of that policy's format
   std::map<std::string, std::vector<double>> lists;  // by name; a single number is a list of one
   // Long lists, which a checkpoint keeps as tensors beside those of the model.
   std::map<std::string, std::vector<float>> arrays = {};
@@ -32,7 +32,7 @@ struct Learned {
 // came.
 class LearnedReader {
  public:
-  static constexpr double kLargest = 0x1p53;  // of whole numbers
+  static constexpr double kLargest = 0x1p53;  // the largest whole number
   static constexpr size_t kAnyCount = SIZE_MAX;
 
   // Errors: another policy's, or another version.

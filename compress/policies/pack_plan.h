@@ -19,15 +19,15 @@ class PackPlan {
   struct Keeping {
     bool coded = true;
     std::optional<int64_t> most_bytes;  // the limit of what coding gives; none: no limit
-    bool moved = false;                 // to the file
+    bool moved = false;                 // its codes go to the file
   };
   virtual Keeping keeping(uint64_t seq) const = 0;
 
   // The width that the tensor was packed at, if its size is of interest for later plans.
   virtual std::optional<int> width(uint64_t seq) const = 0;
-  // At `bits`, coding gave so many bytes.
+  // Tells the plan that coding gave so many bytes at `bits`.
   virtual void took(uint64_t seq, int bits, int64_t bytes) = 0;
-  // The same tensor of this step at fewer bits.
+  // Packs the tensor of this step again, at fewer bits.
   virtual std::unique_ptr<Packed> pack_again(const Tensor& tensor, const SaveInfo& info,
                                              int bits) const = 0;
 

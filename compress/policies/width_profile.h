@@ -32,7 +32,7 @@ class RecordingPolicy final : public WrappingPolicy {
   explicit RecordingPolicy(std::shared_ptr<SavePolicy> inner);  // Errors: no policy
   ~RecordingPolicy() override;
   Decision decide(const SaveInfo& info, const Tensor& value) override;
-  const WidthProfile& profile() const { return profile_; }  // of the last step
+  const WidthProfile& profile() const { return profile_; }  // profile of the last step
 
  private:
   class Recorder;

@@ -20,7 +20,7 @@ class WrappingPolicy : public SavePolicy {
   SavePolicy& inner() const { return *inner_; }
 
  protected:
-  // Of the innermost policy; null if it plans nothing.
+  // The plan of the innermost policy; null if it plans nothing.
   PackPlan* plan() const { return plan_; }
 
  private:

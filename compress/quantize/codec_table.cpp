@@ -55,7 +55,8 @@ std::unique_ptr<Codec> make_entropy(const CodecRow& row, uint64_t seed) {
                                    EntropyOptions{-std::numeric_limits<double>::infinity(), 0});
 }
 
-struct Way {  // of rounding
+// A way of rounding, with what the rows of its codecs say.
+struct Way {
   const char* suffix;
   bool unbiased, dithered;
   double (*bound)(double, double, double);

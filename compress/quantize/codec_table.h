@@ -1,5 +1,5 @@
-// The table of codecs. Tests, benchmarks and the command line walk over it. A new codec is a new
-// row.
+// The table of codecs. The tests walk over it, so a codec with a row here is tested. A new codec is
+// a new row.
 #pragma once
 #include <memory>
 #include <string>
@@ -12,7 +12,7 @@ namespace frugal::compress {
 
 struct CodecRow {
   std::string name;  // "identity", "q4", "q4-nearest", "q4-row", "q4-row-dithered"
-  double bits = 0;   // of an element, without metadata; 0: as many as the dtype has
+  double bits = 0;   // bits per element, without metadata; 0: as many as the dtype has
   bool lossless = false;
   bool unbiased = false;      // the mean of unpacked values over seeds is the packed value
   bool shares_lanes = false;  // groups run along the last axis

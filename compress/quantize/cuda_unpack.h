@@ -11,20 +11,21 @@ namespace frugal::compress::cuda {
 
 struct Unpacking {
   const uint8_t* payload;
-  void* x;  // of element `begin`
+  void* x;  // points to element `begin`
   GroupLayout layout;
   int64_t begin, end;
   SplitWeights weights;
   const float* affine;
   StreamName stream;
-  int64_t strips = 0;              // blocks of threads side by side
-  int across = 0;                  // threads of such a block side by side
-  uint32_t tall = 0;               // and above one another
-  uint32_t deep = 1;               // blocks of 8 rows of a thread
-  uint32_t first = 0, blocks = 0;  // blocks of 8 rows of the range
+  int64_t strips = 0;  // number of blocks of threads side by side
+  int across = 0;      // threads of a block that lie side by side
+  uint32_t tall = 0;   // threads of a block that lie above one another
+  uint32_t deep = 1;   // number of blocks of 8 rows that a thread unpacks
+  // The range begins with block `first` of 8 rows, and has `blocks` of them.
+  uint32_t first = 0, blocks = 0;
   Divisor by_across{}, by_strips{};
-  Divisor by_group{};                 // blocks of 8 rows of a group
-  bool quads = false, words = false;  // whole accesses to x, to codes
+  Divisor by_group{};                 // divides by the number of blocks of 8 rows in a group
+  bool quads = false, words = false;  // whole accesses to x and to codes are possible
 };
 
 // The keys of dithered rounding, in shared memory. Every thread comes here, before it may return.
@@ -35,8 +36,8 @@ __device__ __forceinline__ void draw_keys(const Unpacking& u, StreamKeys& keys) 
 
 // Where a thread's block lies.
 struct UnpackPlace {
-  int64_t row;  // of the view
-  int rows;     // of it that there are, up to 8
+  int64_t row;  // the row of the view where the block begins
+  int rows;     // the number of rows that the block has, up to 8
   int64_t column, group;
   CodeBlock codes;
   bool whole;  // all 8 rows of 4 columns are in the range, and codes are whole words
@@ -68,7 +69,7 @@ __device__ __forceinline__ UnpackPlace place_at(const Unpacking& u, uint32_t blo
 struct ThreadBlocks {
   uint32_t first = 0, count = 0;
   int64_t column = 0;
-  int cols = 0;  // of them, up to 4
+  int cols = 0;  // the number of columns, up to 4
 };
 __device__ __forceinline__ ThreadBlocks blocks_of_thread(const Unpacking& u) {
   const auto [down, strip] = u.by_strips.divide(blockIdx.x);

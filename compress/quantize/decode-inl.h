@@ -21,8 +21,8 @@ namespace HWY_NAMESPACE {
 // What the codes of a unit's columns mean.
 struct ColumnSteps {
   alignas(64) float lo[2][kMostColumns], step[2][kMostColumns];  // by class; plain groups have one
-  alignas(64) uint32_t first[kMostColumns];  // of split groups: how many codes class 0 has
-  alignas(64) float taken[kMostColumns];  // of plain groups: 1 where dither is taken away, else 0
+  alignas(64) uint32_t first[kMostColumns];  // split groups: how many codes class 0 has
+  alignas(64) float taken[kMostColumns];     // plain groups: 1 where dither is taken away, else 0
 };
 
 // Codes of class 1 unpack to mapped values, and codes of class 0 to 0.
@@ -124,7 +124,8 @@ class UnitCodes {
         rows_(unit.rows),
         cols_(unit.cols),
         first_(job.payload + job.layout.code_offset(unit.group) + unit.col0) {}
-  // Those of a block of 8 rows, of the vector of columns that begins at the unit's column `j`.
+  // Loads the codes of a block of 8 rows and the vector of columns that begins at the unit's column
+  // `j`.
   HWY_INLINE void load(int64_t block, size_t j, VU code[8]) const {
     LoadCodes<kBits>(first_ + j, layout_, {block, rows_, cols_ - static_cast<int64_t>(j)}, code);
   }
@@ -153,9 +154,9 @@ class UnitDecoder {
     if (dithered_) words_ = &draws_.draw(block);
   }
 
-  // The vector of columns that begins at the unit's column `j`. Calls f(r, value, class1) for each
-  // row r of the block: a row is used as soon as it is there, so few registers are needed. class1:
-  // of split groups, which lanes are of class 1; else nothing.
+  // Decodes the vector of columns that begins at the unit's column `j`. Calls f(r, value, class1)
+  // for each row r of the block: a row is used as soon as it is there, so few registers are needed.
+  // class1: in split groups, the lanes that are of class 1; in plain groups, nothing.
   template <class F>
   HWY_INLINE void decode(size_t j, F f) const {
     const DF d;

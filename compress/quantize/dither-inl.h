@@ -182,7 +182,8 @@ HWY_INLINE void Dither(const BlockWords& words, size_t j, VF out[8]) {
   }
 }
 
-// The same; `words` null: of nearest rounding. kStochastic: it is known not to be null.
+// Dither(), or 1.5 everywhere if `words` is null: that rounds to the nearest. kStochastic: the
+// caller knows that `words` is not null.
 template <bool kStochastic>
 HWY_INLINE void LoadDither(const BlockWords* words, size_t j, VF out[8]) {
   if (kStochastic || words != nullptr) {

@@ -15,7 +15,7 @@ struct PackPassJob {
   const void* residual = nullptr;
   bool rectify = false;
   void* out = nullptr;
-  uint8_t* kept = nullptr;  // of rectify, unless the codes carry it
+  uint8_t* kept = nullptr;  // the mask that `rectify` makes; null if the codes carry it
 };
 void quantize_and_run_kernel(Cuda, const PackJob& job, const PackPassJob& pass);
 // Where layout.split: the bits to carry are those of what `rectify` kept.

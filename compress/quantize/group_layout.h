@@ -30,7 +30,7 @@ namespace frugal::compress {
 enum class GroupAxis : uint8_t { column, row, nchw };
 
 inline constexpr int64_t kRowAxisLanes = 16;
-inline constexpr int kMaxBits = 16;  // of a code
+inline constexpr int kMaxBits = 16;  // the widest code
 // Policies keep tensors of fewer rows raw: with 8 rows, the metadata of groups by column takes half
 // of the bytes that codes of 4 bits take.
 inline constexpr int64_t kLeastRows = 8;

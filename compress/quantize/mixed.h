@@ -42,15 +42,15 @@ struct MixedOptions {
 // How samples of given widths lie in a payload.
 struct MixedLayout {
   struct Segment {
-    int64_t first = 0, count = 0;  // in `order`
-    int64_t offset = 0;            // in the payload, a multiple of 16
+    int64_t first = 0, count = 0;  // the place of its samples in `order`
+    int64_t offset = 0;            // where it begins in the payload, a multiple of 16
     GroupLayout layout;
-    CodeStream stream;  // stream of its rounding
+    CodeStream stream;  // draws its rounding
   };
   Samples samples;
   std::vector<int32_t> order;  // numbers of the samples, ordered by width and then by number
   std::vector<Segment> segments;
-  int64_t bytes = 0;   // of the payload
+  int64_t bytes = 0;   // bytes of the payload
   bool split = false;  // the codes carry a sign
 };
 

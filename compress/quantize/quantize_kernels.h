@@ -32,7 +32,7 @@ inline int64_t first_element(const PackJob& job) {
 
 struct UnpackJob {
   const uint8_t* payload = nullptr;
-  void* x = nullptr;  // of element `begin`
+  void* x = nullptr;  // points to element `begin`
   DType dtype = DType::f32;
   GroupLayout layout;
   int64_t begin = 0, end = 0;  // elements of the view to unpack; `begin` starts a block of 8 rows
@@ -50,8 +50,8 @@ void quantize_kernel(Cuda, const PackJob& job);
 void dequantize_kernel(Cpu, const UnpackJob& job);
 void dequantize_kernel(Cuda, const UnpackJob& job);
 
-// The same where layout.split; and the bits alone, `x` being the bytes of a mask from the row of
-// `begin` on.
+// The kernels for layout.split. split_sign_kernel() unpacks the bits alone: `x` is then the bytes
+// of a mask, from the row of `begin` on.
 void split_quantize_kernel(Cpu, const PackJob& job);
 void split_quantize_kernel(Cuda, const PackJob& job);
 void split_dequantize_kernel(Cpu, const UnpackJob& job);

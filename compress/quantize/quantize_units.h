@@ -12,7 +12,7 @@ inline constexpr int kStrip =
     64;  // columns of a unit: 64 KiB of f32 in 256 rows, which is half of a small L2 cache
 inline constexpr int kLanes =
     16;  // columns of the widest vector; the width of a vector never changes a result
-inline constexpr int kMostColumns = kStrip + kLanes;           // of a unit, see strips_of()
+inline constexpr int kMostColumns = kStrip + kLanes;  // the most columns of a unit, see strips_of()
 inline constexpr uint32_t kM0 = 0xD2511F53, kM1 = 0xCD9E8D57;  // the multipliers of Philox 4x32
 inline constexpr uint32_t kW0 = 0x9E3779B9, kW1 = 0xBB67AE85;  // its key increments
 

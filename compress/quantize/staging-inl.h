@@ -40,8 +40,8 @@ HWY_INLINE void Stage(const T* HWY_RESTRICT x, int64_t stride, int64_t rows, int
     }
 }
 
-// Prefetches a vector of kRows rows of the next unit into the second cache level. Of each 8 rows
-// the first pass prefetches 2 and the second pass 6, in the ratio of their times. So memory is
+// Prefetches a vector of kRows rows of the next unit into the second cache level. The first pass
+// prefetches 2 of each 8 rows and the second pass 6, in the ratio of their times. So memory is
 // always busy and never gets more requests than it accepts: it drops requests that come too fast.
 template <int kRows>
 HWY_INLINE void Prefetch(const float* x, int64_t stride) {

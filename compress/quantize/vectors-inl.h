@@ -52,7 +52,7 @@ HWY_INLINE VU Truncate(VF v) {
 }
 
 // The columns of a unit are worked on in vectors. Only a unit with fewer columns than a vector has
-// a part of a vector. Of other units the last vector may begin within the one before: what is
+// a part of a vector. In other units the last vector may begin within the one before: what is
 // computed twice is the same.
 HWY_INLINE size_t VectorsOf(size_t cols) {
   const size_t lanes = hn::Lanes(DF());
