@@ -1,5 +1,5 @@
-// BatchSource: batches, epoch by epoch. The same seed gives the same batches. Loader makes batches
-// of images; sequences and graphs have classes of their own.
+// BatchSource: batches, epoch by epoch. Equal seeds give equal batches. Loader makes batches of
+// images; sequences and graphs have classes of their own.
 #pragma once
 #include <cstdint>
 #include <optional>

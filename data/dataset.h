@@ -17,8 +17,8 @@ struct Sample {
 
 // What f32 targets are. (i64 targets are classes.)
 enum class FloatTargets : uint8_t {
-  answers,  // 0 or 1: each class is a yes-or-no question
-  shares,   // of the classes, 1 together: of samples that were mixed
+  answers,  // numbers 0 or 1: each class is a yes-or-no question
+  shares,   // shares of the classes, with a sum of 1, for samples that were mixed
   values,   // numbers to predict
 };
 
@@ -63,7 +63,7 @@ class Dataset {
   // label; kIgnored where it does not count. Random decorators (augmentation) draw from `key`, so
   // equal keys give equal samples. REQUIRES: index in [0, size()).
   virtual int64_t get_into(int64_t index, RngKey key, float* out) const = 0;
-  // The same, and writes the classes of the pixels, or kIgnored, to `target`:
+  // Does what get_into() does, and writes the classes of the pixels, or kIgnored, to `target`:
   // target_shape().numel() of them. REQUIRES: a target_shape() that is not {}.
   virtual void get_pixels_into(int64_t index, RngKey key, float* out, int64_t* target) const;
 

@@ -127,7 +127,8 @@ struct Loader::Impl {
     float* input = out.input.mut<float>();
     float* const second =
         options.second_view == nullptr ? nullptr : out.extras.front().second.mut<float>();
-    const int64_t pixels = out.target.numel() / count;  // of a target with a class for each
+    // Numbers in the target of a sample that has a class for each pixel.
+    const int64_t pixels = out.target.numel() / count;
     std::vector<int64_t> labels(static_cast<size_t>(count));
     for (int64_t i = 0; i < count; ++i) {
       const int64_t index = order[static_cast<size_t>(begin + i)];
@@ -186,7 +187,7 @@ struct Loader::Impl {
 
   // Workers read the members from here on, so they change only after ahead->drain().
   Share share;
-  // Of the current epoch.
+  // The members up to mix_key belong to the current epoch.
   bool epoch_ready = false;
   std::vector<int64_t> order;
   RngKey sample_key, mix_key;

@@ -15,12 +15,12 @@ struct LoaderOptions {
   int64_t batch_size = 128;
   bool shuffle = true;
   bool drop_last = false;  // leaves out the last batch of an epoch when it is not full
-  uint64_t seed = 0;       // of the order and of augmentation
+  uint64_t seed = 0;       // draws the order and augmentation
   int threads = 1;         // 0: next() makes the batch itself
   int prefetch = 2;        // with threads: batches that are made in advance
-  MixOptions mix = {};     // of the samples of a batch
-  // The same samples, changed in another way or by other draws: a batch then has an extra
-  // second_view like its input. It may be the dataset itself. Its labels are not read.
+  MixOptions mix = {};     // how samples of a batch are mixed
+  // A second dataset with these samples, changed in another way or by other draws: a batch then has
+  // an extra second_view like its input. It may be the dataset itself. Its labels are not read.
   DatasetPtr second_view = {};
 };
 

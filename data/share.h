@@ -11,7 +11,7 @@ namespace frugal::data {
 struct Share {
   int rank = 0, size = 1;
 
-  // Of a batch of `samples`: the first one of this share, and the one behind the last. REQUIRES:
+  // The first sample of this share in a batch of `samples`, and the one behind its last. REQUIRES:
   // samples * size fits into an int64_t.
   int64_t begin(int64_t samples) const { return samples * rank / size; }
   int64_t end(int64_t samples) const { return samples * (rank + 1) / size; }

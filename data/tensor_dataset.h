@@ -9,8 +9,8 @@ namespace frugal::data {
 
 // What the samples' targets are.
 struct SampleTargets {
-  std::vector<int64_t> labels;  // of each sample: a class, or a row of `rows`
-  int64_t classes = 0;          // or labels, or values
+  std::vector<int64_t> labels;  // for each sample: a class, or a row of `rows`
+  int64_t classes = 0;          // number of classes, labels or values
   TargetRows rows = {};
 };
 

@@ -60,7 +60,8 @@ std::optional<PictureSize> listed_size(const BoxPicture& picture, const BoxBatch
 // Noise around grey, and rectangles in colours of their classes.
 Picture painted(const BoxPicture& picture, int64_t channels) {
   constexpr uint64_t kNoise = 64, kDarkest = 96;
-  constexpr int64_t kColours = 7;  // of three channels, each dark or bright, without black
+  // Three channels, each dark or bright, have so many colours without black.
+  constexpr int64_t kColours = 7;
   Picture out{picture.height, picture.width, channels, {}};
   const RngKey key{static_cast<uint64_t>(picture.id), 0};
   const int64_t values = picture.height * picture.width * channels;
@@ -155,11 +156,11 @@ struct BoxBatches::Loaded {
 struct BoxBatches::Job {
   Tensor input;
   std::vector<int64_t> places;
-  // Of pictures in other shares, which count in the size of the batch; not with letterbox.
+  // Pictures of other shares, which count in the size of the batch. Empty with letterbox.
   std::vector<int64_t> other_places;
   std::vector<PictureSize> other_sizes;
   RngKey epoch;
-  std::vector<Loaded> loaded;  // of each place; its row in the input is `row`
+  std::vector<Loaded> loaded;  // the picture of each place; its row in the input is `row`
   std::vector<int64_t> row;
 };
 

@@ -23,8 +23,8 @@ struct BoxObject {
 
 struct BoxPicture {
   std::string path;
-  int64_t id = 0;                 // the list's own number, else the place in the list
-  int64_t height = 0, width = 0;  // of the picture that the boxes are about; 0: not known
+  int64_t id = 0;                 // the list's own number; the place in the list where it has none
+  int64_t height = 0, width = 0;  // size of the picture that the boxes are about; 0: not known
   std::vector<BoxObject> objects;
 };
 
@@ -99,8 +99,8 @@ BoxSet read_voc(const std::string& folder, BoxPart part, const BoxListOptions& o
 // COCO: a JSON file with images, annotations and categories; `pictures` is the folder of the files.
 // The classes are the categories by rising id, from 1 on, whatever the ids are. The 80 categories
 // of COCO itself are an exception: their ids are the classes, of 91, so that torchvision's weights
-// fit. Where classes are known, a category is the class of its name. Of two classes with one name,
-// it is the one of its id. Errors, or skipped pictures: as above; an annotation of an unknown
+// fit. Where classes are known, a category is the class of its name; where two classes have that
+// name, it is the one of its id. Errors, or skipped pictures: as above; an annotation of an unknown
 // picture or category, or of a category that is not among the known classes; an id that is given
 // twice. Errors: a file that is not such a document; a category that fits two classes.
 BoxSet read_coco(const std::string& file, const std::string& pictures,

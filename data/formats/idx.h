@@ -14,8 +14,8 @@ struct IdxArray {
   std::vector<uint8_t> values;
 };
 
-// Reads a file, which may be gzipped: its first bytes tell, not its name. Of its first axis, up to
-// `most` items are kept (0: all); the others are checked, and take no memory.
+// Reads a file, which may be gzipped: its first bytes tell, not its name. Keeps up to `most` items
+// of its first axis (0: all). The others are checked, and take no memory.
 // Errors (each with file, offset and what was expected): an unreadable file; a wrong magic number,
 // type or number of axes; more or fewer data than the header says; corrupt or truncated gzip.
 IdxArray read_idx(const std::string& path, int64_t most = 0);

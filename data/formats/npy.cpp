@@ -174,7 +174,7 @@ struct Start {
   NpyInfo info;
   std::string descr;
   bool fortran = false, narrow = false;
-  int64_t bytes = 0;  // of the data behind the header
+  int64_t bytes = 0;  // bytes of the data behind the header
 };
 
 // `total` is the size of the file or entry. A header that does not match it is refused before

@@ -36,10 +36,10 @@ struct PickleValue {
     csr,    // items: its attributes (a dict)
   };
   Kind kind = Kind::none;
-  bool built = false;  // of a dtype, array or csr: BUILD gave its state
-  int64_t number = 0;  // of an integer or boolean: its value; of a global: which one
+  bool built = false;  // dtype, array, csr: BUILD gave its state
+  int64_t number = 0;  // integer, boolean: its value; global: which one
   double real = 0;
-  int64_t offset = 0;  // of the opcode that made the value
+  int64_t offset = 0;  // where the opcode that made the value stands
   std::string_view text;
   std::vector<uint32_t> items;
 };

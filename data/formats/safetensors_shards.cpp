@@ -87,8 +87,8 @@ void SafetensorsShards::read_index(const std::string& path) {
                    !root["weight_map"].empty(),
                "[safetensors] expected a weight_map of names and files in {}, got none", path);
   const fs::path folder = fs::path(path).parent_path();
-  std::map<std::string, std::vector<std::string>> tensors;  // by file
-  std::vector<std::string> order;                           // of the files
+  std::map<std::string, std::vector<std::string>> tensors;  // names of tensors by file
+  std::vector<std::string> order;                           // the files in the order of the map
   for (const auto& [name, file] : root["weight_map"].items()) {
     FRUGAL_CHECK(file.is_string(), "[safetensors] expected the file of {} in {}, got {}",
                  in_quotes(name), path, file.type_name());

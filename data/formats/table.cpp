@@ -72,7 +72,7 @@ size_t TableReader::column(const std::string& name) const {
 }
 
 size_t TableReader::find_end() {
-  size_t length = 0;  // of the scanned bytes; begin_ moves when the buffer is refilled
+  size_t length = 0;  // number of scanned bytes; begin_ moves when the buffer is refilled
   bool quoted = false, start = true, field_quoted = false;
   const auto end_after = [&](size_t bytes) {
     if (bytes > longest_)

@@ -38,7 +38,7 @@ class TableReader {
 
   // Views live until the next next().
   const std::vector<std::string_view>& fields() const { return fields_; }
-  int64_t line() const { return line_; }  // of the record's start, from 1
+  int64_t line() const { return line_; }  // line where the record begins, from 1
 
   // Errors (with file, line and field): another number of fields.
   void expect_fields(size_t count) const;
@@ -48,18 +48,18 @@ class TableReader {
 
  private:
   bool refill();
-  size_t find_end();  // of the record at begin_: the position of its line end
+  size_t find_end();  // the end of the line of the record at begin_
   void split(size_t end);
   [[noreturn]] void fail(int64_t line, const std::string& message) const;
   const char* op_;
   std::string path_;
   TableKind kind_;
   char separator_;
-  size_t longest_;  // record, in bytes
+  size_t longest_;  // the longest record, in bytes
   ByteStream stream_;
   std::unique_ptr<TextDecoder> decoder_;  // null: the bytes are the text
   std::string buffer_;
-  size_t begin_ = 0;  // of the next record
+  size_t begin_ = 0;  // where the next record begins
   bool ended_ = false;
   int64_t line_ = 0, next_line_ = 1;
   std::vector<std::string_view> fields_;

@@ -35,7 +35,7 @@ class GraphSource : public BatchSource {
   // Makes this process's share of the batch.
   virtual Batch make(int64_t epoch, int64_t batch) = 0;
   const Share& share() const { return share_; }
-  // Of batches that are not divided: this process gets them. Others get no nodes.
+  // Does this process get the batches that are not divided? Others get no nodes.
   bool gets_whole() const { return share_.rank == 0; }
 
  private:

@@ -56,7 +56,8 @@ void distinct(Draws& draws, int64_t bound, int64_t count, std::vector<int64_t>& 
 // have no edges. REQUIRES: the edges of `whole` are in the order of their targets.
 Subgraph leading_to(const Subgraph& whole, int64_t begin, int64_t end, size_t steps) {
   const size_t count = whole.nodes.size();
-  std::vector<size_t> edges_into(count + 1);  // of node v: [edges_into[v], edges_into[v + 1])
+  // Edges into node v: [edges_into[v], edges_into[v + 1]).
+  std::vector<size_t> edges_into(count + 1);
   for (const int64_t to : whole.to) ++edges_into[static_cast<size_t>(to) + 1];
   std::partial_sum(edges_into.begin(), edges_into.end(), edges_into.begin());
   const auto is_first = [&](size_t node) {

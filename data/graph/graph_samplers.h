@@ -128,8 +128,8 @@ class NeighbourBatches : public GraphSource {
   NeighbourOptions options_;
   Tensor wanted_;
   std::unique_ptr<InEdges> edges_;
-  std::vector<int64_t> nodes_;  // of the part
-  std::vector<int64_t> order_;  // of order_epoch_
+  std::vector<int64_t> nodes_;  // the nodes of the part
+  std::vector<int64_t> order_;  // the order of nodes_ in order_epoch_
   std::vector<int32_t> local_;  // positions in the batch, -1 between batches
   int64_t order_epoch_ = -1, batches_ = 0;
 };
@@ -138,7 +138,7 @@ struct ClusterOptions {
   int64_t clusters = 50;
   int64_t clusters_per_batch = 5;
   bool shuffle = true;
-  uint64_t seed = 0;  // of the partition and of the order
+  uint64_t seed = 0;  // draws the partition and the order
 };
 
 // Cluster-GCN: graph_partition.h cuts the graph into clusters with few edges between them. A batch

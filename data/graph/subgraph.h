@@ -39,8 +39,8 @@ class InEdges {
 // Nodes of a graph with some of the edges between them.
 struct Subgraph {
   std::vector<int64_t> nodes;
-  std::vector<int64_t> from, to;  // of each edge: positions in `nodes`
-  std::vector<int64_t> position;  // of each edge: its position in InEdges
+  std::vector<int64_t> from, to;  // ends of each edge, as positions in `nodes`
+  std::vector<int64_t> position;  // position of each edge in InEdges
 };
 
 // Memory that a thread reuses from call to call. Between calls all values are -1.

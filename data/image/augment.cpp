@@ -274,7 +274,7 @@ void apply(Operation operation, const Pixels& p, double strength, bool negative,
   }
 }
 
-constexpr int64_t kLevels = 30;  // of strength, beside none
+constexpr int64_t kLevels = 30;  // levels of strength above 0
 
 }  // namespace
 
@@ -377,7 +377,7 @@ RandAugment::RandAugment(DatasetPtr inner, int64_t count, int64_t magnitude)
 int64_t RandAugment::get_into(int64_t index, RngKey key, float* out) const {
   const int64_t label = inner_->get_into(index, inner_key(key), out);
   const Pixels p = pixels_of(shape_, out);
-  constexpr double kMove = 150.0 / 331;  // of the side
+  constexpr double kMove = 150.0 / 331;  // moves by up to this share of the side
   const Strongest most{
       0.3, kMove * static_cast<double>(p.width), kMove * static_cast<double>(p.height), 30, 0.9, 4};
   const double strength = static_cast<double>(magnitude_) / static_cast<double>(kLevels);

@@ -11,7 +11,7 @@ namespace frugal::data {
 // Errors: a strength below 0, hue above 0.5, one channel with saturation or hue.
 struct ColorJitterOptions {
   double brightness = 0.4, contrast = 0.4, saturation = 0.4, hue = 0.1;
-  double p = 1;  // of changing a sample at all
+  double p = 1;  // probability that a sample is changed
 };
 class ColorJitter : public ValueTransform {
  public:

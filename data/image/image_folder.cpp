@@ -136,9 +136,9 @@ std::string lower(std::string text) {
   return text;
 }
 
-// The lines of a list, and its header where it has one. Of each line the path comes first.
+// The lines of a list, and its header where it has one. The path is the first cell of each line.
 struct ListFile {
-  std::vector<std::string> header;  // of the columns that are read; empty: there is none
+  std::vector<std::string> header;  // names of the columns that are read; empty: there is none
   std::vector<std::vector<std::string>> rows;
   std::vector<int64_t> lines;
 };
@@ -275,7 +275,7 @@ PictureList read_several_labels(const std::string& path, const std::vector<std::
   const std::vector<std::string>& header = file.header;
   const std::vector<int64_t>& lines = file.lines;
   std::vector<std::string> files;
-  std::vector<std::vector<std::string>> names;  // of each file
+  std::vector<std::vector<std::string>> names;  // the names of each file's labels
   const bool columns_are_classes =
       header.size() > 2 && std::none_of(header.begin() + 1, header.end(), [](const auto& name) {
         return lower(name).starts_with("label");
@@ -321,7 +321,7 @@ PictureList read_several_labels(const std::string& path, const std::vector<std::
   FRUGAL_CHECK(!list.classes.empty(), "[pictures] {}: expected labels, got none", in_quotes(path));
   const Labels labels = labels_of(list.classes);
   const size_t width = list.classes.size();
-  std::map<std::vector<int64_t>, int64_t> rows;  // of each set of labels that occurs
+  std::map<std::vector<int64_t>, int64_t> rows;  // the row of each set of labels that occurs
   std::vector<float> values;
   for (size_t i = 0; i < files.size(); ++i) {
     const std::string where = fmt::format("{}, line {}", in_quotes(path), lines[i]);

@@ -20,8 +20,8 @@ struct PictureFile {
 struct PictureList {
   std::vector<PictureFile> files;
   std::vector<std::string> classes;
-  // Of pictures with several labels: [R, classes] f32 of 0 and 1. Then a label is the index of a
-  // row; pictures with the same labels share it.
+  // For pictures with several labels: [R, classes] f32 of 0 and 1. A label is then the index of a
+  // row; pictures with equal labels share it.
   Tensor answers = {};
 };
 
@@ -43,7 +43,7 @@ struct ListColumns {
 
 // A CSV file of two columns, path and class, with or without a header. A header is a first line
 // whose path is neither a file nor named as a picture is, where the next line's is; or it says path
-// and label, in any case and order. Of a list with more columns, `columns` says which are read;
+// and label, in any case and order. In a list with more columns, `columns` says which are read;
 // then it must have a header. Paths are relative to the list's folder. A class is a name; where all
 // of them are whole numbers, the label itself. With `classes`, as of the training set, a class of
 // another name is an error.
@@ -73,7 +73,7 @@ std::pair<PictureList, PictureList> split_pictures(const PictureList& list, doub
                                                    uint64_t seed);
 
 struct PictureOptions {
-  int64_t height = 224, width = 224, channels = 3;  // of a sample
+  int64_t height = 224, width = 224, channels = 3;  // shape of a sample
   // Training: a random part, `least_area` to 1 of the picture's area with sides in a ratio of 3/4
   // to 4/3, is resized to the sample (torchvision's RandomResizedCrop). 0: as for evaluation.
   double least_area = 0;

@@ -219,7 +219,7 @@ MaskFiles::MaskFiles(std::vector<MaskFile> files, MaskValues values,
       continue;
     }
     const PictureInfo info = size_of_picture(files_[i].picture, options.exif);
-    int64_t bottom = 0;  // of the windows above
+    int64_t bottom = 0;  // where the windows above end
     for (const int64_t top : window_starts(info.height, options.height)) {
       int64_t right = 0;
       for (const int64_t left : window_starts(info.width, options.width)) {

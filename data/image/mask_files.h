@@ -42,7 +42,7 @@ MaskValues find_mask_values(const std::vector<MaskFile>& files);
 void check_mask_values(const std::vector<MaskFile>& files, const MaskValues& values);
 
 struct MaskFilesOptions {
-  int64_t height = 224, width = 224, channels = 3;  // of a sample
+  int64_t height = 224, width = 224, channels = 3;  // shape of a sample
   bool random = false;  // training: a random part of the picture, enlarged by `scale`
   double least_scale = 1, most_scale = 1;
   // Are pictures turned as their EXIF orientation says? A mask is turned so that it lies on the
@@ -85,7 +85,7 @@ class MaskFiles : public Dataset {
   MaskValues values_;
   MaskFilesOptions options_;
   std::vector<Window> windows_;
-  std::vector<int64_t> class_of_;  // of each value of a mask; kIgnored, or -1: no class
+  std::vector<int64_t> class_of_;  // class of each value of a mask; kIgnored, or -1: no class
 };
 
 }  // namespace frugal::data

@@ -66,7 +66,7 @@ std::vector<Taps> taps_of(double begin, double extent, int64_t source, int64_t o
 template <class T>
 void resize(const T* values, int64_t source_height, int64_t source_width, int64_t channels,
             float unit, const PictureBox& box, int64_t height, int64_t width, float* out) {
-  constexpr double kSlack = 1e-6;  // of rounding in the caller's arithmetic
+  constexpr double kSlack = 1e-6;  // room for rounding in the caller's arithmetic
   const auto bottom = static_cast<double>(source_height), right = static_cast<double>(source_width);
   FRUGAL_CHECK(box.height > 0 && box.width > 0 && box.top >= -kSlack && box.left >= -kSlack &&
                    box.top + box.height <= bottom + kSlack &&

@@ -63,9 +63,9 @@ class PictureReader {
   ~PictureReader();
   PictureReader(const PictureReader&) = delete;
   PictureReader& operator=(const PictureReader&) = delete;
-  PictureInfo info() const;    // of what decode() gives at full size
-  PictureInfo stored() const;  // without the EXIF orientation
-  int orientation() const;     // as EXIF says, see data/image/orientation.h
+  PictureInfo info() const;    // what decode() gives at full size
+  PictureInfo stored() const;  // size without the EXIF orientation
+  int orientation() const;     // what EXIF says, see data/image/orientation.h
   // REQUIRES: not called before.
   Picture decode(int64_t channels, int64_t least_height = 0, int64_t least_width = 0);
 
@@ -84,7 +84,7 @@ struct PictureBox {
 // stands for, as in Pillow. Errors: a box that is empty or not within the picture.
 void resize_into(const Picture& picture, const PictureBox& box, int64_t height, int64_t width,
                  float* out);
-// The same of values [size.height, size.width, channels] that are floats already, of any range.
+// Resizes values [size.height, size.width, channels] that are floats already, of any range.
 void resize_into(const float* values, const PictureInfo& size, int64_t channels,
                  const PictureBox& box, int64_t height, int64_t width, float* out);
 

@@ -6,8 +6,8 @@
 namespace frugal::data {
 
 // All pictures below `folder`, by their path in it without the ending, such as a/b for a/b.JPG, and
-// without `suffix` where a name has one at its end. Of two pictures with one name the first by path
-// counts. only_with_suffix: names without it are left out. `op` names the reader in messages.
+// without `suffix` where a name has one at its end. Where two pictures have one name, the first by
+// path counts. only_with_suffix: names without it are left out. `op` names the reader in messages.
 // Errors: a folder that cannot be read.
 std::map<std::string, std::string> pictures_by_stem(const char* op, const std::string& folder,
                                                     const std::string& suffix = "",

@@ -13,7 +13,7 @@ namespace frugal::data {
 // pixels, then a part is cut out. resize 0: the longer side of the sample.
 struct ViewOptions {
   int64_t height = 0, width = 0, channels = 3, resize = 0;
-  Exif exif = Exif::turn;  // of files
+  Exif exif = Exif::turn;  // how files are turned
 };
 
 enum class Crop : uint8_t { centre, top_left, top_right, bottom_left, bottom_right };
@@ -39,7 +39,7 @@ void decode_parts(PictureReader& reader, std::span<const PictureBox> boxes,
 // decode_picture(); resize below the sample's sides.
 void read_views(const std::string& path, const ViewOptions& options, std::span<const Crop> crops,
                 float* out);
-// The same of a decoded picture. Errors: another number of channels.
+// Cuts the crops out of a decoded picture. Errors: another number of channels.
 void cut_views(const Picture& picture, const ViewOptions& options, std::span<const Crop> crops,
                float* out);
 

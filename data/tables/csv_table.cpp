@@ -352,7 +352,9 @@ void CsvEncoder::encode_input(const CsvTable& table, const CsvEncoding::Input& i
     }
     return;
   }
-  std::vector<int64_t> places;  // of the file's categories among the training part's; -1: none
+  // The place of each of the file's categories among those of the training part; -1: it is not
+  // there.
+  std::vector<int64_t> places;
   int64_t unknown = 0;
   for (const std::string& name : column.names) {
     const auto at = std::lower_bound(input.categories.begin(), input.categories.end(), name);

@@ -45,10 +45,10 @@ class CsvTable {
   struct Column {
     std::string name;
     bool is_number = true;
-    std::vector<float> numbers;      // NaN: missing
-    std::vector<int32_t> codes;      // of categories: the index of a name; -1: missing
-    std::vector<std::string> names;  // in the order in which they occur
-    bool all_whole = true;           // of numbers
+    std::vector<float> numbers;      // numbers of the rows; NaN: missing
+    std::vector<int32_t> codes;      // categories of the rows, as indices of `names`; -1: missing
+    std::vector<std::string> names;  // names of categories in the order in which they occur
+    bool all_whole = true;           // all numbers are whole
   };
   const std::string& path() const { return path_; }
   const std::vector<Column>& columns() const { return columns_; }
@@ -64,7 +64,7 @@ class CsvTable {
   std::string path_;
   TextEncoding encoding_;
   std::vector<Column> columns_;
-  std::unordered_map<std::string, size_t> place_of_;  // of a column by name
+  std::unordered_map<std::string, size_t> place_of_;  // place of a column by its name
   std::vector<int64_t> lines_;
 };
 
@@ -83,9 +83,9 @@ struct CsvEncoding {
   bool one_hot = true, fill_missing = false, standardize = true;  // as in CsvOptions
   std::vector<Input> inputs = {};
   std::string target = {};
-  std::vector<std::string> classes = {};  // names; empty where numbers are predicted
-  Number value = {};                      // of the target, where numbers are predicted
-  int64_t width() const;                  // of an input
+  std::vector<std::string> classes = {};  // names of the classes; empty where numbers are predicted
+  Number value = {};      // mean and deviation of the target, where numbers are predicted
+  int64_t width() const;  // numbers in an input
 };
 
 // Makes inputs of rows, as the training rows tell.

@@ -6,9 +6,9 @@
 namespace frugal::data {
 
 struct JsonLinesFields {
-  std::string text = "text";
-  std::string second = {};  // of the second of two texts; empty: there is one
-  std::string label = {};   // empty: none is read
+  std::string text = "text";  // field of the text
+  std::string second = {};    // field of a second text; empty: there is none
+  std::string label = {};     // field of the label; empty: none is read
 };
 
 struct JsonLine {

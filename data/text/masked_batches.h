@@ -12,12 +12,12 @@ struct MaskOptions {
   int64_t mask = 0;        // the id of [MASK]
   int64_t vocabulary = 0;  // ids to replace tokens with are in [0, vocabulary)
   TokenIds special = {};   // never hidden, such as [CLS], [SEP] and [PAD]
-  double share = 0.15;     // of the other tokens that become targets
+  double share = 0.15;     // share of the other tokens that become targets
   uint64_t seed = 0;
 };
 
-// Each token is a target with probability `share`. Of the targets, 80 % become [MASK], 10 % become
-// a random token and 10 % stay. Tokens that attention_mask hides are no targets. If chance chooses
+// Each token is a target with probability `share`. 80 % of the targets become [MASK], 10 % become a
+// random token and 10 % stay. Tokens that attention_mask hides are no targets. If chance chooses
 // none in a batch, the token with the lowest draw becomes one.
 // Batches: input [N, T] i64; target [N, T] i64, kIgnored except at the targets; extras of the
 // source. A share (set_share) is the rows that one process has: the source gives whole batches, a
