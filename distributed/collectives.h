@@ -50,7 +50,7 @@ class Lane {
 constexpr int kChannels = 8;
 struct Tags {
   int channel = 0;
-  int64_t number = 0;  // of the operation in its channel
+  int64_t number = 0;  // number of the operation in its channel
 };
 
 // One operation of this rank.

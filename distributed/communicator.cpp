@@ -60,7 +60,7 @@ class Imagined final : public Communicator {
   void abort(const std::string& message) override { alone()->abort(message); }
 
  private:
-  // What terms of other ranks need, as a PeerCommunicator keeps it. Of a run on CUDA it is on the
+  // What terms of other ranks need, as a PeerCommunicator keeps it. In a run on CUDA it is on the
   // host, which is not counted.
   void take_workspace(const Tensor& x, const Bounds& bounds) {
     if (x.device() != kMeta || !runs_as_cpu(kMeta)) return;

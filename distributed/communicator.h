@@ -44,8 +44,9 @@ class Operation {
   virtual ~Operation() = default;
   virtual bool done() const = 0;
   virtual void wait() = 0;
-  virtual double seconds() const = 0;  // from its first message to its end; REQUIRES: done()
-  // For how long a GPU waited for it, where wait() does not wait itself.  REQUIRES: done()
+  // The time from the first message of the operation to its end.  REQUIRES: done()
+  virtual double seconds() const = 0;
+  // How long a GPU waited for it, if wait() does not wait itself.  REQUIRES: done()
   virtual double stalled() const { return 0; }
 };
 
@@ -53,10 +54,10 @@ class Operation {
 // operation goes on.
 class Pending {
  public:
-  Pending() = default;  // of an operation that had nothing to do
+  Pending() = default;  // the handle of an operation that had nothing to do
   explicit Pending(std::shared_ptr<Operation> operation) : operation_(std::move(operation)) {}
   bool done() const { return operation_ == nullptr || operation_->done(); }
-  // Returns when the result is in its place. Of a CUDA tensor this may be in the order of the
+  // Returns when the result is in its place. For a CUDA tensor this may be in the order of the
   // compute stream: what is queued there later sees the result, and the host does not wait.
   void wait() {
     if (operation_ != nullptr) operation_->wait();
@@ -84,7 +85,7 @@ class Pending {
 class Communicator {
  public:
   virtual ~Communicator() = default;
-  virtual int rank() const = 0;  // from 0 to size() - 1
+  virtual int rank() const = 0;  // 0 to size() - 1
   virtual int size() const = 0;
 
   // x becomes the reduction of all ranks' x.
@@ -105,15 +106,16 @@ class Communicator {
   virtual Pending begin_all_to_all(const Tensor& send, const Bounds& send_bounds,
                                    const Tensor& receive, const Bounds& receive_bounds,
                                    std::string what);
-  // The same ranks with an order of operations of its own: operations of two channels do not wait
-  // for each other. Operations on CUDA tensors have one order for all channels, because NCCL may
-  // use one stream for them. All ranks make and drop their channels in the same order.  Errors:
-  // more than 6 of them at a time.  REQUIRES: a channel that is dropped has no operation under way.
+  // A communicator of these ranks with an order of operations of its own: operations of two
+  // channels do not wait for each other. Operations on CUDA tensors have one order for all
+  // channels, because NCCL may use one stream for them. All ranks make and drop their channels in
+  // the same order.  Errors: more than 6 of them at a time.  REQUIRES: a channel that is dropped
+  // has no operation under way.
   virtual std::shared_ptr<Communicator> channel() = 0;
   // Prints "rank R: message" and ends all ranks with exit status 1.
   [[noreturn]] virtual void abort(const std::string& message) = 0;
 
-  // The same, and waits.
+  // These functions begin an operation and wait until it is done.
   void all_reduce(const Tensor& x, Reduction reduction = Reduction::sum, std::string what = {});
   double all_reduce(double value, Reduction reduction = Reduction::sum, std::string what = {});
   void reduce_scatter(const Tensor& x, const Bounds& bounds, Reduction reduction = Reduction::sum,
@@ -143,11 +145,11 @@ struct Options {
 // srun.
 struct Launch {
   int ranks = 1;
-  std::string variable =
-      {};  // of the environment, that tells the number of ranks; empty: none does
+  // The environment variable that tells the number of ranks; empty: there is none.
+  std::string variable = {};
   int rank = 0;
-  int on_host = 1;       // ranks on this machine, as far as it is known
-  int rank_on_host = 0;  // among them
+  int on_host = 1;       // ranks on this machine, as far as they are known
+  int rank_on_host = 0;  // the place of this rank among them
 };
 Launch launch();  // Errors: such a variable that is not a number
 

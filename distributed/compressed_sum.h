@@ -21,18 +21,18 @@ namespace frugal::distributed {
 class CompressedSum {
  public:
   struct Job {
-    Tensor terms;     // [n] f32, with the residual of the step before in it
-    Tensor residual;  // [n] f32, is overwritten
-    Bounds bounds;    // the share of each rank
-    bool gather;      // else only this rank's share of `terms` becomes the sum
-    uint64_t step;
-    uint64_t number;   // of the sum within the step
+    Tensor terms;      // [n] f32, with the residual of the step before in it
+    Tensor residual;   // [n] f32, is overwritten
+    Bounds bounds;     // the share of each rank
+    bool gather;       // false: only this rank's share of `terms` becomes the sum
+    uint64_t step;     // number of the step
+    uint64_t number;   // number of the sum within the step
     std::string what;  // for messages
   };
   // Encodes and begins to send. `times` gets the times of what is waited for.
   CompressedSum(Communicator& ranks, const WireCodec& codec, OperationTimes& times, Job job);
 
-  bool done() const { return pending_.done(); }  // what was begun
+  bool done() const { return pending_.done(); }  // what was begun is done
   // Waits for the terms of the others, adds them, and with `gather` begins to send the sum.
   // The order of this and other operations must be the same on all ranks.
   void add();
@@ -53,7 +53,7 @@ class CompressedSum {
   Job job_;
   size_t rank_;
   Tensor send_, receive_, sums_;  // codes
-  Bounds slots_;                  // of send_ and of sums_: where the codes of a share are
+  Bounds slots_;                  // where the codes of each share are, in send_ and in sums_
   Pending pending_;
   int64_t sent_bytes_ = 0;
 };

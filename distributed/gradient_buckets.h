@@ -18,8 +18,8 @@ struct BucketOptions {
   // something is on the way soon.
   int64_t first_bytes = 1 << 20;
   int64_t bytes = 25 << 20;
-  // Of buckets with owners: while the sums of more bytes than these are being made, the backward
-  // pass waits.
+  // Buckets with owners: while the sums of more bytes than these are being made, the backward pass
+  // waits.
   int64_t window = 50 << 20;
 };
 
@@ -104,7 +104,7 @@ class GradientBuckets {
   struct Step {
     int64_t buckets = 0;
     int64_t begun_in_backward = 0;  // buckets whose sums began before finish()
-    int64_t bytes = 0;              // of all buckets
+    int64_t bytes = 0;              // bytes of all buckets
     int64_t sent_bytes = 0;         // what this rank sent to others to make the sums
     double communication = 0;  // seconds during which sums were made; also those in which this rank
                                // waited for slower ones
@@ -118,9 +118,9 @@ class GradientBuckets {
 
  private:
   struct Piece {
-    Range range;         // of the parameter's elements
-    int64_t offset = 0;  // in the bucket, in elements
-    size_t owner = 0;
+    Range range;         // elements of the parameter
+    int64_t offset = 0;  // where the piece begins in the bucket, in elements
+    size_t owner = 0;    // the rank that owns it
   };
   struct Place {
     size_t bucket = 0;
@@ -128,9 +128,10 @@ class GradientBuckets {
     int64_t flag = 0;           // without owners: the element that says whether it is there
   };
   struct Bucket {
-    std::vector<size_t> members;  // parameters
-    int64_t elements = 0;         // those of the pieces, each from a multiple of 16 elements on
-    Bounds bounds;                // with owners: the share of each
+    std::vector<size_t> members;  // numbers of its parameters
+    // The elements of the pieces, each of which begins at a multiple of 16 elements.
+    int64_t elements = 0;
+    Bounds bounds;  // with owners: the share of each rank
     DType dtype{};
     Device device{};
     Tensor flat;
@@ -174,9 +175,9 @@ class GradientBuckets {
   std::vector<bool> here_, anywhere_;  // by parameter: whether this rank, or any, has a gradient
   std::vector<Tensor> parts_;          // by parameter
   std::vector<size_t> order_;          // parameters as they became complete
-  bool arranged_ = false;              // by the order of a backward pass
-  bool on_cuda_ = false;               // some parameter
-  int64_t steps_ = 0;                  // that are finished
+  bool arranged_ = false;              // in the order of a backward pass
+  bool on_cuda_ = false;               // some parameter is on a GPU
+  int64_t steps_ = 0;                  // number of finished steps
   OperationTimes times_;
   Step now_, last_;
 };

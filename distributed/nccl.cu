@@ -189,12 +189,12 @@ class NcclOperation final : public Operation {
   cuda::Event started_{true}, ended_{true};  // on the stream of NCCL
   cuda::Event held_{true}, resumed_{true};   // on the compute stream, if it had to wait
   bool waited_ = false, holds_ = false;
-  // For the watch.
+  // The watch reads the members from here on.
   const Clock::time_point begun_ = Clock::now();
   std::atomic<bool> launched_ = false;
   Clock::time_point running_{};  // when it was first seen to run
   Pending header_;               // see with_nccl()
-  Tensor lengths_, expected_;    // of all_to_all: what others send, and what this rank expects
+  Tensor lengths_, expected_;  // all_to_all: elements that others send, and that this rank expects
 };
 
 // The ranks as NCCL sees them: one communicator and its stream.
@@ -252,8 +252,8 @@ class Group {
                                                     even_bounds(size_, size_), operation->text_);
     return launch(operation, calls);
   }
-  // The same for all_to_all: the header that a rank sends to another one tells the length of the
-  // share.
+  // Begins an operation of all_to_all: the header that a rank sends to another one tells the length
+  // of the share.
   template <class F>
   Pending begin_all_to_all(std::string text, std::vector<Tensor> tensors, const Bounds& send_bounds,
                            const Bounds& receive_bounds, const F& calls) {
@@ -454,7 +454,7 @@ class Group {
 
 // What the channels of a communicator share.
 struct Shared {
-  CommunicatorPtr peers;  // of the first channel
+  CommunicatorPtr peers;  // communicator of the first channel
   bool even_alone = false;
   bool opened = false;           // `group` is what the ranks agreed on
   std::shared_ptr<Group> group;  // null: `peers` takes CUDA tensors, too
@@ -677,7 +677,7 @@ class NcclCommunicator final : public Communicator {
 
   CommunicatorPtr peers_;
   std::shared_ptr<Shared> shared_;
-  int number_;  // of the channel
+  int number_;  // number of the channel
 };
 
 }  // namespace

@@ -41,7 +41,7 @@ bool ShardedOptimizer::Parameter::is_split() const {
 int ShardedOptimizer::Parameter::owner() const {
   for (size_t r = 0; r + 1 < bounds.size(); ++r)
     if (bounds[r + 1] > bounds[r]) return static_cast<int>(r);
-  return 0;  // of an empty parameter
+  return 0;  // nobody owns elements of an empty parameter
 }
 
 ShardedOptimizer::ShardedOptimizer(CommunicatorPtr communicator,
@@ -322,7 +322,7 @@ Optimizer::NamedTensors ShardedOptimizer::state() const {
     for (int a = 0; a < tensor.dim(); ++a) text += fmt::format(" {}", tensor.size(a));
     text += " " + name + "\n";
   }
-  std::map<std::string, std::vector<std::string>> entries;  // of each parameter, in order
+  std::map<std::string, std::vector<std::string>> entries;  // entries of each parameter, in order
   struct Form {
     DType dtype{};
     Shape shape;

@@ -77,20 +77,21 @@ class ShardedOptimizer final : public Optimizer {
   // owners, or with one rank: then gradients are whole.  Errors: other parameters than its own.
   void take_gradients(GradientBuckets& buckets);
 
-  // Of the gradients of this rank's parts, which are what step() uses: for each parameter the sum
-  // of squares, without asking the other ranks. 0 where this rank owns nothing, there is no
-  // gradient, or on `meta`.
+  // For each parameter the sum of squares of the gradient of this rank's part, which is what step()
+  // uses. Does not ask the other ranks. 0 where this rank owns nothing, there is no gradient, or on
+  // `meta`.
   std::vector<double> part_squares() const;
   // The joint 2-norm of the gradients of all parameters, and that of each of them, equal on all
   // ranks. All ranks call these together.
   double gradient_norm() const;
   std::vector<double> gradient_norms() const;
-  // The same for parameters in another order.  Errors: as owners().
+  // The norms of parameters in another order.  Errors: as owners().
   std::vector<double> gradient_norms(const NamedVariables& parameters) const;
   // Multiplies the gradients of this rank's parts.
   void scale_gradients(double factor) const;
-  // As optim::clip_grad_norm(): scales the parts so that gradient_norm() is at most max_norm, and
-  // returns the norm before that. If it is not finite, nothing changes.  Errors: max_norm <= 0.
+  // Does what optim::clip_grad_norm() does: scales the parts so that gradient_norm() is at most
+  // max_norm, and returns the norm before that. If it is not finite, nothing changes.  Errors:
+  // max_norm <= 0.
   double clip_gradient_norm(double max_norm) const;
   // Limits each element of the parts to [-bound, bound].  Errors: bound <= 0.
   void clip_gradient_value(double bound) const;
@@ -101,7 +102,7 @@ class ShardedOptimizer final : public Optimizer {
     Variable whole;
     Bounds bounds;
     Variable mine;       // shares the bytes of `whole`; undefined if this rank owns nothing of it
-    Range range;         // of this rank
+    Range range;         // elements that this rank owns
     bool given = false;  // its gradient came in parts
     bool is_split() const;
     int owner() const;  // REQUIRES: !is_split()
@@ -109,14 +110,15 @@ class ShardedOptimizer final : public Optimizer {
   void share_ranges();
   void share_wholes();
   void lend_gradient(Parameter& parameter) const;
-  Tensor part_of(const Parameter& parameter) const;  // of its gradient; undefined: none
+  // This rank's part of the gradient; undefined: there is none.
+  Tensor part_of(const Parameter& parameter) const;
   void gather(const std::vector<size_t>& parameters) const;
   const Parameter* find(const std::string& entry) const;  // the parameter of a state's entry
   size_t number_of(const std::string& name) const;
 
   CommunicatorPtr communicator_;
   std::vector<Parameter> parameters_;
-  std::unordered_map<std::string, size_t> numbers_;  // of parameters, by name
+  std::unordered_map<std::string, size_t> numbers_;  // numbers of the parameters by name
   optim::LeafIndex parameter_of_;
   std::unique_ptr<Optimizer> inner_;
 };
