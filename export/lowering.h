@@ -27,7 +27,7 @@ class Lowering {
   // ---- the op at hand
   struct Op {
     const Recording::Op& recorded;
-    std::vector<const Recording::Op*> in_passes;  // the same op in every pass
+    std::vector<const Recording::Op*> in_passes;  // the op in every pass
 
     int input(int i) const { return recorded.inputs[static_cast<size_t>(i)]; }
     bool has(int i) const { return i < static_cast<int>(recorded.inputs.size()) && input(i) >= 0; }
@@ -39,7 +39,7 @@ class Lowering {
     const std::vector<int64_t>& integers(const char* key) const {
       return std::get<std::vector<int64_t>>(attribute(key));
     }
-    // In every pass.
+    // The integer in every pass.
     std::vector<int64_t> each_integer(const char* key) const;
   };
 
@@ -59,7 +59,7 @@ class Lowering {
   // The name of the value's tensor in this order of axes.
   std::string in_order(int value, const Order& order);
   std::string plain(int value) { return in_order(value, natural(dim(value))); }
-  // The same if input i of the op is there; else "".
+  // plain(), or "" if the op has no input i.
   std::string plain_or_none(const Op& op, int i) { return op.has(i) ? plain(op.input(i)) : ""; }
   void set(int value, const std::string& name, const Order& order) {
     held_[value] = {order, {{order, name}}};
@@ -103,7 +103,7 @@ class Lowering {
 
   // The edges of the op's graph, sorted by target. Made once, when the first op works on the graph.
   struct Edges {
-    Runs runs;           // of the targets
+    Runs runs;           // runs of the edges with one target
     std::string source;  // [E] i64
     std::string weight;  // [E] f32; "": all are 1
   };
@@ -114,7 +114,7 @@ class Lowering {
  private:
   struct Held {
     Order made;                          // the order in which a node made it
-    std::map<Order, std::string> names;  // that one, and those that Transposes made
+    std::map<Order, std::string> names;  // the tensor in `made` and those in other orders
   };
   const Recording::Value& recorded(int value) const {
     return passes_[0].values[static_cast<size_t>(value)];

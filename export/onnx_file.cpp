@@ -102,7 +102,7 @@ void write_onnx(const std::string& path, const OnnxGraph& graph, int64_t most_in
     bytes += tensor.nbytes();
   }
   ::onnx::ModelProto model;
-  model.set_ir_version(7);  // of opset 13's time
+  model.set_ir_version(7);  // the version that belongs to opset 13
   model.set_producer_name("frugal");
   model.set_producer_version(FRUGAL_VERSION);
   auto* opset = model.add_opset_import();
