@@ -40,8 +40,9 @@ class Capture final : public SavePolicy {
 
 struct Row {
   AcgcOptions options;
-  double bits = 0, pack_seconds = 0, unpack_seconds = 0;  // of all tensors
-  double parameter = 0, whole = 0;                        // largest |error|^2 / |gradient|^2
+  // Means over the elements of all tensors; the times are in ns.
+  double bits = 0, pack_seconds = 0, unpack_seconds = 0;
+  double parameter = 0, whole = 0;  // largest |error|^2 / |gradient|^2
 };
 
 double seconds(Clock::time_point begin) {

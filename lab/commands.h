@@ -23,7 +23,7 @@ struct LabArguments : apps::PlaceArguments {  // the place: spmm
 void study_spmm(const LabArguments& arguments);
 // Bias and variance of the gradient of CONFIG's network under each way to keep activations.
 void study_gradient(const LabArguments& arguments);
-// The same of each policy at equal bits.
+// Bias and variance of that gradient under each policy, at equal bits.
 void study_policies(const LabArguments& arguments);
 // Bias and variance of the gradient of each layer, over the variance between minibatches there.
 void study_layers(const LabArguments& arguments);

@@ -27,7 +27,7 @@ using PolicyPtr = std::unique_ptr<SavePolicy>;
 struct Setting {
   const Config& config;
   int64_t bits = 0;
-  int64_t bytes = 0;  // that groups in a channel keep at these bits
+  int64_t bytes = 0;  // bytes that groups in a channel keep at these bits
   uint64_t seed() const { return static_cast<uint64_t>(config.run.seed); }
 };
 
@@ -115,7 +115,7 @@ class CountingPolicy final : public compress::WrappingPolicy {
     if (codec_) decision.codec = &*codec_;
     return decision;
   }
-  int64_t elements() const { return elements_; }  // of the last step
+  int64_t elements() const { return elements_; }  // packed elements of the last step
 
  private:
   std::optional<compress::Quantizer> codec_;
