@@ -32,7 +32,7 @@ LEVELS = ["L0", "L1", "L1.2", "L2.2"]
 PLAIN = "L0 without recipes"
 IMAGES = {"name": "random", "shape": [224, 224, 3], "classes": 1000}
 PUBLISHED = {"resnet50": 4.3, "resnet152": 8.0, "bert_large_128": 24.7}  # largest batches over those without compression (GACT)
-MOST = 1 << 20  # of a batch, where the search for the largest ends
+MOST = 1 << 20  # the largest batch that the search tries
 NO_MEMORY = ("out of memory", "outofmemory", "out_of_memory", "alloc_failed", "allocation_failed")
 
 

@@ -155,7 +155,8 @@ WORKLOADS = {
     "deeplab": (deeplab, lambda: masks(8, 256), sgd),
     "retinanet": (retinanet, lambda: boxes(8, 256), sgd),
 }
-DRAWS = {"r50": images, "fcn": masks, "deeplab": masks, "retinanet": boxes}  # of a batch and a side
+# Each takes a batch and a side.
+DRAWS = {"r50": images, "fcn": masks, "deeplab": masks, "retinanet": boxes}
 
 
 def saved_bytes(model, x, y):

@@ -40,7 +40,7 @@ const GraphPtr& large() {
 }
 const Shape kManyNodes{1 << 15, 64};
 
-// The graph, or the matrix, on the device of x.
+// The graph or matrix on the device of x.
 GraphPtr placed(const Variable& x, const GraphPtr& graph) {
   return x.device().type != DeviceType::cuda
              ? graph

@@ -1,7 +1,7 @@
 // The table of differentiable functions: one row each, walked by the tests (gradients, precision,
 // layouts, saved bytes, codecs, recipes, checkpoints, failures) and by `frugal bench ops`. A new
-// function needs a row here. The test `export` also expects that it can be written as ONNX, or a
-// reason why not.
+// function needs one row here. The test `export` also wants a row of export/lower_*.cpp for it, or
+// a reason why it has none.
 #pragma once
 #include <functional>
 #include <string>
@@ -82,9 +82,9 @@ Saved bytes(int64_t n);                       // one tensor of so many bytes
 Case one(const std::string& name, const Shape& shape, std::function<Variable(const Variable&)> f,
          Saved saved = nothing());  // a case with one input
 inline int64_t mask_bytes(int64_t elements) { return (elements + 7) / 8; }
-Tensor beside(const Variable& x, const Tensor& values);  // on x's device
-DType parameter_dtype(const Variable& x);  // dtype of parameters beside x: f32 for bf16
-Tensor f32(const Shape& shape);            // zeros, for failures
-Variable leaf(const Shape& shape);         // zeros as a leaf, for failures
+Tensor beside(const Variable& x, const Tensor& values);  // these values on x's device
+DType parameter_dtype(const Variable& x);                // f32 beside an x of bf16, else x's dtype
+Tensor f32(const Shape& shape);                          // zeros, for failures
+Variable leaf(const Shape& shape);                       // zeros that require a gradient
 
 }  // namespace frugal::op_table
