@@ -30,19 +30,20 @@ inline double unit_roundoff(frugal::DType dtype = frugal::DType::f32) {
 // terms has 0.4 sqrt(n) u on average; factors and conversions around it round, too.
 inline constexpr double kRoundingSafety = 4;
 
-// Of the error of a sum of n independent terms of mean 0, relative to the size of the sum: for the
-// distance of two vectors of such sums over the norm of one. Products count as terms.
+// Bounds the error of a sum of n independent terms of mean 0, relative to the size of the sum: for
+// the distance of two vectors of such sums over the norm of one. Products count as terms.
 inline double sum_bound(int64_t n, frugal::DType dtype = frugal::DType::f32) {
   return kRoundingSafety * std::sqrt(static_cast<double>(n) + 1) * unit_roundoff(dtype);
 }
 
-// Of the error of one such sum, absolute, where the terms have the size `term`: the largest of many
-// sums is some times as large as usual, and so may its error be.
+// Bounds the absolute error of one such sum, where the terms have the size `term`: the largest of
+// many sums is some times as large as usual, and so may its error be.
 inline double largest_bound(int64_t n, double term = 1, frugal::DType dtype = frugal::DType::f32) {
   return kRoundingSafety * (static_cast<double>(n) + 4) * unit_roundoff(dtype) * term;
 }
 
-// Of k roundings in a row, relative: of products, quotients and conversions without a sum.
+// Bounds the relative error of k roundings in a row: of products, quotients and conversions without
+// a sum.
 inline double rounding_bound(int64_t k, frugal::DType dtype = frugal::DType::f32) {
   return static_cast<double>(k) * unit_roundoff(dtype) * 1.01;
 }

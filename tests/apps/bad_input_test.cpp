@@ -97,7 +97,7 @@ TEST_CASE_FIXTURE(BadInput, "numbers on the command line are what they say") {
 
 TEST_CASE_FIXTURE(BadInput, "limits of the system are errors with a message") {
   const std::string train = "FRUGAL train " + config + " --quiet --out " + folder / "run";
-  const Ran large = shell("ulimit -f 4; " + train);  // of files
+  const Ran large = shell("ulimit -f 4; " + train);  // no file may be larger
   check_fails(large, 1, {"File too large"});
   // Address space that ends while kernels are generated. No limit lets a process crash.
   write_file(config, R"({

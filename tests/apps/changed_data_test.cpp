@@ -260,7 +260,7 @@ TEST_CASE("nodes of a graph stay in the run's parts, and its features have the r
   CHECK(parts["test"].size() == 8);
   const Json before = study.eval(false);
   CHECK(before["samples"] == 8);
-  write(1);  // of node 0 alone
+  write(1);  // the label of node 0 changes
   CHECK(study.eval(true)["samples"] == 8);
 }
 

@@ -172,7 +172,7 @@ TEST_CASE("measuring leaves no trace") {
   tracking.before({batch.input.slice(0, 0, 1), batch.target.slice(0, 0, 1)}, 2);
   CHECK(!tracking.after(2));
   CHECK(tracking.tracker().measurements() == 1);
-  // Nor is anything known of what is not finite.
+  // Values that are not finite are not measured either.
   Tensor(p.model->parameters().front().parameter->value()).mut<float>()[0] = NAN;
   tracking.before(batch, 3);
   CHECK(!tracking.after(3));

@@ -24,7 +24,7 @@ TEST_CASE("a dithered run that is ended and resumed gives the bits of one that w
   CAPTURE(keep);
   const TempFolder folder;
   Json config = Json::parse(kTinyConfig);
-  // Of what relu gives, dither takes nothing away: norms are what it changes.
+  // Dither takes nothing away from what relu gives. It changes norms.
   config["model"] = {{"name", "resnet20"}};
   config["data"]["shape"] = {8, 8, 3};
   config["data"]["batch_size"] = 32;

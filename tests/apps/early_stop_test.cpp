@@ -62,7 +62,8 @@ TEST_CASE_FIXTURE(Tiny, "a run stops after evaluations that are no better, and s
     if (const auto loss = line["test_loss"].get<double>(); loss < lowest) lowest = loss, at = last;
   }
   CHECK(last == at + 3);
-  CHECK(by_loss["best"]["epoch"] == at);  // of the lowest loss, not of the highest accuracy
+  // The epoch of the lowest loss, not of the highest accuracy.
+  CHECK(by_loss["best"]["epoch"] == at);
   CHECK(by_loss["best"]["test_loss"] == lowest);
   CHECK(train("--set train.epochs=2", "whole")["ended"] == "epochs");
   const Json steps = train("--set train.steps=5", "steps");

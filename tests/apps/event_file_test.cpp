@@ -35,7 +35,7 @@ std::map<std::string, std::map<int64_t, std::vector<float>>> shown(const std::st
   return all;
 }
 
-// The same of metrics.jsonl.
+// The scalars of metrics.jsonl by step.
 std::map<int64_t, float> logged(const std::string& folder, const std::string& type,
                                 const std::string& key) {
   std::map<int64_t, float> values;

@@ -50,8 +50,8 @@ inline std::vector<std::string> records_of(std::string_view file) {
 
 struct WireField {
   int number = 0, type = 0;
-  uint64_t value = 0;  // of a number
-  std::string bytes;   // of a text or message
+  uint64_t value = 0;  // value of a number
+  std::string bytes;   // bytes of a text or message
 };
 
 inline std::vector<WireField> fields_of(std::string_view message) {

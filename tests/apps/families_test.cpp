@@ -75,7 +75,7 @@ TEST_CASE("every family of networks trains from a configuration, with packed act
                                     : " --set data.sampler_batches=5",
           model == "gcnii" ? " --set model.layers=4" : " --set model.input_dropout=0",
           model == "gat" ? " --set model.attention_dropout=0.1" : "",
-          // Of few nodes drawn apart, edges are rare and their coefficients large.
+          // If few nodes are drawn apart, edges are rare and their coefficients large.
           sampler == "node" ? " --set data.batch_size=200" : "")));
       CHECK(graph["final"]["test_accuracy"].get<double>() > 0.6);
     }

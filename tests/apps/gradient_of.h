@@ -8,7 +8,8 @@
 
 namespace frugal::apps {
 
-// Of all parameters, one after the other, in step `number`; it stays in the parameters, too.
+// The gradient of all parameters, one after the other, in step `number`. It stays in the
+// parameters, too.
 inline std::vector<float> gradient_of(Module& model, const Batch& batch, SavePolicy* policy,
                                       uint64_t number, RngKey stream = {}) {
   Rng rng;

@@ -179,12 +179,12 @@ TEST_CASE("files load under the names of their publication") {
         if (name == there) CHECK(tensor.to_vector() == expected.to_vector());
   };
   agrees();
-  // A head of its own is nothing that this model has.
+  // A head of its own is refused, because this model has none.
   for (auto& [name, tensor] : published)
     if (name == "lm_head.weight" || name == "ln_f.bias") tensor = Tensor::zeros(tensor.shape());
   CHECK_THROWS_WITH_AS(load_state_dict(net, published), doctest::Contains("lm_head.weight"), Error);
   agrees();
-  // Nor is a tensor that is there under both names.
+  // A tensor that is there under both names is refused.
   published = today;
   published.emplace_back("ln_f.bias", Tensor::zeros({kWidth}));
   CHECK_THROWS_WITH_AS(load_state_dict(net, published), doctest::Contains("ln_f.bias"), Error);

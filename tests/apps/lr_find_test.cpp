@@ -158,7 +158,7 @@ TEST_CASE("curve draws runs, alone and together") {
   const Json json = Json::parse(frugal("curve --json " + folder / "a").out);
   CHECK(json[folder / "a"]["test"].size() == 2);
   CHECK(json[folder / "a"]["train"].size() == 26);
-  // Of a run at work the last line may be half a line.
+  // The last line of a run at work may be half a line.
   std::ofstream(folder / "a/metrics.jsonl", std::ios::app) << R"({"type": "st)";
   CHECK(frugal("curve " + folder / "a --of lr").status == 0);
   std::ofstream(folder / "a/metrics.jsonl", std::ios::app) << "\n";

@@ -16,7 +16,8 @@ Json tiny() {
   return config;
 }
 
-// Of metrics only the results, if the runs had different numbers of threads.
+// results: only the results in the metrics are compared, because the runs had different numbers of
+// threads.
 void check_equal(const std::string& a, const std::string& b, bool results = false) {
   for (const char* name :
        {"/metrics.jsonl", "/checkpoint/last.safetensors", "/checkpoint/best.safetensors"}) {

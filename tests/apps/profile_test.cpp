@@ -148,7 +148,7 @@ TEST_CASE("profile --trace: spans that nest, and the memory") {
   const Json report = profile(config, "--steps 2 --trace " + folder / "trace.json");
   const Json trace = Json::parse(read_file(folder / "trace.json"));
   std::map<std::string, int> found;
-  std::vector<double> ends;  // of the spans that are open
+  std::vector<double> ends;  // ends of the spans that are open
   int64_t highest = 0;
   double last = 0;
   for (const Json& event : trace["traceEvents"]) {

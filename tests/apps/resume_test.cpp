@@ -25,7 +25,7 @@ constexpr int64_t kSteps = 20;
 // ---- what decides
 struct Variant {
   const char* name;
-  const char* keys;  // of "compression"
+  const char* keys;  // what stands under "compression"
   bool offload = false;
 };
 
@@ -117,7 +117,7 @@ Json images() {
           {"optim", {{"lr", 0.05}, {"clip_norm", 5}}}};
 }
 
-// The same, with samples of one batch mixed and two batches in a step.
+// images(), with samples of one batch mixed and two batches in a step.
 Json mixed_images() {
   Json config = images();
   config["data"]["mixup"] = 0.4;
@@ -300,7 +300,7 @@ TEST_CASE("runs that are cut go on to the same bits, also where batches change i
   CHECK(resumes >= 3 * static_cast<int>(variants));
 }
 
-// The same with processes, of which one is killed.
+// The runs here are processes, and one of them is killed.
 TEST_CASE("a process killed after its first checkpoint goes on to the same bits") {
   const TempFolder folder;
   write_sentences(folder);

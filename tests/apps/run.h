@@ -89,7 +89,7 @@ inline Ran run_shell(const std::string& command) {
           read_file(folder / "err")};
 }
 
-// The same, in which FRUGAL stands for the binary.
+// run_shell() of a command in which FRUGAL stands for the binary.
 inline Ran shell(std::string command) {
   const size_t at = command.find("FRUGAL");
   if (at != std::string::npos) command.replace(at, 6, FRUGAL_BINARY);

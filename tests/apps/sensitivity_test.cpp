@@ -99,9 +99,9 @@ TEST_CASE("measuring leaves no trace and holds one copy of the gradients") {
   measure_sensitivity(classification(), *p.model, *p.policy, p.batch, kBatch, p.replay, p.seqs());
   const MemoryReport report = allocator(kCpu).report();
   CHECK(p.state() == buffers);
-  CHECK(p.state() != before);  // as a step changes them
+  CHECK(p.state() != before);  // a step changes the buffers
   CHECK(report.of(Category::gradient) == 0);
-  // Those of parameters, twice, and of a few activations.
+  // Gradients of the parameters, twice, and of a few activations.
   const int64_t activations = 4 * kBatch * 8 * 8 * 16 * 4;
   CHECK(report.peak[static_cast<size_t>(Category::gradient)] < 2 * bytes + activations);
   CHECK(p.gradient(11) == gradient);

@@ -144,7 +144,7 @@ TEST_CASE("the strictest request wins: an index or mask is never lossy") {
   PolicyScope scope(&policy);
   const Variable y = scale(x, 1);
   const Variable squared = mul(y, y);
-  // The same tensor again, now as a statistic.
+  // This saves the tensor again, now as a statistic.
   const Variable strict =
       record("strict", {y}, ops::clone(y.value()), {save_whole(y.value())},
              [](const Backward& b) { return Grads{ops::mul(b.dy(), b.saved(0))}; });

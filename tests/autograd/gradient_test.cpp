@@ -53,7 +53,7 @@ TEST_CASE("a gradient of parts frees each part as the whole grows, unless others
   CHECK(!g.is_whole());
   CHECK(g.shape() == Shape{kItems, 2 * kWide});
   const Gradient shared = g;
-  Tensor rows = ops::clone(g.rows(3, 9));  // of all three parts
+  Tensor rows = ops::clone(g.rows(3, 9));  // rows of all three parts
   CHECK(shared.rows(3, 9).to_vector() == rows.to_vector());
   CHECK(rows.item(0) == 0.25 * (3 * kWide % 37));
   CHECK(rows.item(2 * kWide) == 4);  // the first of the second part
@@ -116,7 +116,7 @@ TEST_CASE("a block's last norm and its shortcut hold one large gradient") {
     return allocator(kCpu).report().peak[static_cast<size_t>(Category::gradient)];
   };
   Copies copies;
-  CHECK(peak(nullptr) > 2 * large);  // of the shortcut and of the norm's input
+  CHECK(peak(nullptr) > 2 * large);  // gradients of the shortcut and of the norm's input
   CHECK(2 * peak(&copies) < 3 * large);
 }
 

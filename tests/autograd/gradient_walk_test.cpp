@@ -58,7 +58,7 @@ TEST_CASE("an input's layout does not matter") {
     const Variables dense = op_table::make_inputs(c, DType::f32);
     Variables strided;
     for (const Variable& x : dense) {
-      // The same values with the axes in the opposite order in memory, and a hole after each
+      // These values lie in memory with the axes in the opposite order, and a hole after each
       // element.
       const Tensor& value = x.value();
       Shape shape, strides;

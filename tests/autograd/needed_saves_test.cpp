@@ -120,7 +120,7 @@ TEST_CASE("linear_gelu's product saves x only for the weight's gradient") {
 TEST_CASE("norms keep x where a gradient reads it") {
   struct Norm {
     const char* name;
-    bool statistics;  // of x, which x's gradient needs
+    bool statistics;  // it takes statistics of x, so x's gradient needs x
     std::function<Variable(const Variable&, const Variable&, const Variable&)> run;
   };
   const auto batch = [](bool training, bool relu) {

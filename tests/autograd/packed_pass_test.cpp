@@ -92,7 +92,7 @@ TEST_CASE("a pass over rows gives these rows, and what cannot be sliced is not a
     PackedPass pass{PackedPass::Combine{b.dy().slice(0, 2, 5), coefficients()}};
     pass.rows = {2, 5, 8};
     CHECK(run_over(b.slot(0), pass).shape() == Shape{3, 3});
-    pass.rows = {2, 5, 16};  // of another number of items
+    pass.rows = {2, 5, 16};  // another number of items
     CHECK_FALSE(run_over(b.slot(0), pass).defined());
   });
   REQUIRE(codec.passes.size() == 1);

@@ -135,7 +135,7 @@ TEST_CASE("a chain rebuilt by slices packs each slice once") {
   SlicedPolicy whole(&copies, true, 0);
   gradients(p, &whole);
   const int kept = 6;               // the input, four outputs of convolutions and the head
-  CHECK(copies.packs == kept + 1);  // and one tensor that a rebuild passed through
+  CHECK(copies.packs == kept + 1);  // a rebuild passed through one more tensor
   CHECK(sliced == kept + p.n);
 }
 
@@ -148,7 +148,7 @@ TEST_CASE("gradients that a caller holds are not written over") {
   const Variable y = batch_norm_relu(scale(x, 2), {}, {}, {});
   backward(y, dy);
   CHECK(dy.to_vector() == before.to_vector());
-  // Nor those of two consumers of one tensor, in either order.
+  // Gradients of two consumers of one tensor are not written over, in either order.
   for (bool first : {false, true}) {
     const Variable a(wave_noise({4, 4, 4, 8}, 2), true),
         w = Variable::parameter(wave_noise({8, 1, 1, 8}, 3));

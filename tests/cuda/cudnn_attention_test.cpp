@@ -148,7 +148,8 @@ TEST_CASE("attention that cuDNN does not take, or at which it fails, is computed
   compare(1, 64, 4, 64, false);
   compare(1, 64, 2, 32, false);
   compare(1, 64, 3, 64, false);  // the backward pass alone is not taken
-  compare(1, 20, 2, 64, false);  // and here not asked for: cuDNN's tiles would not be whole
+  // The backward pass is not asked for: cuDNN's tiles would not be whole.
+  compare(1, 20, 2, 64, false);
   std::map<std::string, int64_t> found;
   for (const LibraryFallback& one : library_fallbacks()) found[one.what] = one.count;
   const std::string none = "cuDNN has no plan for attention ", q = "bf16 q [1, ";

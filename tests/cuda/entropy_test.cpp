@@ -86,8 +86,8 @@ bool is_coded(const Packed& packed) {
 }
 int64_t live(Category category) { return allocator(gpu::kCuda).report().of(category); }
 
-// The same bytes on both devices, and from them what the inner codec alone gives. Returns whether
-// they are coded.
+// Checks that both devices make equal bytes, and that these unpack to what the inner codec alone
+// gives. Returns whether they are coded.
 bool check_alike(const std::shared_ptr<const Codec>& inner, const EntropyOptions& options,
                  const Tensor& x, const Tensor& mask = {}) {
   const Entropy codec(inner, options);

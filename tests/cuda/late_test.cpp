@@ -73,13 +73,13 @@ TEST_CASE("replayed updates have the rates and counts of their step, of more tab
     const int count = name == "sgd" ? 700 : 20;  // more than a table lists, and a block holds
     const Named one = parameters_of(count), two = parameters_of(count);
     const auto run = averaged(one), recorded = averaged(two);
-    run->step(0.1);  // which makes the state
+    run->step(0.1);  // makes the state
     recorded->step(0.1);
     cuda::LateArguments late;
     cuda::Graph graph;
     const Tensor guard = flag(1);
     graph.capture([&] {
-      Tensor::full({int64_t{1} << 20}, 255, DType::u8, gpu::kCuda);  // whose memory is free again
+      Tensor::full({int64_t{1} << 20}, 255, DType::u8, gpu::kCuda);  // its memory is free again
       late.record(guard, [&] { recorded->step(0.1); });
     });
     recorded->take_back();

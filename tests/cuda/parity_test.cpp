@@ -55,7 +55,7 @@ TEST_CASE("f32 on CUDA agrees with the CPU") {
 TEST_CASE("bf16 on CUDA agrees with f32 on the CPU") {
   if (!gpu::available()) return;
   each_wanted([](const Op&, const Case& c) {
-    // The same values, rounded.
+    // The CPU gets these values rounded to bf16.
     Variables rounded = op_table::make_inputs(c, DType::f32);
     for (Variable& x : rounded)
       if (!x.is_held())

@@ -247,7 +247,7 @@ TEST_CASE("tensors of odd sizes take no more memory than they need") {
   Allocator& memory = allocator(gpu::kCuda);
   memory.trim();
   Tensor room = Tensor::empty({kCount * (kBytes + kAligned)}, DType::u8, gpu::kCuda);
-  room = {};  // and is kept for the next tensors
+  room = {};  // the memory is kept for the next tensors
   const int64_t reserved = memory.report().reserved;
   std::vector<Tensor> tensors;
   for (int64_t i = 0; i < kCount; ++i)

@@ -23,10 +23,10 @@ enum class At : uint8_t { start, running, block_barrier, warp_barrier, end };
 
 struct Thread {
   At at = At::start;
-  unsigned mask = 0;  // of the warp barrier
-  int turn = 0;       // of its exchanges
+  unsigned mask = 0;  // mask of the warp barrier
+  int turn = 0;       // turn of the warp's exchanges
   int fiber = -1;
-  bool left = false;  // had ended when barriers were last left
+  bool left = false;  // the thread had ended when barriers were last left
 };
 
 struct Fiber {
@@ -177,7 +177,7 @@ int64_t launched = 0;
 int64_t launches() { return launched; }
 
 void run_grid(dim3 grid, dim3 threads, size_t shared, const std::function<void()>& kernel) {
-  static std::mutex one_at_a_time;  // of the compute streams of several devices
+  static std::mutex one_at_a_time;  // compute streams of several devices run one at a time
   const std::lock_guard lock(one_at_a_time);
   ++launched;
   const DeviceAccess access;

@@ -28,7 +28,8 @@
 namespace {
 
 constexpr int kRanks = 16;
-constexpr size_t kArea = size_t{256} << 20;  // of the file; it takes what is written
+// Bytes of a rank's area of the file, which takes only what is written.
+constexpr size_t kArea = size_t{256} << 20;
 constexpr size_t kHead = 4096;
 constexpr auto kDelay = std::chrono::milliseconds(3);
 constexpr int kFaulty = 3;  // the operation that fails on purpose
@@ -63,7 +64,7 @@ struct Call {
   size_t count;
   ncclDataType_t type;
   ncclRedOp_t op;
-  int peer;  // or root
+  int peer;  // the other rank, or the root
 };
 // What a rank tells the others of a call.
 struct Note {
@@ -92,7 +93,7 @@ size_t size_of(ncclDataType_t type) {
 struct ncclComm {
   int rank = 0, ranks = 1;
   char* file = nullptr;
-  uint64_t number = 0;  // of the operations that were queued
+  uint64_t number = 0;  // number of operations that were queued
   std::atomic<ncclResult_t> error = ncclSuccess;
 
   Board& board() const { return *reinterpret_cast<Board*>(file); }

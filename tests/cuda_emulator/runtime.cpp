@@ -93,7 +93,7 @@ struct EmulatedStream {
   std::unique_ptr<EmulatedGraph> captured;
   bool relaxed = false;
   int device = 0;
-  std::unique_ptr<WorkQueue> queue = {};  // of a stream that got work by enqueue()
+  std::unique_ptr<WorkQueue> queue = {};  // the queue of a stream that got work by enqueue()
 };
 struct EmulatedEvent {
   MomentPtr moment;
@@ -114,7 +114,7 @@ struct Memory {
   std::map<void*, size_t> blocks;            // in use
   std::multimap<size_t, void*> free_blocks;  // guard mode: by size
   int accesses = 0;
-  std::mutex mutex;  // of `accesses` and `top`
+  std::mutex mutex;  // guards `accesses` and `top`
 };
 Memory memory;
 EmulatedStream* capturing = nullptr;
@@ -129,7 +129,7 @@ int devices() {
 }
 thread_local int current_device = 0;
 constexpr int kMostDevices = 64;
-EmulatedStream* compute[kMostDevices] = {};  // of each device its first stream
+EmulatedStream* compute[kMostDevices] = {};  // the first stream of each device
 constexpr auto kLate = std::chrono::milliseconds(3);
 bool is_late() {
   const char* mode = std::getenv("FRUGAL_EMULATOR_STREAMS");

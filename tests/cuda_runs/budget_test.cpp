@@ -73,7 +73,7 @@ StepMemory second_step(const Config& config, SavePolicy* policy) {
 
 TEST_CASE("steps on CUDA take what was planned, within the budget") {
   if (!gpu::available()) return;
-  // Of a step in bf16 parameters are more, so that less can be saved.
+  // In bf16, parameters take a larger part of a step, so less can be saved.
   for (const auto& [precision, peak] : {std::pair{"f32", "1/1.04"}, std::pair{"bf16", "1/1.01"}})
     for (const char* budget : {peak, "1/2 activations", "1/6 activations"}) {
       CAPTURE(std::string(budget));

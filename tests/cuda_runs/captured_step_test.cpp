@@ -38,7 +38,7 @@ TEST_CASE("replayed steps with packed activations give the gradients of steps th
       CHECK(equal(expected, got));
     }
     CHECK(captured.obstacle().empty());
-    CHECK(captured.replays() == 4);  // of each three the first is run
+    CHECK(captured.replays() == 4);  // the first of each three is run, not replayed
   }
 }
 
@@ -136,7 +136,7 @@ TEST_CASE(
 
 TEST_CASE("what the host reads in a step is an obstacle, by name") {
   if (!gpu::available()) return;
-  // Of tensors large enough to be coded.
+  // Tensors are large enough to be coded.
   Side side(kEncoder, "compression.entropy=true data.batch_size=64 model.width=64");
   CapturedStep captured(*side.task, *side.model, side.policy.get());
   for (int i = 0; i < 3; ++i)

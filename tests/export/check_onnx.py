@@ -11,7 +11,7 @@ import onnx
 
 import onnx_numpy
 
-TOLERANCE = 1e-4  # of the largest output, or of 1
+TOLERANCE = 1e-4  # relative to the largest output, or to 1 if that is larger
 
 
 def read_safetensors(path):

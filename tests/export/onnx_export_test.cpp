@@ -229,7 +229,7 @@ void shake(Module& network) {
     const Shape& shape = p.parameter->shape();
     const double spread =
         shape.dim() > 1 ? 1 / std::sqrt(static_cast<double>(shape.numel() / shape[0])) : 0.1;
-    const bool factor = shape.dim() == 1 && p.name.ends_with("weight");  // of a norm
+    const bool factor = shape.dim() == 1 && p.name.ends_with("weight");  // the weight of a norm
     p.parameter->set_value(ops::affine(Tensor::randn(shape, rng.next()), spread, factor ? 1 : 0));
   }
   for (const Module::NamedBuffer& b : network.buffers())

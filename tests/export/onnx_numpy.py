@@ -103,7 +103,7 @@ def top_k(x, k, *, axis, largest, sorted):
 
 
 def scatter_nd(data, indices, updates):
-    assert len(np.unique(indices[:, 0])) == len(indices)  # or the result would depend on the order
+    assert len(np.unique(indices[:, 0])) == len(indices)  # otherwise the result depends on the order
     out = data.copy()
     out[indices[:, 0]] = updates
     return out

@@ -225,7 +225,7 @@ TEST_CASE("widths and groups change in mid-run, with graphs of both alive") {
     CAPTURE(seed);
     RandomGraph graph(seed);
     const CategoryBytes before = live();
-    // Of batch 1, no leaf is saved as it is: two graphs that are alive would share its codes.
+    // With batch 1, no leaf is saved as it is: two graphs that are alive would share its codes.
     auto alone = [&](SavePolicy& policy, uint64_t step) {
       graph.backward(forward(graph, &policy, step, 1));
       Numbers all = graph.gradients();

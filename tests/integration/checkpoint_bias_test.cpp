@@ -54,7 +54,7 @@ double bias_of(const std::function<Variable(const Variable&)>& f, const Tensor& 
   return (square_of_sum - squares) / (kDraws - 1) / squares;
 }
 
-// Of 4096 elements that are drawn 100 times, the standard deviation is about 0.0003.
+// With 4096 elements that are drawn 100 times, the standard deviation is about 0.0003.
 constexpr double kNoBias = 0.002;
 
 }  // namespace

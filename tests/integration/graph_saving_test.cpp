@@ -32,7 +32,8 @@ GraphPtr graph() {
   return made;
 }
 
-// Of `f`, whose inputs are leaves: all gradients, and what is packed when backward begins.
+// What a step of `f` gives, whose inputs are leaves: all gradients, and what is packed when
+// backward begins.
 struct Step {
   std::vector<std::vector<double>> gradients;
   int64_t packed = 0;

@@ -390,7 +390,7 @@ Variable judged(const Variable& rows) {
           ops::concat({Tensor::full({shape[0], 2}, 0.25, half.dtype(), half.device()),
                        Tensor::full({shape[0], 2}, 1.5, half.dtype(), half.device())},
                       1);
-      // The same of codes, each seen from the first box and compared with it.
+      // coded_giou_loss() compares codes, each seen from the first box, with that box.
       const Tensor first = wanted.slice(0, 0, 1);
       const Tensor matches = Tensor::zeros({shape[0]}, DType::i64, rows.device());
       return scale(add(giou_loss(boxes, wanted), coded_giou_loss(boxes, first, first, matches)),

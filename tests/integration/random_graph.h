@@ -6,7 +6,7 @@
 
 namespace frugal {
 
-using Numbers = std::vector<std::vector<double>>;  // of each leaf; empty without a gradient
+using Numbers = std::vector<std::vector<double>>;  // the gradient of each leaf; empty: it has none
 
 // large: tensors of up to 2^15 elements, enough for slices of every kind; else of up to 3000.
 struct RandomGraphOptions {

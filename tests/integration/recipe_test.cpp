@@ -209,7 +209,7 @@ TEST_CASE("gelu and silu of packed values: the correction takes the mean bias aw
       compress::FixedPolicyOptions o = options("L1", 5);
       o.bits = bits;
       compress::FixedPolicy policy(o);
-      // The same codec whose noise is not known: what comes out is not corrected.
+      // A codec that does not tell its noise: what comes out is not corrected.
       class Unknown : public SavePolicy, public Codec {
        public:
         explicit Unknown(const compress::FixedPolicyOptions& wanted) : known_(wanted) {}
@@ -235,7 +235,7 @@ TEST_CASE("gelu and silu of packed values: the correction takes the mean bias aw
         corrected.add(sums(&policy, step));
         plain.add(sums(&unknown, step));
       }
-      // Of 32 sums; plain ones lie many standard errors off.
+      // Chi-square over 32 sums; plain ones lie many standard errors off.
       CHECK(plain.chi_square() > 10);
       CHECK(corrected.chi_square() < 0.25 * plain.chi_square());
       if (bits == 4) CHECK(corrected.chi_square() < 3);

@@ -84,7 +84,7 @@ TEST_CASE("backward holds two full tensors and slices") {
   compress::FixedPolicy sliced(sliced_options(2, kImage)), whole(sliced_options(2, 0));
   const int64_t peak = net.step(&sliced), kept = net.kept;
   const int64_t unsliced = ResidualNet(kMeta, 3).step(&whole);
-  // Of the codes, of what they give, of both gradients of a norm and of the convolution.
+  // A slice each: the codes, what they give, both gradients of a norm, that of the convolution.
   CHECK(peak < kept + 2 * kFull + 5 * kImage);
   CHECK(unsliced > kept + 3 * kFull);
 }

@@ -34,8 +34,8 @@ struct ZooNet {
   std::string name;
   std::function<std::shared_ptr<Module>(Init&)> make;
   Shape input;
-  int64_t vocabulary = 0;  // of token ids; 0: an image
-  bool graph = false;      // of as many nodes as the input has rows
+  int64_t vocabulary = 0;  // number of token ids; 0: the input is an image
+  bool graph = false;      // the input has a row for each node of a graph
 };
 
 template <class M, class Options>

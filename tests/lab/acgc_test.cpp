@@ -85,7 +85,7 @@ Check check(const std::string& model, const AcgcOptions& options) {
     for (const auto& [name, g] : exact) {
       const double d = squares(g, packed.at(name)), n = squares(g, {});
       error += d, norm += n;
-      // Of a parameter whose gradient is nothing but rounding there is nothing to say.
+      // A parameter whose gradient is nothing but rounding tells nothing.
       if (n > 1e-12) found.parameter = std::max(found.parameter, d / n);
     }
     found.whole = std::max(found.whole, error / norm);

@@ -92,7 +92,7 @@ TEST_CASE("8-bit AdamW rounds by the run's seed") {
   const auto trained = [](int64_t seed) {
     const Config config =
         config_of(Json{{"seed", seed}, {"optim", {{"name", "adamw_8bit"}, {"lr", 0.01}}}});
-    // The same weights and gradients for every seed.
+    // Weights and gradients do not depend on the seed.
     Config fixed = config;
     fixed.run.seed = 1;
     fixed.model.hidden = {256};

@@ -174,7 +174,7 @@ TEST_CASE("norms of frozen layers keep their statistics, unless they are told to
     now.keeps_frozen_statistics = net.keeps_frozen_statistics();
     return net.forward(images(), now).value().to_vector();
   };
-  const std::vector<double> by_batch = pass();  // and moves the statistics
+  const std::vector<double> by_batch = pass();  // this pass also moves the statistics
   const std::vector<double> before = buffers_of(net);
   freeze(net, {kAllButHead});
   CHECK(pass() != by_batch);

@@ -126,7 +126,7 @@ TEST_CASE(
   CHECK(!whole.expired());
   CHECK(test.expired());
   CHECK(graph(held, true).lock() == whole.lock());
-  const auto sampled = graph(edge_index(), true);  // whose tensors are gone
+  const auto sampled = graph(edge_index(), true);  // nobody holds its tensors any more
   CHECK(!sampled.expired());
   inputs.forget_idle();
   CHECK(sampled.expired());

@@ -15,7 +15,7 @@ namespace {
 
 constexpr int64_t kBatch = 2, kTokens = 6, kVocab = 20;
 
-using Golden = std::map<std::string, std::vector<double>>;  // of one case, by tensor
+using Golden = std::map<std::string, std::vector<double>>;  // numbers of one case, by tensor
 
 std::map<std::string, Golden> golden() {
   std::istringstream text(

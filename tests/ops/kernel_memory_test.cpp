@@ -57,7 +57,7 @@ TEST_CASE("with a scope, meta counts what convolutions and products take on the 
     CHECK(peak_of(kMeta, work) == real);
     larger += real > bare + bare / 100 ? 1 : 0;
   }
-  CHECK(larger > 0);  // or the test shows nothing
+  CHECK(larger > 0);  // otherwise the test shows nothing
   const auto product = [](Device device) {
     const Tensor x = Tensor::zeros({512, 96}, DType::f32, device);
     const Tensor weight = Tensor::zeros({64, 96}, DType::f32, device);
@@ -113,7 +113,7 @@ TEST_CASE("a convolution with a large weight takes little beside its operands") 
 }
 
 TEST_CASE("windows that lie mostly in padding are not written to memory") {
-  // Of the 9 taps, one meets all pixels, four meet an eighth of them, and four a 64th.
+  // One of the 9 taps meets all pixels, four meet an eighth of them, and four a 64th.
   const Conv2dOptions options{{1, 1}, {28, 28}, {28, 28}};
   const Shape weight{64, 3, 3, 64};
   const Tensor x = Tensor::zeros({1, 32, 32, 64});

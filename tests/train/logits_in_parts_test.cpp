@@ -18,7 +18,7 @@ using namespace frugal::train;
 namespace {
 
 constexpr int64_t kTokens = 300, kVocabulary = 70000;
-constexpr int64_t kLogitBytes = 2 * kTokens * kVocabulary * 4;  // of a batch of two
+constexpr int64_t kLogitBytes = 2 * kTokens * kVocabulary * 4;  // bytes for a batch of two
 
 std::shared_ptr<HeadedModule> gpt2() {
   models::Init init;

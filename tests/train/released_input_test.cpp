@@ -73,8 +73,8 @@ class Noting final : public SavePolicy {
 };
 
 struct Step {
-  std::vector<float> gradient, first;  // of all parameters, and of the first
-  int64_t input = 0;                   // live bytes of the category, between forward and backward
+  std::vector<float> gradient, first;  // gradients of all parameters, and of the first
+  int64_t input = 0;                   // live bytes of category input, between forward and backward
   StepMemory memory;
 };
 
@@ -161,7 +161,7 @@ TEST_CASE("the gradient of a first layer whose input is packed has no bias") {
   const Step wanted = step_with(exact, true);
   constexpr int kDraws = 16;
   std::vector<double> mean(wanted.first.size());
-  double variance = 0;  // of one draw
+  double variance = 0;  // variance of one draw
   for (int draw = 0; draw < kDraws; ++draw) {
     const Step one = step_with(policy, true, kCpu, static_cast<uint64_t>(draw));
     for (size_t i = 0; i < mean.size(); ++i) {

@@ -159,7 +159,7 @@ TEST_CASE("the curve holds the peak, and the largest parts are what is live ther
       CHECK(top == record.memory.at_peak);
       for (const auto& point : curve.points) CHECK(total(point.live) <= total(top));
       CHECK(curve.points.front().phase == MemoryCurve::Phase::forward);
-      // Of a step's first batch it is known what ran.
+      // The op is known only if the peak lies in the first batch of a step.
       CHECK((options.gradient_accumulation > 1 || !curve.op.empty()));
       REQUIRE(!curve.largest.empty());
       CHECK(curve.largest.size() <= MemoryCurve::kLargest);

@@ -4,7 +4,7 @@
 
 namespace frugal::train {
 
-// Of one class for each sample.
+// The task of one class for each sample.
 inline const Task& classification() {
   static const TaskPtr task = make_task({});
   return *task;

@@ -218,7 +218,7 @@ TEST_CASE("short epochs share a checkpoint; the last one and a stop write their 
     CHECK(run.options.folder->has_checkpoint());
     return written;
   };
-  CHECK(checkpoints(0, 4) == 2);  // and the last one
+  CHECK(checkpoints(0, 4) == 2);  // the last one is not counted
   CHECK(checkpoints(1e6, 4) == 0);
   CHECK(checkpoints(1e6, 2) == 1);
 }

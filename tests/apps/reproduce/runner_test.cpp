@@ -35,7 +35,7 @@ TEST_CASE("a finished cell is not run again, and a changed one is" * skip) {
   json["columns"][0]["sets"]["compression.bits"] = 3;
   written(folder, json);
   const Ran changed = frugal(command(folder));
-  CHECK(lines_with(changed.err, " s)") == 2);  // of the column that has changed
+  CHECK(lines_with(changed.err, " s)") == 2);  // the two cells of the column that has changed
   CHECK(changed.out != first.out);
 }
 

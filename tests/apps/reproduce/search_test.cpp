@@ -64,7 +64,7 @@ TEST_CASE("a search asks for the trainings of one round after the other" * skip)
   REQUIRE(found.search != nullptr);
   CHECK(found.hash != cells[0].hash);
   const auto& rounds = found.search->rounds;
-  CHECK(rounds[2][0].hash == cells[0].hash);  // the same training, so it is not done twice
+  CHECK(rounds[2][0].hash == cells[0].hash);  // it is that training, and is not done twice
   ResultStore store(folder / "results.sqlite");
   CHECK(titles(state_of(found, 1, store).missing) ==
         std::vector<std::string>{"found, 8 bits, 2 epochs", "found, 4 bits, 2 epochs",

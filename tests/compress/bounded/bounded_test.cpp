@@ -25,7 +25,7 @@ struct Sample {
   std::string name;
   std::vector<float> values;
   Shape shape;
-  double scale = 1;  // of a bound
+  double scale = 1;  // bounds are multiplied by it
 };
 
 std::vector<Sample> samples() {

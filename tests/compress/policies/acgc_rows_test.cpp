@@ -93,9 +93,9 @@ TEST_CASE("sums of rows, hand-worked") {
   REQUIRE(layer.rows.size() == 2);
   CHECK(layer.rows[0].g1 == 5);
   CHECK(layer.rows[0].g2 == 9);
-  CHECK(layer.rows[0].t == 0.5 * (-3 + 2 + 2));  // of x - 4
+  CHECK(layer.rows[0].t == 0.5 * (-3 + 2 + 2));  // x - mean is x - 4
   CHECK(layer.rows[1].g1 == 9);
-  CHECK(layer.rows[1].t == 2 * (-4.0) * (-2.0));  // of x - 2
+  CHECK(layer.rows[1].t == 2 * (-4.0) * (-2.0));  // x - mean is x - 2
   // r |dy|: 0.5 0.5 1 0 and 6 2 0 4.
   CHECK(layer.dw_worst == 6.5 * 6.5 + 2.5 * 2.5 + 1 + 16);
   CHECK(layer.dw_variance == 1.5 + 36 + 4 + 16);
@@ -184,7 +184,7 @@ TEST_CASE("normalizations of rows have their own bounds in the policy") {
                                             : layer_norm_relu(x, gamma, beta, 1e-5);
     backward(y, ops::clone(dy), {}, policy.observer());
     policy.learned();
-    // Of the same by hand.
+    // Computes the bound by hand, from exact values.
     const bool grouped = op == "group_norm";
     const ops::LayerNormOutput out = op == "rms_norm" ? ops::rms_norm(h, gamma.value(), 1e-5)
                                      : grouped

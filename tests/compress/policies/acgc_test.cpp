@@ -96,7 +96,7 @@ TEST_CASE("independent errors of products cost what is expected of them") {
   double mean = 0;
   constexpr int draws = 200;
   for (uint64_t draw = 0; draw < draws; ++draw) {
-    std::vector<float> d(200 * 7);  // of variance bound^2 / 4
+    std::vector<float> d(200 * 7);  // errors of variance bound^2 / 4
     for (size_t i = 0; i < d.size(); ++i)
       d[i] = uniform({draw, 1}, i) < 0.5f ? -0.5f * static_cast<float>(bound)
                                           : 0.5f * static_cast<float>(bound);
@@ -224,7 +224,7 @@ struct Graph {
   Variable w2 = Variable::parameter(noise({8, 12}, 3, 0.3f));
   Variable x = Variable(noise({400, 10}, 4));
   Tensor dy = noise({400, 8}, 5);
-  Tensor d1, d2;  // of the two linears' outputs
+  Tensor d1, d2;  // gradients of the two linears' outputs
 
   std::vector<Tensor> run(SavePolicy* policy, uint64_t step) {
     for (Variable* w : {&w0, &w1, &w2}) w->zero_grad();
@@ -390,7 +390,7 @@ TEST_CASE("the published bound of a normalization takes the largest dy of its ch
   options.start_bits = 16;
   const auto run = [&](float factor, double& dx2) {
     Tensor dy = noise({40, 5, 5, 4}, 4);
-    for (int64_t i = 0; i < dy.numel(); i += 4) dy.mut<float>()[i] *= factor;  // of channel 0
+    for (int64_t i = 0; i < dy.numel(); i += 4) dy.mut<float>()[i] *= factor;  // channel 0 alone
     AcgcPolicy policy(options);
     begin_step(0);
     const Variable input = Variable::parameter(ops::clone(x.value()));

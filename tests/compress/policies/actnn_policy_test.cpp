@@ -50,7 +50,7 @@ struct ConvNet {
   explicit ConvNet(int64_t batch = 16)
       : x(uneven({batch, 8, 8, 4}, 7)), dy(uneven({batch, 8, 8, 6}, 8)) {}
 
-  // The same shapes, without values.
+  // Keeps the shapes, and drops the values.
   void move_to_meta() {
     const auto there = [](const Tensor& t) { return Tensor::empty(t.shape(), t.dtype(), kMeta); };
     for (Variable* p : {&w1, &w2, &w3, &w4, &gamma, &beta})
@@ -301,7 +301,7 @@ TEST_CASE("other ops have the relative error that they pass on") {
   REQUIRE(items.size() == 2);
   CHECK(items[1].op == "gelu");
   CHECK(items[1].mean_square == doctest::Approx(ops::sum_of_squares(h.value()) / 1024));
-  double norm = 0;  // of dx
+  double norm = 0;  // |dx|^2
   for (int64_t i = 0; i < 1024; ++i) {
     const double v = h.value().item(i), cdf = 0.5 * std::erfc(-v / std::sqrt(2.0));
     const double slope = cdf + v * std::exp(-v * v / 2) / std::sqrt(2 * 3.14159265358979);
@@ -416,7 +416,7 @@ TEST_CASE("gradients of samples in earlier steps weigh them") {
   REQUIRE(gradients().size() == 10 + kRows);
   CHECK(gradients()[9] == 0);
   CHECK(gradients()[10] == doctest::Approx(norms[0] / 2));
-  // The same samples again: each weighs as its gradient does.
+  // The samples come again: each weighs as its gradient does.
   const std::vector<double> weighed = step(policy, 1, indices(10));
   for (size_t n = 0; n < ranges.size(); ++n)
     REQUIRE(weighed[n] == doctest::Approx(ranges[n] * norms[n] / mean));

@@ -108,8 +108,8 @@ TEST_CASE("samples of a tensor") {
 }
 
 TEST_CASE("bits go to the samples whose ranges are largest") {
-  // Of weights 100, 1, 1: the steps 1 to 2, 2 to 3 and 3 to 4 of the first are worth 88.9, 9.1 and
-  // 1.6, those of the others 0.89 first.
+  // With weights 100, 1, 1 the steps 1 to 2, 2 to 3 and 3 to 4 of the first are worth 88.9, 9.1 and
+  // 1.6, and the first step of each other one 0.89.
   const std::vector<double> weights{1, 100, 1};
   CHECK(spread_bits(weights, 0, 1, 8, step_variance) == std::vector<int>{1, 1, 1});
   CHECK(spread_bits(weights, 3, 1, 8, step_variance) == std::vector<int>{1, 4, 1});

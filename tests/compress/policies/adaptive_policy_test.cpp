@@ -203,7 +203,7 @@ TEST_CASE("the policy goes on where it was after a smaller step") {
   a.measured(2, 0.25, 2);
   a.set_average(3);
   step(a, part);
-  a.set_bits(7, 5);  // of a plan, for a tensor that no step has had yet
+  a.set_bits(7, 5);  // a plan does this for a tensor that no step has had yet
   b.restore(a.state());
   CHECK(b.average() == 3);
   CHECK(b.items() == a.items());

@@ -219,7 +219,7 @@ TEST_CASE("a budget steers below its plan and forbids more than it") {
   // It goes on elsewhere, and a new plan is coarsened too.
   BudgetPolicy other(options);
   other.adopt(plan);
-  other.set_fineness(9);  // of a fresh run; what was learned counts
+  other.set_fineness(9);  // the fineness of a fresh run; what was learned counts
   other.restore_learned(policy.learned());
   CHECK(other.bits() == policy.bits());
   CHECK((other.learned() == policy.learned()));

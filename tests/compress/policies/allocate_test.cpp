@@ -126,8 +126,8 @@ TEST_CASE("allocate equals brute force and its bound lies below") {
 }
 
 TEST_CASE("a case worked by hand, where greedy steps and the relaxation are both wrong") {
-  // Savings per byte: item 0 10 / 6, item 1 7 / 5, item 2 6 / 5. Of 10 bytes the relaxation takes
-  // item 0 first and then has 4 left over; items 1 and 2 together save more.
+  // Savings per byte: item 0 10 / 6, item 1 7 / 5, item 2 6 / 5. The relaxation takes item 0 first
+  // and then has 4 of 10 bytes left over; items 1 and 2 together save more.
   const Items items = {{{10, 0}, {0, 6}}, {{7, 0}, {0, 5}}, {{6, 0}, {0, 5}}};
   const Allocation found = allocate(items, 10);
   CHECK(found.choice == std::vector<int>{0, 1, 1});

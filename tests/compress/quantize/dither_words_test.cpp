@@ -89,7 +89,8 @@ TEST_CASE("the bytes of neighbouring rows, columns and blocks are independent") 
            {1, 0}, {2, 0}, {3, 0}, {4, 0}, {8, 0}, {0, 1}, {0, 2}, {1, 1}, {4, 1}, {8, 2}}) {
     CAPTURE(down);
     CAPTURE(beside);
-    std::vector<std::array<int, 2>> within, across;  // of a pair of columns
+    // Bytes within a pair of columns, and of two pairs.
+    std::vector<std::array<int, 2>> within, across;
     for (int64_t r = 0; r + down < kRows; ++r)
       for (int64_t c = 0; c + beside < kCols; ++c)
         (c / 2 == (c + beside) / 2 ? within : across)

@@ -37,8 +37,8 @@ struct Errors {
       const double slack = step[i] * 0x1p-9 + std::abs(static_cast<double>(x[i])) * 0x1p-22;
       const double z = mean[i] / n / (std::sqrt(variance / n) + slack / limit);
       REQUIRE(std::abs(z) < limit);
-      // Of each element, wherever it lies between two levels: the square of a uniform error has a
-      // relative deviation of sqrt(4 / 5).
+      // This holds for each element, wherever it lies between two levels. The square of a uniform
+      // error has a relative deviation of sqrt(4 / 5).
       REQUIRE(square[i] / n == doctest::Approx(variance).epsilon(limit * std::sqrt(0.8 / n)));
       z_sum += z, observed += square[i] / n, expected += variance;
     }

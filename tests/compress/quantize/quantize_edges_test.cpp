@@ -130,7 +130,7 @@ TEST_CASE("other dtypes return as they came") {
         const Tensor y = packed->unpack();
         REQUIRE(y.dtype() == tensor.dtype());
         REQUIRE(y.shape() == shape);
-        // The same codes as the values have in f32, rounded once more.
+        // y is what the codes of the values in f32 give, rounded once more.
         std::vector<float> floats;
         for (double value : tensor.to_vector()) floats.push_back(static_cast<float>(value));
         const std::vector<double> expected = pack(codec, floats, shape).values();

@@ -37,7 +37,7 @@ struct PackedCase {
     return {data, data + payload.numel()};
   }
   std::vector<double> values() const { return packed->unpack().to_vector(); }
-  // Of the row group and column (0 on the row axis).
+  // The metadata of a row group and a column (0 on the row axis).
   float meta(int64_t group, int64_t column, bool scale) const {
     const GroupLayout& layout = quantized().layout();
     const std::vector<uint8_t> all = bytes();

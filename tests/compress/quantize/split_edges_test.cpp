@@ -156,7 +156,7 @@ TEST_CASE("other dtypes return as they came, with exact bits") {
       const Tensor y = result.quantized().unpack();
       REQUIRE(y.dtype() == tensor.dtype());
       REQUIRE(same_bytes(result.quantized().unpack_sign(), mask));
-      // The same codes as the values have in f32, rounded once more.
+      // y is what the codes of the values in f32 give, rounded once more.
       const Tensor single = ops::cast(tensor, DType::f32);
       const SplitCase expected = split_pack(codec, single, mask, 0.1);
       CHECK(result.packed.bytes() == expected.packed.bytes());

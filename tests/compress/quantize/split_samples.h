@@ -82,7 +82,7 @@ struct SplitCase {
     group.codes = split_codes(words[1], words[3], split_weights(slope), layout.bits);
     return group;
   }
-  // The same for every element.
+  // The group of each element.
   std::vector<SplitGroup> groups() const {
     const GroupLayout& layout = quantized().layout();
     std::vector<SplitGroup> list;

@@ -113,7 +113,7 @@ TEST_CASE("class 0 keeps codes where class 1 needs none, gradients pass it, or t
 }
 
 TEST_CASE("at slope 0 nearly all codes serve the active side") {
-  // Of normal values, whose active half has half the range: what splitting costs and saves.
+  // The active half of normal values has half the range, so splitting makes its errors smaller.
   const Shape shape{256, 64};
   const std::vector<float> x = normals(shape.numel(), 31);
   const Tensor mask = mask_of(x, shape, Bits::sign);

@@ -85,7 +85,7 @@ void warp_barrier(unsigned mask);
 // turns alternate, so one barrier between writing and reading is enough.
 void* exchange_slot(int lane);
 void next_turn();
-bool takes_part(int lane);  // of this thread's warp: there, and not ended
+bool takes_part(int lane);  // lane `lane` of this thread's warp is there, and has not ended
 int lane();
 
 // Runs `work` now, or on the stream's thread if streams are late, or when the graph that is being
@@ -93,7 +93,7 @@ int lane();
 void submit(std::function<void()> work);
 void submit(cudaStream_t stream, std::function<void()> work);
 void set_late(bool on);
-void stall(int milliseconds);  // of the compute stream, if streams are late
+void stall(int milliseconds);  // holds up the compute stream, if streams are late
 // Queues `work` on a stream, whose thread runs it. What is queued on the stream later, and streams
 // that wait for events recorded there, come after it.
 void enqueue(cudaStream_t stream, std::function<void()> work);
@@ -313,7 +313,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream);
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec);
 cudaError_t cudaGraphDestroy(cudaGraph_t graph);
 struct cudaFuncAttributes {
-  size_t sharedSizeBytes = 0;  // of __shared__ variables
+  size_t sharedSizeBytes = 0;  // bytes of __shared__ variables
 };
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* kernel);
 cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute, int value);

@@ -264,7 +264,7 @@ TEST_CASE("COCO: any ids are mapped to classes in a row, and other parts are mat
   fails("expected one of the 3 classes of the training set, got \"pink\"",
         [&] { read(R"({"id": 1, "name": "pink"})", R"("category_id": 1, )" + box, train); });
 
-  // Of two classes of one name, the ids tell.
+  // The ids tell two classes of one name apart.
   const BoxSet twins =
       read(R"({"id": 4, "name": "a"}, {"id": 6, "name": "a"})", R"("category_id": 6, )" + box);
   CHECK(twins.pictures[0].objects[0].label == 2);

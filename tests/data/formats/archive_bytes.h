@@ -13,7 +13,7 @@ namespace frugal_test {
 
 struct ArchiveEntry {
   std::string name, content;
-  char type = '0';  // of tar: file, '1' hard link, '2' link, '3' device, '5' folder, '6' pipe
+  char type = '0';  // tar: '0' file, '1' hard link, '2' link, '3' device, '5' folder, '6' pipe
   std::string link = {};
 };
 

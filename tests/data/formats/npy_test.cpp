@@ -149,8 +149,8 @@ TEST_CASE("every lie of an archive is named") {
     return content;
   };
   rejects_zip(end(6, 127), "expected a zip archive");  // a directory outside of the file
-  rejects_zip(end(12, 99), "expected a zip archive");  // or larger than it
-  rejects_zip(end(18, 1), "expected a zip archive");   // in several parts
+  rejects_zip(end(12, 99), "expected a zip archive");  // a directory that is larger than the file
+  rejects_zip(end(18, 1), "expected a zip archive");   // an archive in several parts
   // Sizes that differ between the two headers; that are less, more and far more than there is.
   const auto size = static_cast<char>(array.size());
   for (const std::string& content : {good, packed})

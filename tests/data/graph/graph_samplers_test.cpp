@@ -539,7 +539,7 @@ TEST_CASE("shares of drawn neighbours give each target the output of one process
            {GraphAggregate::none, GraphAggregate::mean, GraphAggregate::symmetric_loops}) {
         NeighbourOptions options;
         options.fanouts = fanouts;
-        options.batch_size = 7;  // of 30 nodes, so the last batch has 2
+        options.batch_size = 7;  // there are 30 nodes, so the last batch has 2
         options.aggregate = aggregate;
         options.seed = 5;
         const auto make = [&] {

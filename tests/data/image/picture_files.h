@@ -52,7 +52,7 @@ inline FileBytes jpeg_file_progressive(const Picture& picture) {
   return file;
 }
 
-// The same with an EXIF segment that holds an orientation.
+// jpeg_file() with an EXIF segment that holds an orientation.
 inline FileBytes jpeg_file_turned(const Picture& picture, uint8_t orientation) {
   FileBytes file = jpeg_file(picture);
   const FileBytes segment = {0xFF, 0xE1, 0, 34, 'E', 'x',         'i', 'f', 0, 0,    'M', 'M',

@@ -101,7 +101,7 @@ TEST_CASE("text is cut as GPT-2 cuts it") {
         WordViews{"I", "'ve", " we", "'ll", " DON", "'", "T", " it", "'s", "'d"});
   CHECK(gpt2_words("'tis 're") == WordViews{"'t", "is", " '", "re"});
   CHECK(gpt2_words("a1b 22 \u00bd") == WordViews{"a", "1", "b", " 22", " \u00bd"});
-  // Of several spaces the last belongs to the word; line ends do not.
+  // The last of several spaces belongs to the word; line ends do not.
   CHECK(gpt2_words("a   b") == WordViews{"a", "  ", " b"});
   CHECK(gpt2_words("a \n b") == WordViews{"a", " \n", " b"});
   CHECK(gpt2_words("a\nb") == WordViews{"a", "\n", "b"});

@@ -147,7 +147,7 @@ TEST_CASE("retinanet: the logits of two levels are never together in memory") {
   const DetectionTargets targets = {Tensor::empty({n, 4}, DType::f32, kMeta),
                                     Tensor::empty({n}, DType::i64, kMeta),
                                     Tensor::empty({n}, DType::i64, kMeta)};
-  const int64_t logits = n * 9 * (32 * 32) * 500 * 4;  // of the finest level
+  const int64_t logits = n * 9 * (32 * 32) * 500 * 4;  // bytes of the logits of the finest level
   const Variable images(Tensor::empty({n, 256, 256, 3}, DType::f32, kMeta));
   const int64_t before = allocator(kMeta).report().live_total;
   allocator(kMeta).reset_peak();

@@ -222,7 +222,7 @@ TEST_CASE("bert: a layer keeps ten widths a token; the bare encoder is torch's w
   };
   const int64_t layer = bytes(3) - bytes(2), token = layer / (32 * 128);
   CHECK(token >= 10 * 256 * 4);
-  CHECK(token < 10.2 * 256 * 4);  // and a few statistics
+  CHECK(token < 10.2 * 256 * 4);  // the rest is a few statistics
   // The classifier reads one token of the last layer: of the others only keys and values are kept,
   // and what those are made of.
   CHECK(bytes(1) < 3.2 * 256 * 4 * 32 * 128);

@@ -130,7 +130,7 @@ TEST_CASE("DRN: the authors' names, and bilinear weights that do not train") {
   // Away from the border, a constant stays as it is.
   for (const auto& b : net.buffers()) {
     if (b.name != "up.weight") continue;
-    double sum = 0;  // of the four cells that reach a pixel
+    double sum = 0;  // sum of the four cells that reach a pixel
     for (const int64_t at : {0 * 16 + 0, 0 * 16 + 8, 8 * 16 + 0, 8 * 16 + 8})
       sum += b.buffer->item(at);
     CHECK(sum == doctest::Approx(1));

@@ -119,7 +119,7 @@ TEST_CASE("swin: whole samples of a branch are left out, and the rest is scaled"
   const Tensor y = net.forward(x, context).value();
   context.rng = &same;
   CHECK(largest_difference(y, net.forward(x, context).value()) == 0);
-  // The same image six times, in training mode: only the branches can differ.
+  // The batch is one image six times, in training mode: only the branches can differ.
   std::set<double> seen;
   for (int64_t n = 0; n < 6; ++n) seen.insert(y.item(n * 5));
   CHECK(seen.size() > 1);

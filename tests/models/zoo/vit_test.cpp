@@ -72,8 +72,8 @@ TEST_CASE("vit: stochastic depth leaves out the last block for some samples, in 
   Rng values(2);
   for (const auto& p : net.parameters())  // the head begins with zeros
     p.parameter->set_value(Tensor::randn(p.parameter->shape(), values.next()));
-  // The same sample eight times: where both branches of the last block are left out, where only one
-  // is, and where none is.
+  // The batch is one sample eight times: where both branches of the last block are left out, where
+  // only one is, and where none is.
   const Variable one = zoo::randn({1, 8, 8, 3}, 3);
   const Variable x(ops::clone(ops::broadcast_to(one.value(), {8, 8, 8, 3})));
   const auto outputs = [&](bool training) {

@@ -14,7 +14,7 @@ struct UnaryCase {
   Unary op;
   double lo, hi;  // where it is sampled
   std::function<double(double)> f;
-  std::function<double(double)> slope;  // of the input; null: none
+  std::function<double(double)> slope;  // derivative at an input; null: there is none
   bool from_output;                     // the gradient takes the output
 };
 

@@ -52,7 +52,7 @@ TEST_CASE("matmul: f32 follows the f64 loops, whatever is transposed or broadcas
   for (const auto& [left, right] : cases) {
     const Tensor a = normals(left, 1), b = normals(right, 2);
     CAPTURE(describe(a) + " by " + describe(b));
-    // The same values, lying transposed in memory.
+    // These tensors hold equal values that lie transposed in memory.
     const Tensor at = contiguous(a.transpose(-1, -2)).transpose(-1, -2);
     const Tensor bt = contiguous(b.transpose(-1, -2)).transpose(-1, -2);
     const std::vector<double> expected = matmul(f64(a), f64(b)).to_vector();

@@ -75,7 +75,7 @@ TEST_CASE("match_boxes: torchvision's matches") {
   CHECK(match_boxes(boxes, of({4}), anchors, {0.5, 0.3, false}).to_vector<int64_t>() == kMatches);
   CHECK(match_boxes(boxes, of({4}), anchors, {0.5, 0.3, true}).to_vector<int64_t>() ==
         kMatchesLowQuality);
-  // The same objects as those of the second of three pictures; the others have none.
+  // The objects now belong to the second of three pictures; the others have none.
   const Tensor apart = match_boxes(boxes, of({0, 4, 0}), anchors, {0.5, 0.3, true});
   CHECK(apart.shape() == Shape{3, 24});
   CHECK(apart[1].to_vector<int64_t>() == kMatchesLowQuality);

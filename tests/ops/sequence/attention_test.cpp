@@ -156,7 +156,7 @@ TEST_CASE("attention: a row that sees no key gives zeros and takes no gradient")
     in.mask = Tensor::full({2, 4}, 1, DType::i64);
     for (int64_t s = 0; s < 4; ++s) in.mask.mut<int64_t>()[4 + s] = 0;
     AttentionOptions causal;
-    causal.causal = true;  // and the first query of the first sequence comes before all keys
+    causal.causal = true;  // the first query of the first sequence comes before all keys
     for (const bool keep_output : {true, false}) {
       const Everything all = run(in, causal, keep_output);
       for (int64_t i = 0; i < all.out.y.numel(); ++i) {

@@ -14,7 +14,7 @@ using namespace frugal::train;
 
 namespace {
 
-// [count, 4, 4, 1]: class 1 is brighter. Of `wrong` samples one has the other label.
+// [count, 4, 4, 1]: class 1 is brighter. One of every `wrong` samples has the other label.
 DatasetPtr shades(int64_t count, int64_t wrong) {
   const CategoryScope scope(Category::input);
   Tensor images = Tensor::empty({count, 4, 4, 1}), labels = Tensor::empty({count}, DType::i64);

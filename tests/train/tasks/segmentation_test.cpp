@@ -27,7 +27,7 @@ struct Small final : ResizedModule {
       values.mut<float>()[i] = normal({2, 7}, static_cast<uint64_t>(i));
     logits = register_parameter("logits", values);
   }
-  Variable auxiliary;  // of a second head, if it is defined
+  Variable auxiliary;  // logits of a second head, if it is defined
   ResizedModule::Small before_resize(Variable, Context& context) override {
     ResizedModule::Small small{scale(logits, 1), large_, large_};
     if (context.training && auxiliary.defined()) small.auxiliary = scale(auxiliary, 1);
@@ -159,7 +159,7 @@ TEST_CASE("label smoothing with weights of classes: all at once and in parts") {
 TEST_CASE("the loss of a second head counts half, whatever the loss, and in training alone") {
   constexpr int64_t kClasses = 3;
   Small one(3, kClasses), two(3, kClasses);
-  two.auxiliary = two.logits;  // the same answers
+  two.auxiliary = two.logits;  // both heads give the same answers
   const Batch batch = batch_of(3, kClasses);
   for (const Loss loss : {Loss::cross_entropy, Loss::focal, Loss::dice, Loss::cross_entropy_dice}) {
     for (const bool keep_output : {false, true}) {

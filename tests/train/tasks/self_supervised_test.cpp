@@ -155,7 +155,7 @@ TEST_CASE("knn: pictures that differ in colour are told apart, of all test sampl
   data::Loader test(pictures(10, 7), {.batch_size = 4, .shuffle = false});
   const auto found = evaluate(*task_for(), net, test);
   REQUIRE(found->metric);
-  CHECK(*found->metric >= 0.8);  // of untrained features
+  CHECK(*found->metric >= 0.8);  // the features are untrained
   CHECK(found->samples == 10);
   CHECK(found->loss == 0);
   int asked = 0;
