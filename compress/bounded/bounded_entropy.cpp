@@ -55,7 +55,8 @@ struct Layout {
   struct Plane {
     const Lanes::Run* run;
     int shift;
-    int64_t offset;  // in a chunk's symbols, for each block of it
+    // Where it begins in the symbols of a chunk, divided by the blocks of the chunk.
+    int64_t offset;
   };
   Layout(const View& of, const Lanes& lanes) : view(of) {
     constexpr int64_t kChunk = 131072;  // elements, about

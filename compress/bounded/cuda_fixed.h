@@ -15,7 +15,7 @@ struct Lane {
   int32_t column, width;
   int32_t run;
   int32_t wide;  // number of lanes in the run of equal width
-  int64_t at;    // its first byte, in a block without masks
+  int64_t at;    // where its first byte is in a block without masks
 };
 
 // FixedCodes on the device.

@@ -148,7 +148,7 @@ class Decoder {
   BlockCodes<kBits> codes_;
   int64_t group_ = -1;
   Quad<float> lo_, step_, taken_;  // for plain groups
-  bool odd_;                       // as SplitColumns'
+  bool odd_;                       // see SplitColumns
   SplitColumns columns_;           // for split groups
   BlockWords dither_;
 };

@@ -43,7 +43,7 @@ class EntropyCoded final : public Movable {
   Tensor unpack_sign_rows(int64_t begin, int64_t end) const override;
   bool knows_variance() const override { return plain_->knows_variance(); }
 
-  // As `plain`.
+  // Does what `plain` does.
   bool run(PackedPass& pass) const override;
 
   Tensor take_payload() override { return std::move(payload_); }

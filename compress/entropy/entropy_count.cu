@@ -203,7 +203,7 @@ Trial try_codes(const CodeMap& map, const DeviceMap& there, const Sample& sample
   trial.tables = bytes(sizeof(Tables));
   trial.entries = bytes(map.tables() * 256 * sizeof(EncodeEntry));
   const Tensor pieces = upload(sample.pieces, device), sampled = upload(sample.bytes, device);
-  // Both at once: all of them cost less than waiting for the sample.
+  // Counts the sample and all codes at once: all of them cost less than waiting for the sample.
   auto* const seen = as<unsigned long long>(trial.histograms);
   launch(count_sample_kernel,
          {as_blocks(static_cast<int64_t>(sample.pieces.size())), kBlockThreads},

@@ -22,7 +22,7 @@ __device__ __forceinline__ int64_t load_i64(const uint8_t* from) {
 }
 
 struct Stream {
-  int64_t begin, end;  // in the payload
+  int64_t begin, end;  // place in the payload
   bool whole;          // the codes as they are
 };
 __device__ __forceinline__ Stream stream_of(const MapView& map, const Tables& tables,

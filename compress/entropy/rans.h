@@ -89,7 +89,7 @@ class Encoder {
   explicit Encoder(uint8_t* end);  // end of the buffer
   // Segments are put in reverse order. REQUIRES: no byte of frequency 0.
   void put(const uint8_t* bytes, size_t size, const EncodeTable& table);
-  uint8_t* finish();  // where the stream begins
+  uint8_t* finish();  // returns where the stream begins
   // Puts segments into two streams, those of a span from its first to its last. This is faster than
   // one stream after the other: while a step waits for its states, a step of the other stream runs.
   static void put_two(Encoder& a, std::span<const EncodeSegment> segments_a, Encoder& b,
@@ -132,7 +132,7 @@ class Decoder {
   // Nothing at `end` or after it is read.
   Decoder(const uint8_t* stream, const uint8_t* end);
   void get(uint8_t* bytes, size_t size, const DecodeTable& table);
-  // As put_two: the segments of two streams, in order.
+  // Gets segments of two streams, those of a span from its first to its last; see put_two().
   static void get_two(Decoder& a, std::span<const DecodeSegment> segments_a, Decoder& b,
                       std::span<const DecodeSegment> segments_b);
 

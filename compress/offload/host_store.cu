@@ -198,8 +198,9 @@ class Store final : public HostStore {
     items_.erase(found);
   }
 
-  // Who leaves first, of those that may: what was used, the longest unused first; then the oldest,
-  // those asked for ahead last. Not before `prefetched`, which is wished for.
+  // Chooses who leaves first, of those that may leave: first what was used, the longest unused one
+  // first, then the oldest, and last those that were asked for ahead. `prefetched` is wished for:
+  // nothing leaves that is needed before it.
   Items::iterator first_to_go(Id prefetched) {
     auto best = items_.end();
     const auto rank = [](const Item& item) {

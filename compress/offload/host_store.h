@@ -20,8 +20,8 @@ class HostStore {
   using Id = uint64_t;
   virtual ~HostStore() = default;  // REQUIRES: every payload was dropped
 
-  // As the functions of PayloadStore. Errors of put: the machine cannot pin more memory; then
-  // nothing was taken.
+  // These functions do what those of PayloadStore do. Errors of put: the machine cannot pin more
+  // memory; then nothing was taken.
   virtual Id put(Tensor payload) = 0;
   virtual Tensor pin(Id id) = 0;
   virtual void unpin(Id id) noexcept = 0;

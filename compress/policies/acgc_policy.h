@@ -76,9 +76,9 @@ class AcgcPolicy final : public SavePolicy, public Learner, public Adjustable, p
   // A tensor that the last step packed.
   struct Item {
     uint64_t seq = 0;
-    std::string op;  // who saved it
+    std::string op;  // name of the op that saved it
     int64_t elements = 0, bytes = 0;
-    bool bounded = false;  // else in start_bits
+    bool bounded = false;  // false: it has start_bits
   };
   std::vector<Item> items() const;  // by seq
   double average_bits() const;      // over the items' elements, metadata included
@@ -86,8 +86,8 @@ class AcgcPolicy final : public SavePolicy, public Learner, public Adjustable, p
   std::vector<double> bounds2(uint64_t seq) const;
 
   double e() const { return options_.e; }
-  // Another growth from now on. Bounds that are known change so that they allow no more than `e`
-  // until the next step is observed. REQUIRES: no graph of this policy is alive. Errors: not
+  // Sets another growth from now on. Bounds that are known change so that they allow no more than
+  // `e` until the next step is observed. REQUIRES: no graph of this policy is alive. Errors: not
   // positive and finite.
   void set_e(double e);
   // log2(1 + 15 / e), so 4 at e = 1: steps of a width of so many bits grow in proportion to e. 0

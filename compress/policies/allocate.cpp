@@ -14,7 +14,7 @@ namespace {
 
 constexpr double kMaxCost = 1e290;
 constexpr int64_t kMaxBytes = int64_t{1} << 44;
-constexpr size_t kMaxItems = size_t{1} << 18;  // so that no sum of bytes overflows
+constexpr size_t kMaxItems = size_t{1} << 18;  // few enough that no sum of bytes overflows
 constexpr double kInfiniteCost = std::numeric_limits<double>::infinity();
 
 // A relative error above the rounding error of sums of some thousand costs.
@@ -232,7 +232,7 @@ class Search {
 
  private:
   struct Link {
-    uint32_t parent = 0;  // in the list of the stage before
+    uint32_t parent = 0;  // its place in the list of the stage before
     int point = 0;
   };
   struct State {  // a choice for the items decided so far
@@ -241,8 +241,8 @@ class Search {
     Link link;
   };
   struct Totals {
-    int64_t bytes = 0;  // at the smallest points
-    double cost = 0;    // at the largest
+    int64_t bytes = 0;  // bytes at the smallest points
+    double cost = 0;    // cost at the largest points
   };
   struct Found {
     bool any = false;

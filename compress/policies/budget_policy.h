@@ -69,8 +69,8 @@ class BudgetPolicy final : public SavePolicy, public PackPlan, public Learner, p
   int64_t slice_bytes() const override { return plan_ ? plan_->slice_bytes : 0; }
   bool decides_by_shape() const override { return true; }
 
-  // From the next step on. REQUIRES: no graph of this policy is alive. Errors: a width out of
-  // range; `moved` without a file.
+  // Keeps tensors as `plan` says from the next step on. REQUIRES: no graph of this policy is alive.
+  // Errors: a width out of range; `moved` without a file.
   void adopt(const BudgetPlan& plan);
   const std::optional<BudgetPlan>& plan() const { return plan_; }
   // The width at which all tensors together would add the predicted variance. 16 where nothing is

@@ -54,13 +54,13 @@ class FixedPolicy final : public SavePolicy, public Adjustable {
   // anyway, unless SaveInfo::released is set), other dtypes, small tensors, and tensors of fewer
   // than kLeastRows rows of [rows, C], for which codes in groups of a channel would not pay.
   Decision decide(const SaveInfo& info, const Tensor& value) override;
-  int bits() const { return bits_; }                  // 0: raw
+  int bits() const { return bits_; }                  // 0: tensors stay raw
   const Quantizer& codec() const { return *codec_; }  // unused without bits
-  // From now on. REQUIRES: no graph of this policy is alive. Errors: not in 1..16; a policy that
-  // keeps tensors raw.
+  // Sets the width from now on. REQUIRES: no graph of this policy is alive. Errors: not in 1..16; a
+  // policy that keeps tensors raw.
   void set_bits(int bits);
 
-  // Its width; 0 if it keeps tensors raw or rounds to nearest.
+  // The width; 0 if the policy keeps tensors raw or rounds to nearest.
   double fineness() const override {
     return codec_->options().rounding == Rounding::nearest ? 0 : bits_;
   }

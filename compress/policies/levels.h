@@ -31,13 +31,13 @@ struct Level {
   int bits = 0;  // 0: raw
   std::string_view summary;
   bool adaptive = false;  // each tensor has its own width, and `bits` is the average
-  bool by_sample = true;  // where adaptive, with ActNN: so has each sample
+  bool by_sample = true;  // adaptive with ActNN: each sample has its own width, too
   bool offload = false;   // packed bytes go to a file
   bool checkpointing = false;
   bool products_only = false;     // what no product reads stays raw
-  std::string_view same_as = {};  // only another name of this level
+  std::string_view same_as = {};  // this level is only another name of that one
 };
-// Also the names of other levels.
+// The list also has the names of other levels.
 std::span<const Level> levels(LevelsOf policy);
 // The options that a name stands for, never one with same_as. Errors: unknown name, listing the
 // levels.

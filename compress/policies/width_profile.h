@@ -13,8 +13,8 @@ namespace frugal::compress {
 
 struct WidthProfile {
   struct Tensor {
-    std::string op;  // that saved it, and
-    int slot = 0;    // in which of its slots
+    std::string op;  // name of the op that saved it
+    int slot = 0;    // the op's slot that holds it
     int64_t elements = 0, bytes = 0;
     double bits() const { return 8 * static_cast<double>(bytes) / static_cast<double>(elements); }
     bool operator==(const Tensor&) const = default;

@@ -10,11 +10,11 @@
 namespace frugal::compress::entropy {
 
 struct Place {         // where a part lies
-  int64_t offset = 0;  // in the payload
+  int64_t offset = 0;  // where it begins in the payload
   GroupLayout layout;
   Planes planes;
   int64_t first = 0;          // number of its first row group
-  int64_t codes = 0, at = 0;  // where its codes begin: in the payload, and among all codes
+  int64_t codes = 0, at = 0;  // where its codes begin in the payload, and among all codes
   int64_t metadata = 0;       // where its metadata begin among the metadata of all parts
   int64_t table = 0;          // the table of its first plane
 };

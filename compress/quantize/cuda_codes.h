@@ -95,7 +95,7 @@ __device__ __forceinline__ StreamKeys stream_keys(const StreamName& name, uint64
   const Words words = philox_words({name.key.seed, name.key.offset + steps}, name.seq);
   return {{words.w[0], words.w[1]}, {words.w[2], words.w[3]}};
 }
-// As code_words(). What depends only on the row is computed once for all columns of a thread.
+// code_words(). What depends only on the row is computed once for all columns of a thread.
 __device__ __forceinline__ StreamWords stream_words(const StreamKeys& keys, uint32_t block,
                                                     uint32_t index) {
   uint32_t c0 = block, c1 = index, c2 = keys.counter[0], c3 = keys.counter[1];
@@ -142,7 +142,7 @@ struct BlockWords {
   }
 };
 
-// As takes_dither_away(), for kernels.
+// takes_dither_away() for kernels.
 __device__ __forceinline__ bool takes_away(float lo, float scale) {
   return scale > 0x1p-126f && scale < 0x1p124f && (lo < 0 || lo >= __fmul_rn(scale, 0.5f));
 }

@@ -607,7 +607,7 @@ __global__ void __launch_bounds__(kThreads, kPackBlocks<T, kBits, Map>)
   if (draws) keys = stream_keys(p.stream, steps);
   prefetch_tile<T>(p, blockIdx.x + static_cast<uint32_t>(p.ahead));
   for (int step = 0; step < tile.fold; ++step) mine.combine(tile.across << step);
-  const int above = tile.held >> tile.fold;  // that are left of a group
+  const int above = tile.held >> tile.fold;  // what is left of a group
   if (has_slot && (slot & ((1 << tile.fold) - 1)) == 0)
     store_extremes(mine, shared, slot >> tile.fold, across, extremes);
   __syncthreads();

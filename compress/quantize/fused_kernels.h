@@ -46,10 +46,10 @@ void combine_codes_kernel(Cuda, const CombineJob& job);
 
 // `y`, `out` and `mask` begin at the first element of `codes`, and so does the first chunk.
 struct ColumnSumsJob {
-  UnpackJob codes;  // on CUDA all of them
+  UnpackJob codes;  // on CUDA, all codes of the tensor
   const Tensor &y, &center, &out, &partial;
   int64_t chunk_rows;
-  Tensor mask;  // as CombineJob's
+  Tensor mask;  // see CombineJob
   bool mask_in_codes = false;
 };
 // Cpu: as combine_codes_kernel().

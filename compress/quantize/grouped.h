@@ -10,7 +10,7 @@ namespace frugal::compress {
 class Grouped : public Movable {
  public:
   struct Part {
-    int64_t offset = 0;  // in the payload
+    int64_t offset = 0;  // where it begins in the payload
     GroupLayout layout;
   };
   // Ordered by offset, without overlap. May be called while the payload is away.
