@@ -39,8 +39,8 @@ struct BoxBatchOptions {
   // both have this size, boxes are about the picture that is used.
   Exif exif = Exif::ignore;
   bool skip_bad = false;  // leaves out pictures that cannot be used, and says how many they are
-  int threads = 0;        // that decode batches in advance; 0: next() does, with parallel_for
-  int prefetch = 2;       // with threads: batches that are made in advance
+  int threads = 0;   // threads that decode batches in advance; 0: next() does it, with parallel_for
+  int prefetch = 2;  // with threads: batches that are made in advance
 };
 
 // Batches: input [N, H, W, C] f32, (value - mean) / std, 0 beside a picture; target [N] i64: the
@@ -79,7 +79,7 @@ class BoxBatches : public BatchSource {
   LoaderState state() const override { return state_; }
   void seek(const LoaderState& state) override;
   void set_share(const Share& share) override;
-  // As the list says; pictures that skip_bad leaves out count as well.
+  // The smallest batch of the list. Pictures that skip_bad leaves out count as well.
   int64_t smallest_batch() const override { return smallest_of(samples_, options_.batch_size); }
   const BoxSet& set() const { return set_; }
 

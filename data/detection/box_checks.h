@@ -17,7 +17,7 @@ enum class BoxFit : uint8_t { inside, clipped, empty };
 // Errors: a box that ends before it begins; more than a pixel outside, with a hint where the box
 // would fit a picture whose sides are exchanged.
 inline BoxFit fit_box(std::array<float, 4>& box, int64_t height, int64_t width) {
-  constexpr float kPixel = 1.01F;    // with what rounding adds
+  constexpr float kPixel = 1.01F;    // a pixel and what rounding adds
   constexpr float kNothing = 0.01F;  // what rounding adds alone; does not count as cut off
   const auto text = [&] {
     return fmt::format("got {}, {}, {}, {}", box[0], box[1], box[2], box[3]);

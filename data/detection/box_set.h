@@ -13,7 +13,7 @@ namespace frugal::data {
 struct BoxObject {
   std::array<float, 4> box{};  // x1, y1, x2, y2 in pixels of the picture
   int64_t label = 0;           // class, from 1 on; 0 is the background
-  double area = 0;             // in pixels; of the outline where the list has one
+  double area = 0;             // area in pixels; that of the outline where the list has one
   // Nothing is trained on either of these. In an evaluation, what is found there is neither right
   // nor wrong.
   bool crowd = false;      // COCO: a group of objects in one box

@@ -17,7 +17,7 @@ struct SourceFile {
 
 struct Source {
   std::string name, what;
-  std::vector<SourceFile> files = {};  // to download
+  std::vector<SourceFile> files = {};  // files to download
   // If `folder` is not empty, files[0] is an archive. Its folder `top` becomes `folder`, which then
   // holds `contents`.
   std::string folder = {}, top = {};

@@ -63,7 +63,7 @@ class SafetensorsFile {
 void write_safetensors(const std::string& path,
                        const std::vector<std::pair<std::string, Tensor>>& tensors,
                        const Metadata& metadata = {});
-// That file, not there yet: it appears at `path` when its commit() is called.
+// Makes such a file, which appears at `path` when its commit() is called.
 std::unique_ptr<AtomicFile> written_safetensors(
     const std::string& path, const std::vector<std::pair<std::string, Tensor>>& tensors,
     const Metadata& metadata = {});

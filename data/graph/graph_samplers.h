@@ -85,8 +85,8 @@ class SaintBatches : public GraphSource {
   SaintOptions options_;
   Tensor wanted_;  // [V] u8
   std::unique_ptr<Sampler> sampler_;
-  std::vector<float> node_weight_;  // by node
-  std::vector<float> edge_norm_;    // by position in InEdges
+  std::vector<float> node_weight_;  // weight of each node
+  std::vector<float> edge_norm_;    // weight of each edge, by its position in InEdges
   int64_t batches_ = 0, samples_ = 0;
 };
 

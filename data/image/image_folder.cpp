@@ -241,7 +241,7 @@ PictureList read_picture_list(const std::string& path, const std::vector<std::st
 
 PictureList list_imagenet_validation(const std::string& folder, const std::string& solution,
                                      const std::vector<std::string>& classes) {
-  Labels known;  // by file name without ending
+  Labels known;  // labels by file name without ending
   {
     const Labels labels = labels_of(classes);
     TableReader csv("pictures", solution);

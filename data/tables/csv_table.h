@@ -80,7 +80,7 @@ struct CsvEncoding {
     Number number = {};
     std::vector<std::string> categories = {};  // sorted
   };
-  bool one_hot = true, fill_missing = false, standardize = true;  // as in CsvOptions
+  bool one_hot = true, fill_missing = false, standardize = true;  // see CsvOptions
   std::vector<Input> inputs = {};
   std::string target = {};
   std::vector<std::string> classes = {};  // names of the classes; empty where numbers are predicted
@@ -101,7 +101,7 @@ class CsvEncoder {
   const CsvEncoding& encoding() const { return encoding_; }
   // The columns that inputs are made of.
   std::vector<CsvTable::Kind> input_columns() const;
-  // These and the target.
+  // input_columns() and the target.
   std::vector<CsvTable::Kind> columns() const;
   // [rows, width] f32. A category that training has not is none. Errors: a column that is not
   // there; a missing cell, unless they are filled.

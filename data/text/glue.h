@@ -13,7 +13,7 @@ struct GlueTask {
   std::string name;
   bool pair = false;                // two sentences
   std::vector<std::string> labels;  // names of classes 0, 1, ...
-  std::string metric;               // in addition to accuracy: "", "f1" or "matthews"
+  std::string metric;               // the metric beside accuracy: "", "f1" or "matthews"
 };
 
 std::vector<std::string> glue_tasks();

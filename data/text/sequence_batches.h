@@ -56,7 +56,7 @@ class SequenceBatches : public BatchSource {
 
  private:
   struct Span {
-    int64_t begin, end;  // in order_
+    int64_t begin, end;  // places in order_
   };
   void begin_epoch();
   Span share_of(const Span& whole) const;

@@ -9,7 +9,7 @@
 namespace frugal::data {
 
 struct TextRange {
-  int64_t begin = 0, end = 0;  // in tokens
+  int64_t begin = 0, end = 0;  // places of tokens
 };
 
 // The tokens to train on and those to validate on: the share `validation` at the end, rounded up.
