@@ -78,7 +78,7 @@ class Collective {
   bool met(int peer) const;  // whether its header has come, or none is due
   virtual void move() = 0;
   Transport& transport_;
-  std::vector<Lane> lanes_;  // without the headers
+  std::vector<Lane> lanes_;  // data of the operation, without the headers
 
  private:
   std::string text_;
@@ -88,7 +88,7 @@ class Collective {
     std::vector<Lane> lanes;
     bool expects = false;
   };
-  std::vector<Peer> peers_;  // by rank
+  std::vector<Peer> peers_;  // peers by rank
 };
 
 // Reduces, gathers, or first one and then the other.

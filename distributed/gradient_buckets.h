@@ -109,9 +109,9 @@ class GradientBuckets {
     double communication = 0;  // seconds during which sums were made; also those in which this rank
                                // waited for slower ones
     double waiting = 0;        // seconds for which the program, or its GPU, waited for sums
-    // Both leave out sums that a GPU has still to end when the step is finished. The next step
-    // counts them.
-    // The part of the communication that took no time from the program.
+    // communication and waiting leave out sums that a GPU has still to end when the step is
+    // finished. The next step counts them. hidden() is the part of the communication that took no
+    // time from the program.
     double hidden() const;
   };
   const Step& last() const { return last_; }
@@ -124,7 +124,7 @@ class GradientBuckets {
   };
   struct Place {
     size_t bucket = 0;
-    std::vector<Piece> pieces;  // without owners: the whole
+    std::vector<Piece> pieces;  // without owners: one piece, the whole parameter
     int64_t flag = 0;           // without owners: the element that says whether it is there
   };
   struct Bucket {
@@ -135,10 +135,10 @@ class GradientBuckets {
     DType dtype{};
     Device device{};
     Tensor flat;
-    Tensor residual;     // with a codec: like flat
+    Tensor residual;     // with a codec: residuals of the elements of `flat`
     size_t present = 0;  // members whose gradient is here
     Pending pending;
-    std::unique_ptr<CompressedSum> sum;  // instead of `pending`, where there is a codec
+    std::unique_ptr<CompressedSum> sum;  // stands in for `pending` where there is a codec
   };
   void arrange(const std::vector<size_t>& order);
   void arrange_in_reverse();
@@ -164,7 +164,7 @@ class GradientBuckets {
   CommunicatorPtr communicator_;
   NamedVariables parameters_;
   BucketOptions options_;
-  std::vector<Bounds> owners_;  // by parameter
+  std::vector<Bounds> owners_;  // bounds of the owners, by parameter
   std::shared_ptr<const WireCodec> codec_;
   optim::LeafIndex parameter_of_;
   std::vector<Place> places_;
@@ -173,7 +173,7 @@ class GradientBuckets {
   size_t begun_ = 0, gathered_ = 0, drained_ = 0;  // buckets; gathered_: see begin_gathers()
   int64_t under_way_ = 0;              // bytes of buckets that are begun and not drained
   std::vector<bool> here_, anywhere_;  // by parameter: whether this rank, or any, has a gradient
-  std::vector<Tensor> parts_;          // by parameter
+  std::vector<Tensor> parts_;          // this rank's parts, by parameter
   std::vector<size_t> order_;          // parameters as they became complete
   bool arranged_ = false;              // in the order of a backward pass
   bool on_cuda_ = false;               // some parameter is on a GPU

@@ -186,8 +186,8 @@ class NcclOperation final : public Operation {
   int64_t number_;
   Device device_;
   std::vector<Tensor> tensors_;
-  cuda::Event started_{true}, ended_{true};  // on the stream of NCCL
-  cuda::Event held_{true}, resumed_{true};   // on the compute stream, if it had to wait
+  cuda::Event started_{true}, ended_{true};  // recorded on the stream of NCCL
+  cuda::Event held_{true}, resumed_{true};   // recorded on the compute stream, if it had to wait
   bool waited_ = false, holds_ = false;
   // The watch reads the members from here on.
   const Clock::time_point begun_ = Clock::now();
