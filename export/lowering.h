@@ -142,7 +142,7 @@ class Lowering {
     Module::Layout layout;
     Shape shape;
   };
-  std::map<std::pair<uint64_t, int64_t>, Named> parameters_;  // by storage and offset
+  std::map<std::pair<uint64_t, int64_t>, Named> parameters_;  // names by storage and offset
   std::map<int, const Recording::Op*> graphs_;
   std::map<int, Edges> edges_;
   std::map<std::pair<int, int>, std::string> extents_;
