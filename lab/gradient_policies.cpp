@@ -31,7 +31,7 @@ struct Setting {
   uint64_t seed() const { return static_cast<uint64_t>(config.run.seed); }
 };
 
-// As published: every tensor is packed, and signs are in masks. Rounding is that of the
+// Options as published: every tensor is packed, and signs are in masks. Rounding is that of the
 // configuration, as in all rows except acgc's.
 compress::FixedPolicyOptions packed(const Setting& s) {
   compress::FixedPolicyOptions options = keep_options(s.config.compression, s.seed());

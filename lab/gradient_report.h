@@ -11,7 +11,8 @@
 
 namespace frugal::lab {
 
-// In units of `unit`: {"value", "standard_error"}, and with its interval of 95 %.
+// The estimate divided by `unit`. JSON has {"value", "standard_error"}; the text has its interval
+// of 95 %.
 apps::Json estimate_json(const apps::Estimate& estimate, double unit);
 std::string estimate_text(const apps::Estimate& estimate, double unit);
 
@@ -22,7 +23,8 @@ struct GradientSetting {
   int64_t draws = 0;
   double unit = 0;
 };
-// As a table of `rows`, the first its heads, or, if asked for, as JSON with `results` under `name`.
+// Prints a table of `rows`, whose first row has the heads, or, if asked for, JSON with `results`
+// under `name`.
 void print_gradients(const GradientSetting& setting, const char* name, const apps::Json& results,
                      const std::vector<std::vector<std::string>>& rows);
 
