@@ -22,7 +22,7 @@ namespace {
 constexpr int64_t kBatch = 2, kTokens = 6, kWidth = 8, kVocab = 10, kPlaces = 8, kClasses = 3;
 
 struct Golden {
-  std::string file;  // its bytes
+  std::string file;  // bytes of the file
   std::vector<double> output;
 };
 

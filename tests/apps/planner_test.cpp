@@ -238,7 +238,7 @@ TEST_CASE("what entropy coding was seen to save makes bits, and the budget holds
     plain.plan_again(codeless);
     CHECK(plain.report().entropy_saved_bytes == 0);
     CHECK(planner.planned().variance <= plain.planned().variance);
-    if (planner.of_activations()) {  // of a peak, decoding takes a part
+    if (planner.of_activations()) {  // decoding takes a part of a peak, but not of activations
       CHECK(planner.report().entropy_saved_bytes > 0);
       CHECK(planner.planned().average_bits > plain.planned().average_bits);
       CHECK(planner.planned().variance < 0.8 * plain.planned().variance);

@@ -297,7 +297,7 @@ TEST_CASE("a state with values that no run has is refused, and says which") {
   options.quiet = options.resume = true;
   const int64_t large = int64_t{1} << 62;
   struct Change {
-    const char* what;  // in the message
+    const char* what;  // what the message says
     std::function<void(Json&)> change;
   };
   const auto set = [](const char* path, const Json& value) {

@@ -136,7 +136,7 @@ TEST_CASE("an exhausted source: idle memory goes back first, then nullptr is ret
 TEST_CASE("a source without large pieces gives pieces for one block") {
   Machine machine;
   machine.limit = 20 * kMiB;
-  SegmentPool pool(machine.source());  // which asks for 32 MiB at first
+  SegmentPool pool(machine.source());  // it asks for 32 MiB at first
   void* a = pool.allocate(7 * kMiB);
   CHECK(a != nullptr);
   CHECK(pool.held() == 7 * kMiB);

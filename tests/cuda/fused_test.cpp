@@ -28,7 +28,7 @@ int64_t live() { return allocator(gpu::kCuda).report().live_total; }
 struct Given {
   std::vector<Tensor> tensors;
   Seen seen;
-  int64_t workspace = 0;  // at its peak, beyond what lived before
+  int64_t workspace = 0;  // workspace at its peak, beyond what lived before
 };
 
 // `step` records under the policy, runs backward outside of it, and gives tensors.

@@ -143,7 +143,7 @@ TEST_CASE("a step on CUDA takes as many launches, however many parameters there 
     const Named all = parameters_on(gpu::kCuda);
     const auto optimizer = make(groups_of(all));
     set_gradients(all, 0);
-    optimizer->step(0.01);  // which makes the state
+    optimizer->step(0.01);  // makes the state
     const int64_t before = emulator::launches();
     optimizer->step(0.01);
     return emulator::launches() - before;

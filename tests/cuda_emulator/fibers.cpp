@@ -41,7 +41,7 @@ struct alignas(16) Slot {
 struct Block {
   const std::function<void()>* kernel = nullptr;
   std::vector<Thread> threads;
-  std::vector<int> order;  // in which threads start
+  std::vector<int> order;  // the order in which threads start
   size_t started = 0;
   int ended = 0;
   std::vector<Slot> slots[2];

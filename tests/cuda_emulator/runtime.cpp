@@ -111,7 +111,7 @@ struct Memory {
   char* base = nullptr;
   size_t top = 0;
   size_t used = 0;
-  std::map<void*, size_t> blocks;            // in use
+  std::map<void*, size_t> blocks;            // blocks in use
   std::multimap<size_t, void*> free_blocks;  // guard mode: by size
   int accesses = 0;
   std::mutex mutex;  // guards `accesses` and `top`

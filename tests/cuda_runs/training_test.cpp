@@ -165,7 +165,7 @@ TEST_CASE("a recorded run that diverges ends with the error of one that is run")
   const std::string expected = error_of("cuda_graphs=false");
   CAPTURE(expected);
   CHECK(expected.find("first non-finite tensor: gradient of ") != std::string::npos);
-  CHECK(expected.find("step 1:") == std::string::npos);  // which is not recorded
+  CHECK(expected.find("step 1:") == std::string::npos);  // step 1 is not recorded
   CHECK(error_of("cuda_graphs=true") == expected);
 }
 

@@ -33,7 +33,7 @@ struct Literal {
   struct Curve {
     bool defined = false;
     double recall = 0;
-    std::vector<double> precision;  // at 101 recalls
+    std::vector<double> precision;  // precision at 101 recalls
   };
 
   Curve curve(int64_t label, double low, double high, double threshold, size_t most) const {

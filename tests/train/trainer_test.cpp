@@ -178,7 +178,7 @@ TEST_CASE("an epoch whose evaluation was cut is reported as if it had not been")
     Run first;
     first.options.epochs = 1;
     first.options.folder = std::make_shared<RunFolder>(temp.path + "/run", false);
-    bool evaluates = false;  // from its last step on
+    bool evaluates = false;  // true from the last step on
     first.options.on_step = [&](const StepReport& report) {
       evaluates = report.step == 10;
       return true;
