@@ -171,7 +171,7 @@ void Compression::share_decisions() {
   const compress::OffloadStats moved = offload_before_;
   share(ranks_, decided);
   restore(decided);
-  offload_before_ = moved;  // of this rank
+  offload_before_ = moved;  // each rank counts what it moves itself
 }
 
 bool Compression::adapt(const Batch& batch, int64_t step, const StepReplay& pass) {

@@ -26,8 +26,9 @@ namespace frugal::train {
 
 // How saved activations are kept. The defaults are those of the program `frugal`.
 struct CompressionOptions {
-  // Of each element of what is packed. 0: everything is kept raw. A whole number: each tensor has
-  // this width. Another number, up to 16: tensors have widths by sensitivity, this many on average.
+  // Bits of each element of what is packed. 0: everything is kept raw. A whole number: each tensor
+  // has this width. Another number, up to 16: tensors have widths by sensitivity, this many bits on
+  // average.
   double bits = 4;
   // What the tensors of a step may take, such as "300 MiB", "1/6" or "13 MiB activations"
   // (train/planning/budget.h). A plan then says how each tensor is kept, in the place of bits and
@@ -39,8 +40,8 @@ struct CompressionOptions {
   int64_t offload_window = int64_t{256} << 20;  // bytes of them that stay in memory
   int64_t min_elements = 16384;                 // tensors of at most this many elements stay raw
 
-  SensitivityOptions adaptation = {};            // of widths by sensitivity
-  std::optional<TrackingOptions> tracking = {};  // of the gradient's noise, with its guard
+  SensitivityOptions adaptation = {};            // how sensitivities are measured
+  std::optional<TrackingOptions> tracking = {};  // how the gradient's noise is measured; the guard
   // Keeps a memory budget. Then make_policy must make a policy in which a BudgetPolicy is.
   std::shared_ptr<Planner> planner = {};
   // Makes the policy, in place of the first seven options. `seed` drives the rounding.
@@ -51,13 +52,13 @@ struct CompressionOptions {
 // for bits outside 0 and 1 to 16.
 std::unique_ptr<SavePolicy> make_policy(const CompressionOptions& options, Device device,
                                         uint64_t seed);
-// The same for steps on meta alone: it takes no memory for a file. moving: a folder for a file is
-// to be taken as given, although there is none.
+// Makes the policy for steps on meta alone: it takes no memory for a file. moving: a folder for a
+// file is taken as given, although there is none.
 std::unique_ptr<SavePolicy> make_draft_policy(const CompressionOptions& options, Device device,
                                               uint64_t seed, bool moving);
 
-// Of several ranks, each measures with its own share of a batch. The ranks take the mean of what
-// they measured before anything is decided, and what is decided is that of rank 0. So all ranks
+// With several ranks, each measures with its own share of a batch. The ranks take the mean of what
+// they measured before anything is decided. Then all of them take what rank 0 decides, so all ranks
 // have the same widths.
 //
 // Thread safety: none. The task, the model and the ranks must outlive it.
@@ -82,8 +83,8 @@ class Compression {
 
   // What happened in a step, for reports.
   struct Widths {
-    std::vector<int> bits;                             // of each packed tensor
-    std::vector<uint64_t> seqs;                        // of the same tensors: SaveInfo::seq
+    std::vector<int> bits;                             // one width for each packed tensor
+    std::vector<uint64_t> seqs;                        // the SaveInfo::seq of each packed tensor
     std::vector<std::optional<double>> sensitivities;  // as measured (AdaptivePolicy::Item)
     double average_bits = 0, predicted_variance = 0;
   };
@@ -101,11 +102,11 @@ class Compression {
 
   // For checkpoints: all that later decisions depend on.
   struct State {
-    std::optional<compress::AdaptivePolicy::State> adaptive;  // of an adaptive policy
-    compress::Learned learned;                                // of a Learner
+    std::optional<compress::AdaptivePolicy::State> adaptive;  // none: no AdaptivePolicy is there
+    compress::Learned learned;                                // empty: no Learner is there
     std::vector<double> tracking;                             // see Tracking::state()
     std::optional<Planner::State> planner;
-    compress::OffloadStats offload;  // of this run so far
+    compress::OffloadStats offload;  // what this run moved so far
   };
   State state() const;
   void restore(const State& state);  // Errors: a state of other options; values that no run has
@@ -114,7 +115,7 @@ class Compression {
   // on: frozen parameters are trained again. Counts of the run go on.
   void start_anew();
 
-  // Of the whole run; empty: nothing is moved to a file.
+  // What the whole run moved to the file; none: nothing is moved to a file.
   std::optional<compress::OffloadStats> offload_stats() const;
   std::optional<PlanReport> plan() const;
   std::optional<Convergence> convergence() const;
@@ -136,15 +137,15 @@ class Compression {
   std::shared_ptr<Planner> planner_;
   std::optional<Adaptation> adaptation_;
   std::optional<Tracking> tracking_;
-  compress::OffloadStats offload_before_;  // of the parts of the run before this one
+  compress::OffloadStats offload_before_;  // what earlier processes or policies of the run moved
 
   int64_t step_ = 0;
   bool adapts_ = false, tracks_ = false, tracked_ = false, learns_ = false, anew_ = false;
-  bool learned_ = false;  // in a pass of this step
-  Measured kept_;  // of a step that adapts, what its last batch is measured with, and its pass
-  StepReplay pass_;
+  bool learned_ = false;  // a pass of this step taught the policy
+  Measured kept_;         // in a step that adapts: samples of its last batch, to measure with
+  StepReplay pass_;       // how the pass over this last batch was made
   double adaptation_seconds_ = 0;
-  double tracking_seconds_before_ = 0;  // of trackers that were replaced
+  double tracking_seconds_before_ = 0;  // what trackers took that were replaced since
 };
 
 }  // namespace frugal::train

@@ -14,7 +14,7 @@ namespace frugal::train {
 namespace {
 
 constexpr uint64_t kKeysOfPass = 1 << 20;  // more than a pass takes
-constexpr int kOwnNumbers = 5;             // of state(), before the tracker's
+constexpr int kOwnNumbers = 5;             // state() begins with these; the tracker's follow
 
 // Decides for a part of a batch as the policy decides for the whole batch. Otherwise more tensors
 // of a part would be below the size from which tensors are packed. No observer sees the gradients.
@@ -142,7 +142,7 @@ std::optional<optim::GradientMoments> Tracking::moments(int64_t step) {
   if (!later) return std::nullopt;
   pending.samples.later = *later;
   pending.samples.weights_after = optim::sketch_of_values(parameters_);
-  // Of a batch whose size is not given, the other ranks have as much.
+  // If the size of a whole batch is not given, the other ranks are taken to have as much.
   const int64_t whole = options_.batch > 0 ? options_.batch : pending.of * ranks_.size();
   return optim::moments_of(pending.samples,
                            static_cast<double>(pending.n) / static_cast<double>(whole));

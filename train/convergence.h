@@ -2,12 +2,12 @@
 // guard choose the bits by it. Ref: optim/convergence.h, optim/variance_guard.h.
 //
 // A measurement takes four passes over `samples` of the batch, three before a step and one after
-// it; of subgraphs, which cannot be cut, over two whole ones. They leave no trace: streams,
-// statistics, the policy's state and the weights are as without it. Of each gradient only a sketch
-// is kept, and without checkpointing each parameter's gradient is dropped as soon as it is
-// complete. Variance is what differs between two roundings: a policy that rounds to nearest (AC-GC)
-// has none, and its bias is not seen here. Each of several ranks measures with its own share of the
-// batch, and the mean of what they found counts.
+// it. Subgraphs cannot be cut, so the passes take two whole ones. The passes leave no trace:
+// streams, statistics, the policy's state and the weights are as without them. Only a sketch of
+// each gradient is kept, and without checkpointing each parameter's gradient is dropped as soon as
+// it is complete. Variance is what differs between two roundings: a policy that rounds to nearest
+// (AC-GC) has none, and its bias is not seen here. Each of several ranks measures with its own
+// share of the batch, and the mean of what they found counts.
 #pragma once
 #include <functional>
 #include <optional>
@@ -22,18 +22,19 @@ namespace frugal::train {
 
 struct TrackingOptions {
   int64_t interval = 200;  // steps between measurements
-  int64_t samples = 32;    // of a batch, in a pass; at most half of the batch
-  // Of a batch that can be cut, what is kept through a step that is measured.
+  int64_t samples = 32;    // samples of a batch in a pass; at most half of the batch
+  // How many samples of a batch of `of` are kept through a step that is measured, if the batch can
+  // be cut.
   int64_t held(int64_t of) const { return std::min(samples, of / 2); }
   int64_t batch = 0;  // samples of a whole step; with `other` its batches; 0: of the one measured
   // Batches that cannot be cut are compared with this one, drawn apart from those of the steps.
   std::function<Batch(int64_t step)> other = {};
-  bool sgd = true;  // of which the bound is
+  bool sgd = true;  // the optimizer is SGD, which the bound is for
   double momentum = 0, label_smoothing = 0;
   int64_t checkpointed_blocks = 0;
-  uint64_t seed = 0;      // of dropout in the passes
+  uint64_t seed = 0;      // dropout in the passes draws from it
   double guard = 0;       // the allowed added over minibatch variance; 0: bits stay as they are
-  double least_bits = 1;  // of the guard
+  double least_bits = 1;  // the guard chooses no fewer bits
 };
 
 // What was found up to the last measurement. Fields are those of optim::ConvergenceTracker. alpha
@@ -44,8 +45,8 @@ struct Convergence {
   double smoothness = 0;
   std::optional<double> alpha, bound, bound_uncompressed;
   std::optional<bool> bound_applies;
-  // Of the last measurement, and those that the guard chose by it (compress/policies/adjustable.h);
-  // empty where none can be set.
+  // bits: the fineness of the policy at the last measurement. next_bits: what the guard chose by it
+  // (compress/policies/adjustable.h). None: the policy has no fineness to set.
   std::optional<double> bits, next_bits;
   std::optional<bool> guard_limited;  // with a guard: more bits were wanted than a budget allows
 };
@@ -83,7 +84,7 @@ class Tracking {
   std::optional<optim::GradientSketch> gradient(const Batch& part, int64_t n, int64_t of,
                                                 int64_t step, Draw draw);
   double bits() const;  // 0: none that can be set
-  // Of the gradients before and after a step; empty: nothing was measured.
+  // Returns the moments of the gradients sampled around the step, or nothing if none were sampled.
   std::optional<optim::GradientMoments> moments(int64_t step);
   // The mean over the ranks that measured.
   std::optional<optim::GradientMoments> joined(
@@ -96,10 +97,10 @@ class Tracking {
   const Ranks& ranks_;
   std::vector<Variable> parameters_;
   optim::LeafIndex leaves_;
-  std::vector<int64_t> offsets_;  // of parameters in the joint gradient
+  std::vector<int64_t> offsets_;  // where each parameter begins in the joint gradient
   optim::ConvergenceTracker tracker_;
   std::optional<optim::VarianceGuard> guard_;
-  bool limited_ = false;  // at its last choice
+  bool limited_ = false;  // at its last choice the guard got fewer bits than it wanted
   struct Pending {
     Batch part;
     int64_t n = 0, of = 0;  // samples of it and of the batch

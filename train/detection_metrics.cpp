@@ -136,7 +136,7 @@ void CocoMetrics::add(const std::vector<TrueBox>& objects, const std::vector<Fou
 CocoScores CocoMetrics::scores() const {
   // [range][overlap]: precision over classes and recalls, recall over classes; ranks below 100.
   std::array<std::array<Mean, kOverlaps>, kAreas> precision, recall;
-  std::array<Mean, 2> recall_of_few;  // of the best 1 and 10
+  std::array<Mean, 2> recall_of_few;  // recall of the best 1 and of the best 10
   for (const Class& all : classes_) {
     std::vector<const Found*> order;
     for (const Found& each : all.found) order.push_back(&each);

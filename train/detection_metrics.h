@@ -61,7 +61,7 @@ class CocoMetrics {
   };
   struct Class {
     int64_t label = 0;
-    std::array<int64_t, kAreas> objects{};  // that count
+    std::array<int64_t, kAreas> objects{};  // how many objects count
     std::vector<Found> found;
   };
   Class& of(int64_t label);

@@ -8,7 +8,7 @@ namespace frugal::train {
 struct GradientCodecOptions {
   int bits = 8;         // 1..16
   int64_t group = 256;  // consecutive elements with one range: a multiple of 128 up to 65536
-  uint64_t seed = 0;    // of the run
+  uint64_t seed = 0;    // the run's
 };
 
 // Codes of the quantizer (compress/quantize/quantize.h): groups of consecutive elements, stochastic

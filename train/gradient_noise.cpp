@@ -61,7 +61,7 @@ Estimate GradientNoise::squared_bias() const {
 Estimate GradientNoise::variance() const {
   const Estimate square = mean_of(squares_);
   const auto n = static_cast<double>(draws_);
-  double mean_square = 0;  // of the mean error
+  double mean_square = 0;  // |mean error|^2
   for (size_t i = 0; i < exact_.size(); ++i) {
     double sum = 0;
     for (const auto& group : sums_) sum += group[i];

@@ -7,7 +7,7 @@
 namespace frugal::train {
 
 struct Estimate {
-  double value = 0, error = 0;  // and its standard error
+  double value = 0, error = 0;  // error: the standard error of value
 };
 
 class GradientNoise {
@@ -26,7 +26,7 @@ class GradientNoise {
 
  private:
   std::vector<float> exact_;
-  std::vector<std::vector<double>> sums_;  // of errors, per group
+  std::vector<std::vector<double>> sums_;  // the sum of the errors of each group
   std::vector<int64_t> counts_;
   std::vector<double> squares_;  // |error|^2 of each draw
   int64_t draws_ = 0;

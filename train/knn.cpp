@@ -14,7 +14,7 @@
 namespace frugal::train {
 namespace {
 
-constexpr int64_t kRowsAtOnce = 64;  // of the products with all features
+constexpr int64_t kRowsAtOnce = 64;  // rows that are multiplied with all features at once
 
 Tensor units(const Tensor& features) {
   const CategoryScope scope(Category::workspace);

@@ -24,9 +24,9 @@ class LossWatch {
 
  private:
   double guess_;       // 0: unknown
-  double usual_ = 0;   // of the first steps
+  double usual_ = 0;   // the largest loss of the first steps
   int64_t steps_ = 0;  // seen
-  double sum_ = 0;     // of losses times samples, since the mean was looked at
+  double sum_ = 0;     // the sum of losses times samples since the mean was looked at
   int64_t samples_ = 0;
   bool said_ = false;
 };

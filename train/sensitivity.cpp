@@ -85,7 +85,7 @@ bool Adaptation::due(int64_t step) const {
 
 int64_t Adaptation::samples_for(const std::vector<compress::AdaptivePolicy::Item>& items,
                                 int64_t most, int64_t of) const {
-  constexpr double kMuch = 0.1;  // of the elements
+  constexpr double kMuch = 0.1;  // a share of all elements
   double all = 0;
   for (const auto& item : items) all += static_cast<double>(item.elements);
   int64_t samples = std::min(options_.samples, most);

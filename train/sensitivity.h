@@ -22,10 +22,10 @@ struct SensitivityOptions {
   int64_t interval = 1000;  // steps between refreshes
   int64_t first = 50;       // the step of the first
   int64_t batch = 0;        // samples of a whole batch; 0: of the one that is measured
-  int64_t samples = 32;     // of the batch; all if the batch is smaller
-  double share = 0.01;      // of the samples of an interval
-  // Up to how many are taken where fewer would be grouped otherwise; 0: nothing is measured. None:
-  // all.
+  int64_t samples = 32;     // how many samples of a batch are measured; all of a smaller batch
+  double share = 0.01;      // a refresh computes at most this share of the samples of an interval
+  // Upper limit on samples when the default number would change how values are grouped. 0 disables
+  // measuring. Unset: no limit.
   std::function<int64_t()> most = {};
   // Gives the policy its widths after a refresh; none: its own allocate().
   std::function<void()> allocate = {};
@@ -33,8 +33,8 @@ struct SensitivityOptions {
 
 // How a step was made, to make it again.
 struct StepReplay {
-  uint64_t number = 0;  // of begin_step()
-  RngKey rng;           // of dropout, before it
+  uint64_t number = 0;  // what begin_step() got
+  RngKey rng;           // dropout's generator before the step
   double label_smoothing = 0;
   int64_t checkpointed_blocks = 0;
 };

@@ -10,7 +10,8 @@ double median(std::vector<double> values);  // 0 if empty
 // REQUIRES: equal lengths.
 double rank_correlation(const std::vector<double>& a, const std::vector<double>& b);
 
-// Of a over b, where both are above 0: the median, and what a tenth of them are below and above.
+// Describes the ratios a / b where both are above 0: their median; a tenth of them are below `low`
+// and a tenth above `high`.
 struct Spread {
   double median = 0, low = 0, high = 0;
 };

@@ -16,15 +16,15 @@ struct SavedRecord {
   // kept: as it is. in_memory: as it is, in memory that holds it anyway, such as the batch's.
   // packed: by a codec. moved: by a codec, to the file of an offload policy. rebuilt: by a recipe.
   enum class How : uint8_t { kept, in_memory, packed, moved, rebuilt };
-  std::string layer;  // of the op; an op without parameters belongs to the layer before it
+  std::string layer;  // the op's; an op without parameters belongs to the layer before it
   std::string op;
-  int slot = 0;                      // of the op that saved the tensor first
+  int slot = 0;                      // the slot of the op that saved the tensor first
   std::optional<uint64_t> seq = {};  // SaveInfo::seq, if a policy decided about the tensor
   Shape shape;
   How how = How::kept;
-  int64_t raw_bytes = 0;  // of the values without compression
-  // That the tensor adds to what is live between forward and backward. None: not known, because
-  // another thread moves the bytes.
+  int64_t raw_bytes = 0;  // bytes of the values without compression
+  // The bytes that the tensor adds to what is live between forward and backward. None: not known,
+  // because another thread moves the bytes.
   std::optional<int64_t> stored_bytes = 0;
   // sqrt(sum (unpacked - value)^2 / sum value^2) over the first kMeasured elements, in whole items
   // of the leading axis. None: not packed, not finite, or not to be had without a change of what is
@@ -48,11 +48,11 @@ struct MemoryCurve {
   int64_t events = 0;
   size_t peak = 0;        // the point with the highest total
   std::string layer, op;  // what ran at the peak; empty: not known
-  struct Part {           // of what is live at the peak
+  struct Part {           // one tensor, or several without a name, that is live at the peak
     Category category{};
     std::string name;  // a layer or a parameter; empty: several tensors without a name
-    std::string op;    // that saved the tensor, if one did
-    Shape shape;       // of a tensor
+    std::string op;    // the op that saved the tensor, if one did
+    Shape shape;       // a tensor's; empty for several
     int64_t bytes = 0;
   };
   std::vector<Part> largest;  // at most kLargest, the largest first
@@ -61,7 +61,7 @@ struct MemoryCurve {
 std::string_view name_of(MemoryCurve::Phase phase);
 
 struct StepRecord {
-  std::vector<SavedRecord> tensors;  // of the first batch of the step, in order of the forward pass
+  std::vector<SavedRecord> tensors;  // what the first batch saves, in order of the forward pass
   StepMemory memory;                 // between forward and backward of that batch, and the peak
   // None: another thread releases memory (offload), so the order of events is by chance.
   std::optional<MemoryCurve> curve;

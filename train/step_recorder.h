@@ -30,7 +30,7 @@ class StepRecorder {
   StepRecorder& operator=(const StepRecorder&) = delete;
 
   SavePolicy* policy() const;  // to be used in the place of the policy; null for null
-  void before_backward(const Variable& loss, const StepMemory& memory);  // of the first batch
+  void before_backward(const Variable& loss, const StepMemory& memory);  // for the first batch
   void next_batch();  // the forward pass of another batch of the step begins
   void update();      // the update begins
   // The step's peak as it would be without the record.
@@ -51,8 +51,8 @@ class StepRecorder {
   };
   struct Moment {
     MemoryCurve::Phase phase;
-    uint64_t node = 0;                 // of backward
-    std::optional<uint64_t> seq = {};  // of the tensor that the op saves; it tells the layer
+    uint64_t node = 0;                 // the node that backward runs
+    std::optional<uint64_t> seq = {};  // the seq of what the op saves; it tells the layer
     std::string layer = {}, op = {};
     bool aside = false;  // what is measured for the record alone
   };

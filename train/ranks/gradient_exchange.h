@@ -34,7 +34,7 @@ class GradientExchange {
   // rank's parts in the optimizer.
   void finish();
 
-  // Of the gradients of `parameters`, wherever they are.
+  // These work on the gradients of `parameters`, wherever they are.
   void scale(const std::vector<Variable>& parameters, double factor);
   // The joint 2-norm. If it is above `limit`, unless that is 0, gradients are scaled down to it.
   double norm(const std::vector<Variable>& parameters, double limit);
@@ -45,11 +45,12 @@ class GradientExchange {
   NamedTensors state() const;
   void load_state(const NamedTensors& state);
 
-  // Of all steps so far: seconds of sums of gradients, those of waiting for them, and bytes.
+  // Counts over all steps so far. communication: seconds in which gradients are summed. waiting:
+  // seconds in which this rank waits for sums.
   double communication() const { return communication_; }
   double waiting() const { return waiting_; }
-  int64_t bytes() const { return bytes_; }            // of gradients
-  int64_t sent_bytes() const { return sent_bytes_; }  // by this rank
+  int64_t bytes() const { return bytes_; }            // bytes of the gradients that were summed
+  int64_t sent_bytes() const { return sent_bytes_; }  // bytes that this rank sent
 
  private:
   bool shares_gradients() const { return buckets_ != nullptr && buckets_->has_owners(); }
@@ -60,7 +61,7 @@ class GradientExchange {
   distributed::ShardedOptimizer* sharded_;  // null: the optimizer is not sharded
   std::unique_ptr<distributed::GradientBuckets> buckets_;
   std::unique_ptr<distributed::ReduceInBackward> reduced_;
-  LeafFn inner_;  // of this step
+  LeafFn inner_;  // what leaf_done() got for this step
   double communication_ = 0, waiting_ = 0;
   int64_t bytes_ = 0, sent_bytes_ = 0;
 };

@@ -46,7 +46,7 @@ class Ranks {
   distributed::Communicator& communicator() const { return *communicator_; }
   const distributed::CommunicatorPtr& pointer() const { return communicator_; }
 
-  // Of all ranks: the sum, the highest, and whether any says so.
+  // The sum over all ranks, the highest value of any rank, and whether any rank says so.
   double sum(double value, const char* what) const;
   int64_t most(int64_t value, const char* what) const;
   bool any(bool value, const char* what) const { return most(value ? 1 : 0, what) != 0; }
@@ -62,8 +62,8 @@ class Ranks {
   // other keys than another one; it gets the means of its own.
   std::vector<double> mean(const std::vector<uint64_t>& keys, std::vector<double> values,
                            const char* what) const;
-  // The same of lists that a rank may not have. Empty: no rank has one.  Errors: lists of different
-  // lengths.
+  // Averages a list over the ranks that have one. Returns nothing if no rank has one.
+  // Errors: lists of different lengths.
   std::optional<std::vector<double>> mean(const std::optional<std::vector<double>>& values,
                                           const char* what) const;
 

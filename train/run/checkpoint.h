@@ -16,7 +16,7 @@ struct Checkpoint {
   RunState state;
   NamedTensors model, optimizer;  // Module's state and Optimizer::state(), on the host
   NamedTensors exchange;          // GradientExchange::state()
-  std::string path;               // of the file, for messages
+  std::string path;               // names the file in messages
 };
 
 // The checkpoint of rank 0, on all ranks.

@@ -32,7 +32,7 @@ void check(const PredictOptions& options) {
 struct Decoded {
   int64_t begin = 0;
   std::vector<float> pixels;
-  std::vector<std::string> errors;  // of each file; empty: it was read
+  std::vector<std::string> errors;  // one for each file; empty: it was read
 };
 
 Decoded decode(const std::vector<std::string>& paths, int64_t begin, int64_t count,

@@ -20,7 +20,7 @@ namespace frugal::train {
 // How pictures become samples: as in the evaluations of the training run.
 struct PictureInput {
   data::ViewOptions view;
-  std::vector<double> mean, std;  // of each channel, of values in [0, 1]; empty: values stay
+  std::vector<double> mean, std;  // one for each channel, of values in [0, 1]; empty: values stay
 };
 
 // How texts become samples. A classifier of texts needs a data::WordPiece.
@@ -37,11 +37,11 @@ struct ModelDescription {
   PictureInput pictures = {};
   TextInput text = {};
   std::shared_ptr<const data::CsvEncoder> table = {};  // makes rows of a table inputs
-  // Of a network that gives a class to each pixel: the value of each class in masks; empty: classes
-  // are values.
+  // The value of each class in masks, for a network that gives a class to each pixel. Empty:
+  // classes are values.
   std::vector<int64_t> mask_values = {};
-  // Of a network that finds boxes: the number of each class in the lists of its data, where they
-  // give classes numbers. [0], the background, means nothing. Empty: classes are numbers.
+  // The number of each class in the lists of the data, for a network that finds boxes, where the
+  // lists give classes numbers. [0], the background, means nothing. Empty: classes are numbers.
   std::vector<int64_t> category_ids = {};
   std::vector<std::string> classes = {};  // names in the order of the outputs; may be fewer or none
 };
@@ -56,17 +56,17 @@ using Prediction = std::vector<Guess>;  // the highest probability first
 
 struct PredictOptions {
   int64_t top = 5;                          // guesses; fewer where there are fewer classes
-  data::Views views = data::Views::centre;  // of a picture; probabilities are averaged over them
+  data::Views views = data::Views::centre;  // probabilities are averaged over a picture's views
   int64_t batch_size = 64;                  // inputs of one forward pass
-  int threads = 2;                          // that decode picture files
+  int threads = 2;                          // they decode picture files
 };
 
-// Of one input among several: a prediction, or why there is none.
+// What a network says of one input among several, or why it says nothing.
 struct Answer {
-  Prediction prediction;       // of a network of classes
-  std::vector<double> values;  // of a network that predicts numbers, in the units of its data
-  // Of a network that gives a class to each pixel, whose guesses are then the classes that occur
-  // with their shares of the pixels.
+  Prediction prediction;       // a network of classes fills it
+  std::vector<double> values;  // a network that predicts numbers fills it, in its data's units
+  // A network that gives a class to each pixel fills it. The guesses in `prediction` are then the
+  // classes that occur, with their shares of the pixels.
   data::Picture mask;
   std::string error;
 };
@@ -113,9 +113,9 @@ class Model {
       const Tensor& samples, const PredictOptions& options,
       const std::function<bool(int64_t index, const Answer& answer)>& on_answer) const;
 
-  // The probabilities of a batch as the network's data give it: [N, classes] f32 on the host. Of
-  // several labels each has its own probability; otherwise a row sums to 1. Errors: a network that
-  // predicts numbers.
+  // The probabilities of a batch as the network's data give it: [N, classes] f32 on the host. If a
+  // sample may have several labels, each has its own probability; otherwise a row sums to 1.
+  // Errors: a network that predicts numbers.
   Tensor probabilities(Batch batch) const;
   // The best of one row of probabilities.
   Prediction best_of(const float* probabilities, int64_t count, int64_t top) const;

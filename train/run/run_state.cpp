@@ -12,7 +12,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;  // keys keep their order
 
-constexpr int64_t kLargest = int64_t{1} << 53;  // of whole numbers
+constexpr int64_t kLargest = int64_t{1} << 53;  // the largest whole number that is accepted
 
 Json to_json(const Totals& totals) {
   return {{"loss", totals.loss},

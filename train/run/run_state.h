@@ -25,17 +25,17 @@ struct Totals {
 struct Evaluation {
   double loss = 0;
   double accuracy = 0;  // 0 where the task has none (Task::has_accuracy())
-  int64_t samples = 0;  // that count: pictures, rows, texts or nodes, and not their targets
-  std::optional<double> metric = {};                         // of BatchSpec::metric
+  int64_t samples = 0;  // pictures, rows, texts or nodes that count, and not their targets
+  std::optional<double> metric = {};                         // the value of BatchSpec::metric
   std::vector<std::pair<std::string, double>> details = {};  // see Metric::details()
 };
 
 // An epoch that ended with an evaluation.
 struct EpochResult {
-  int64_t epoch = 0, step = 0;  // both counted from 1
+  int64_t epoch = 0, step = 0;  // counted from 1
   double train_loss = 0, train_accuracy = 0;
   Evaluation test;
-  std::optional<Evaluation> validation;  // of data that have nodes or samples for it
+  std::optional<Evaluation> validation;  // none: the data have no nodes or samples for it
 };
 
 // How long an EarlyStop has waited (train/early_stop.h).
@@ -51,14 +51,14 @@ struct LastStep {
 
 // Everything that later steps depend on, beside tensors: with it a run goes on to the same bits.
 struct RunState {
-  static constexpr int64_t kVersion = 4;  // of how it is written; raised when that changes
+  static constexpr int64_t kVersion = 4;  // raised when the written form changes
   int64_t step = 0;                       // optimizer steps done
   int64_t batches = 0;  // forward passes done: numbers the streams of stochastic rounding
   data::LoaderState loader;
-  RngKey rng;  // of dropout
+  RngKey rng;  // dropout draws from it
   Totals interval, epoch;
   std::optional<EpochResult> last, best;
-  std::vector<EpochResult> kept;  // whose weights are kept (keep_best above 1), the best first
+  std::vector<EpochResult> kept;  // epochs whose weights are kept (keep_best), the best first
   EarlyStopState early_stop;
   StepMemory memory;
   LastStep last_step;
@@ -66,7 +66,7 @@ struct RunState {
   // depend on time.
   double seconds = 0;
   Compression::State compression;
-  int64_t metrics_bytes = 0;  // of metrics.jsonl that belong to this state
+  int64_t metrics_bytes = 0;  // the bytes of metrics.jsonl that belong to this state
   bool finished = false;
   // Why it finished: "epochs", "steps", "patience" or "early_stop"; empty: it has not.
   std::string ended;
