@@ -25,7 +25,7 @@ struct ModelConfig {
   bool is_named = true;  // no key: whether the configuration has a model.name
   std::optional<int64_t> num_classes;
   std::optional<int64_t> in_channels;
-  Json modules = Json::array();  // of sequential (sequential_config.h)
+  Json modules = Json::array();  // only sequential has modules (sequential_config.h)
   std::string shortcut = "A";
   std::string stem = "imagenet";
   std::vector<int64_t> hidden{256, 128};
@@ -41,11 +41,11 @@ struct ModelConfig {
   std::optional<int64_t> out_heads;
   std::optional<double> slope;
   bool aux_loss = false;
-  std::string trunk = "resnet50";  // of detection networks, and of simsiam, byol and moco_v2
+  std::string trunk = "resnet50";  // for detection networks, simsiam, byol and moco_v2
   int64_t anchor_side = 32;
   bool deterministic_sampling = false;
   std::optional<std::string> box_loss;
-  // of simsiam, byol and moco_v2
+  // The rest is for simsiam, byol and moco_v2.
   std::optional<std::vector<int64_t>> projector;
   std::optional<int64_t> predictor, queue;
   std::optional<double> momentum, temperature;
@@ -154,7 +154,7 @@ struct CompressionConfig {
   // What policies take. They follow from width, policy and its section (name_level()).
   std::string level = "L1";
   int64_t bits = 0;         // instead of the level's, unless 0
-  double average_bits = 0;  // the same of a level with adaptive widths
+  double average_bits = 0;  // instead of the average of a level with adaptive widths, unless 0
   bool recipes = true;
   bool entropy = false;
   std::string offload;
@@ -211,7 +211,7 @@ struct TrainConfig {
   std::string stop_metric = "loss";
   int64_t grad_norms = 0;
   double label_smoothing = 0;
-  // of networks that give a class to each pixel
+  // Networks that give a class to each pixel read loss, focal_gamma and class_weights.
   std::string loss = "cross_entropy";
   double focal_gamma = 2;
   std::vector<double> class_weights;
@@ -230,9 +230,11 @@ struct DistributedConfig {
   bool sync_batch_norm = true;
   int64_t compress_gradients = 0;  // bits
   double timeout = 600;            // seconds
-  // These two are no keys. mpirun or `plan --ranks` says the number of ranks.
+  // No keys set `ranks` and `whole_batch`. mpirun or `plan --ranks` says the number of ranks.
   int ranks = 1;
-  int64_t whole_batch = 0;  // of all ranks, where data.batch_size is that of one; 0: it is not
+  // The batch of all ranks, if data.batch_size is the batch of one. 0: data.batch_size is that of
+  // all ranks.
+  int64_t whole_batch = 0;
 };
 
 struct RunConfig {
@@ -282,12 +284,12 @@ Json read_json(const std::string& path);
 // One "path=value". A path may go through a list, by the number of an entry:
 // model.modules.3.dropout.p or model.modules[3].dropout.p.
 void apply_set(Json& document, const std::string& assignment);
-// Each of `sets`. Of a compression.level among them: the keys that levels set leave the document
-// first, so that the level counts, and what `sets` gives beside it.
+// Applies each of `sets`. If a compression.level is among them, the keys that levels set leave the
+// document first. So the level counts, and what `sets` gives beside it.
 void apply_sets(Json& document, const std::vector<std::string>& sets);
 
-// Errors: a key of `sets` that nothing reads in this run, such as data.split with images. Of the
-// file's keys, load_config() refuses refused_keys() (config_table.h).
+// Errors: a key of `sets` that nothing reads in this run, such as data.split with images. The keys
+// of the file are load_config()'s: it refuses refused_keys() (config_table.h).
 void check_set_keys(const Config& config, const std::vector<std::string>& sets,
                     const std::string& chosen = {});
 

@@ -23,8 +23,8 @@ Reader packing();
 // Data.
 DataTraits traits(const Config& c);
 bool is_glue(const Config& c);
-bool makes_windows(const Config& c);  // of one long text, rather than samples of their own
-bool has_samples(const Config& c);    // that train_samples can count
+bool makes_windows(const Config& c);  // batches are windows of one long text
+bool has_samples(const Config& c);    // train_samples can count the samples
 
 // Compression.
 std::string policy_of(const Config& c);  // memory_budget means budget

@@ -123,7 +123,7 @@ Reader normalized_images() {
             return traits(c).kind == BatchSpec::Kind::images && c.data.name != kRandomMasks;
           }};
 }
-// The same, without views, which have changes of their own.
+// Like normalized_images(), but without views, which have changes of their own.
 Reader mirrored_images() {
   return {"images but random_masks, and no views of self-supervised networks",
           {"data.name", "model.name"},
@@ -733,7 +733,7 @@ Section compression() {
   level.get = [](const Config&) { return Json(nullptr); };
   level.set = [](Config&, const Json&) {};
   level.reader = every_run();
-  // The same of a preset.
+  // The preset is a key like the level.
   std::vector<std::string> names;
   Field preset = level;
   preset.key = "preset";
@@ -961,7 +961,7 @@ Section advanced() {
              "bytes, for time where unpacking is bound by arithmetic; nearest is closer but "
              "biased; auto: dithered, but stochastic on CUDA and with acgc.",
              {packing().who, packing().by,
-              // Of other runs, what resolve() makes of auto.
+              // Without packing, accept only what resolve() turns "auto" into.
               [](const Config& c) { return packs(c) || c.compression.rounding != "nearest"; }}),
        without_effect(
            bytes_field(s, "offload_window", &C::offload_window,

@@ -129,7 +129,7 @@ std::string describe_schema(const Json& schema) {
 
 namespace {
 
-// Of a long list of names the one that was meant.
+// Proposes the name that was meant, out of a long list of names.
 std::string hint(const Json& schema, const Json& value) {
   constexpr size_t kLong = 8;
   if (!schema.contains("enum") || schema["enum"].size() < kLong || !value.is_string()) return "";

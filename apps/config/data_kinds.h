@@ -14,7 +14,8 @@ namespace frugal::apps {
 struct DataKind {
   std::vector<std::string> (*names)();
   DataTraits (*traits)(const Config& config);  // before resolve()
-  void (*check)(const Config& config);  // of keys that must be as they are; Errors: ConfigError
+  // Errors (ConfigError): keys that these data need to be otherwise.
+  void (*check)(const Config& config);
   // Files or folders below a folder of data, any of which says that it has this set; none: only
   // data.dir can name it.
   std::vector<std::string> (*marks)(const std::string& name);
@@ -45,7 +46,7 @@ std::vector<int64_t> category_ids(const Config& config);
 
 // data.encoding.
 data::TextEncoding encoding_of(const Config& config);
-// Of data.name csv: what the training rows say of its columns.
+// What the training rows say of the columns. REQUIRES: data.name csv.
 data::CsvEncoding csv_encoding(const Config& config);
 
 }  // namespace frugal::apps

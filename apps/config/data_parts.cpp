@@ -98,7 +98,7 @@ data::SplitIndices split_by(const Config& config, const std::vector<int64_t>& la
   for (const int64_t label : labels) classes = std::max(classes, label + 1);
   data::SplitIndices split = data::split_samples(labels, classes, train, validation,
                                                  static_cast<uint64_t>(config.run.seed));
-  // Of two shares that leave nothing, the second is tested on.
+  // If two shares leave nothing for testing, the second is tested on.
   if (split.test.empty()) split.test = split.validation;
   if (split.train.empty() || split.test.empty())
     throw ConfigError("data.split", fmt::format("expected enough samples for parts to train and to "

@@ -14,7 +14,7 @@ namespace frugal::apps {
 namespace {
 
 constexpr int64_t kRandomTrain = 256, kRandomTest = 64;
-constexpr int64_t kMultiple = 32;  // of the sides of batches that are no letterbox
+constexpr int64_t kMultiple = 32;  // divides the sides of batches that are no letterbox
 
 const char* name_of(data::BoxPart part) {
   return part == data::BoxPart::train        ? "train"
@@ -203,7 +203,7 @@ data::BoxBatchOptions box_options(const Config& config, bool train) {
   if (c.mean) options.mean = *c.mean;
   if (c.std) options.std = *c.std;
   if (!c.mean && options.channels == 1) {
-    options.mean = {0.449};  // of ImageNet's channels together
+    options.mean = {0.449};  // ImageNet's channels together
     options.std = {0.226};
   }
   return options;

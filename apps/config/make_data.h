@@ -1,4 +1,5 @@
-// From a configuration to its batches: the only table of datasets' names.
+// From a configuration to its batches. Each kind of data (data_kinds.h) lists the names of its data
+// sets in its own file.
 #pragma once
 #include <map>
 #include <memory>
@@ -15,12 +16,12 @@ namespace frugal::apps {
 
 std::vector<std::string> dataset_names();
 
-// What is known of a data set before its files are read: which keys it reads follows from that.
 // Images with a class for each pixel.
 constexpr const char *kRandomMasks = "random_masks", *kImageMasks = "image_masks";
 // Images with boxes.
 constexpr const char *kRandomBoxes = "random_boxes", *kImageBoxes = "image_boxes";
 
+// What is known of a data set before its files are read. Which keys it reads follows from that.
 struct DataTraits {
   BatchSpec::Kind kind = BatchSpec::Kind::images;
   bool reads_files = true;

@@ -24,7 +24,7 @@ using data::GraphData;
 using data::GraphOptions;
 
 constexpr int64_t kRandomClasses = 40;
-constexpr int64_t kMaxValues = int64_t{1} << 33;  // of features, 32 GiB of them
+constexpr int64_t kMaxValues = int64_t{1} << 33;  // features take at most 32 GiB
 
 // ---- a graph from memory, whose labels its features tell a little, and its neighbours more: half
 // of the edges join nodes of one class
@@ -119,7 +119,7 @@ const GraphRow& graph_row(const std::string& name) {
 // A graph with its masks.
 struct ReadGraph {
   GraphData graph;
-  bool drawn = false;  // its masks were drawn with the seed
+  bool drawn = false;  // the masks were drawn with the seed
 };
 
 // The parts of a run, whatever was drawn now. Nodes without a part stay without one.

@@ -43,7 +43,7 @@ struct DataRow {
   const char* name;
   BatchSpec spec;
   std::vector<std::string> marks;  // see DataKind
-  const char* convention;          // of data.normalize "auto"; nullptr: values stay
+  const char* convention;          // what data.normalize "auto" means; nullptr: values stay
   // nullptr: made in memory, or files of pictures
   // most: of the samples that are read; 0: all
   DatasetPtr (*open)(const std::string& folder, bool train, int64_t most);
@@ -284,7 +284,7 @@ data::PictureList pictures_of(const Config& config, Split split) {
 
 // The shorter side of an evaluated picture before its centre is cut out.
 int64_t resized_side(const DataConfig& c) {
-  constexpr double kMargin = 256.0 / 224;  // of the resized picture around the part that is seen
+  constexpr double kMargin = 256.0 / 224;  // the resized picture's side, by the side that is seen
   return c.resize.value_or(std::llround(static_cast<double>(c.image_size) * kMargin));
 }
 
@@ -370,7 +370,7 @@ std::optional<Convention> normalization(const Config& config, int64_t channels) 
     if (channels != 1)
       throw ConfigError("data.normalize", fmt::format("expected data of {} channels for {}, got {}",
                                                       known, name, channels));
-    // Of luminance: the mean of the channels' means and of their deviations.
+    // A single channel is luminance: it gets the mean of the means, and of the deviations.
     const auto mean_of = [](const std::vector<double>& values) {
       double sum = 0;
       for (double value : values) sum += value;
@@ -559,7 +559,7 @@ std::vector<int64_t> images_ahead(const Config& config, int64_t batch) {
   return all;
 }
 
-// Of the sets that come without a file of names.
+// The names of the classes of the sets that come without a file of names.
 const std::vector<std::string>& known_classes(const std::string& name) {
   static const std::vector<std::string> digits = {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"},
                                         clothes = {"T-shirt/top", "Trouser", "Pullover",

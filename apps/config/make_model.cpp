@@ -370,7 +370,7 @@ constexpr ModelRow kModels[] = {
     {"sage", Family::graph, make_sage},
     {"gat", Family::graph, make_gat},
     {"gcnii", Family::graph, make_gcnii},
-    {kSequential, Family::images, make_sequential},  // or another family: family_of()
+    {kSequential, Family::images, make_sequential},  // family_of() may find another family
 };
 
 // The schema lets no other name through.

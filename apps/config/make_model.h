@@ -19,15 +19,16 @@ std::vector<std::string> model_names();
 // sequences, as a whole (encoder) or up to each token (decoder); graphs.
 enum class Family : uint8_t { images, segmentation, detection, encoder, decoder, graph };
 Family family_of(const ModelConfig& model);
-bool is_decoder(const Config& config);  // of Family::decoder?
+bool is_decoder(const Config& config);  // is the network's family Family::decoder?
 
 // Is it one of simsiam, byol and moco_v2, which learn from two views of each picture?
 bool is_self_supervised(const ModelConfig& model);
 std::vector<std::string> trunk_names();  // networks that they can train
 
-// Does the network read this key of config.model? Of train.checkpointing ("checkpointing"): does it
-// have blocks? Of optim.layer_decay: does layer_of() (models/layer_order.h) know its blocks?
-// REQUIRES: a key that only some networks read.
+// Does the network read this key of config.model? Two keys are of other sections. "checkpointing"
+// (train.checkpointing) asks whether the network has blocks, and "layer_decay" (optim.layer_decay)
+// whether layer_of() (models/layer_order.h) knows its blocks. REQUIRES: a key that only some
+// networks read.
 bool network_reads(const ModelConfig& model, const std::string& key);
 
 // Which values of model.layers and model.width, and which sides of images, the network takes: of

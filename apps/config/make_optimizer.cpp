@@ -161,7 +161,7 @@ std::map<std::string, double> rate_factors(const OptimConfig& config, Module& mo
   return factors;
 }
 
-// The same groups, cut where factors differ.
+// Cuts each group where the factors of its parameters differ.
 Groups with_factors(const Groups& groups, const std::map<std::string, double>& factors) {
   Groups all;
   for (const ParameterGroup& group : groups) {

@@ -16,9 +16,9 @@ namespace {
 // A table with what its training part says of it.
 struct CsvData {
   DataParts files;
-  std::shared_ptr<const data::CsvTable> table;  // of the training file
+  std::shared_ptr<const data::CsvTable> table;  // the rows of the training file
   std::shared_ptr<const data::CsvEncoder> encoder;
-  data::SplitIndices split;  // of one file
+  data::SplitIndices split;  // the parts that one file is cut into
 };
 
 }  // namespace

@@ -41,7 +41,7 @@ train::TaskPtr segmentation(const Config& config, BatchSpec spec) {
 
 train::TaskPtr make_task(const Config& config) {
   BatchSpec spec = batch_spec(config);
-  if (spec.mixes) spec.classes = *config.model.num_classes;  // of targets
+  if (spec.mixes) spec.classes = *config.model.num_classes;  // targets have a share of each class
   return make_task(config, std::move(spec));
 }
 

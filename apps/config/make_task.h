@@ -7,7 +7,7 @@ namespace frugal::apps {
 
 // REQUIRES: resolved.
 train::TaskPtr make_task(const Config& config);
-// The same for batches that another source than the configuration's data gives.
+// Makes the task for batches that another source than the configuration's data gives.
 train::TaskPtr make_task(const Config& config, BatchSpec spec);
 
 }  // namespace frugal::apps

@@ -38,7 +38,7 @@ const data::GlueTask* glue_task(const std::string& name) {
   return nullptr;
 }
 
-constexpr int64_t kMostTokens = int64_t{1} << 28;  // that lie in memory
+constexpr int64_t kMostTokens = int64_t{1} << 28;  // at most so many lie in memory
 
 int64_t random_count(const DataConfig& config, bool train) {
   const int64_t wanted = train ? config.train_samples : config.test_samples;
@@ -152,7 +152,7 @@ DataParts text_files(const Config& config) {
       "data.dir", fmt::format("expected a folder with tinyshakespeare.txt, got {}", dir.string()));
 }
 
-// The text of a file. Of JSON lines: the texts, with an empty line between them.
+// The text of a file. A file of JSON lines gives its texts, with an empty line between them.
 std::string read_text(const Config& config, const std::string& path) {
   if (config.data.name != "jsonl") {
     const std::vector<uint8_t> bytes = data::read_file("text", path);
@@ -166,7 +166,7 @@ std::string read_text(const Config& config, const std::string& path) {
 
 struct StreamTokens {
   DataParts files;
-  TextTokens tokens;  // of the parts that there are, in the order of DataParts
+  TextTokens tokens;  // one list for each part that there is, in the order of DataParts
   // Null: there is none of the split.
   std::shared_ptr<const data::TokenIds> of(Split split) const {
     size_t at = 0;
@@ -195,7 +195,7 @@ struct LabelledLines {
   DataParts files;
   std::vector<data::JsonLine> train;
   std::vector<std::string> labels;
-  data::SplitIndices split;  // of one file
+  data::SplitIndices split;  // the parts that one file is cut into
 };
 
 data::JsonLinesFields fields_of(const Config& config) {
@@ -385,7 +385,7 @@ std::unique_ptr<data::BatchSource> windows(const Config& config,
   return std::make_unique<data::MaskedBatches>(std::move(source), masks);
 }
 
-// Of parts in files of their own, each is read whole.
+// A part that has a file of its own is read whole.
 std::unique_ptr<data::BatchSource> windows_of(const Config& config,
                                               const std::shared_ptr<const data::TokenIds>& ids,
                                               Split split, bool one_file) {

@@ -16,9 +16,9 @@ std::shared_ptr<const data::WordPiece> word_pieces(const Config& config);
 
 struct TextTokens {
   std::shared_ptr<const data::Tokenizer> tokenizer;
-  std::vector<std::shared_ptr<const data::TokenIds>> ids;  // of each file
+  std::vector<std::shared_ptr<const data::TokenIds>> ids;  // one list for each file
 };
-// Of the configured text; null where the data are none. Errors: as below.
+// The tokenizer of the configured text; null where the data are no text. Errors: as below.
 std::shared_ptr<const data::Tokenizer> tokenizer_of(const Config& config);
 
 // The tokenizer's files for a run folder, as names and contents; none where there is no tokenizer.

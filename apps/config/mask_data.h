@@ -9,11 +9,11 @@ namespace frugal::apps {
 struct MaskParts {
   std::vector<data::MaskFile> train, validation, test;
   data::MaskValues values;
-  std::optional<KeptParts> split;  // of a folder without parts
+  std::optional<KeptParts> split;  // none: the folder has parts of its own
 };
-// Of data.dir. Masks are read once, and only if neither data.mask_values nor data.classes says
-// which classes there are. Errors: those of list_masks() and find_mask_values(); no pictures to
-// train on.
+// The parts of data.dir. Masks are read once, and only if neither data.mask_values nor data.classes
+// says which classes there are. Errors: those of list_masks() and find_mask_values(); no pictures
+// to train on.
 const MaskParts& mask_parts(const Config& config);
 
 // The value of each class in masks. Empty: classes are values, or the data have no masks.

@@ -13,7 +13,7 @@ namespace frugal::apps {
 namespace {
 
 constexpr const char* kKey = "compression.advanced.profile";
-constexpr int64_t kVersion = 1;  // of the file
+constexpr int64_t kVersion = 1;  // the format's
 constexpr int64_t kMost = int64_t{1} << 53;
 
 bool is_one_of(const std::string& path, std::initializer_list<const char*> names) {

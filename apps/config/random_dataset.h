@@ -36,13 +36,13 @@ class RandomDataset : public Dataset {
   RandomStream stream_;
 };
 
-// The same with a class for each pixel: squares of one class each, which has a colour.
+// Random pictures with a class for each pixel: squares of one class each, which has a colour.
 class RandomMasks : public RandomDataset {
  public:
   using RandomDataset::RandomDataset;
   Shape target_shape() const override { return {shape_[0], shape_[1]}; }
   void get_pixels_into(int64_t index, RngKey, float* out, int64_t* target) const override {
-    constexpr int64_t kSide = 8;  // of a square
+    constexpr int64_t kSide = 8;  // pixels of a square's side
     const RngKey noise = stream_.key(seed_, static_cast<uint64_t>(index));
     const int64_t columns = (shape_[1] + kSide - 1) / kSide, channels = shape_[2];
     for (int64_t h = 0; h < shape_[0]; ++h)

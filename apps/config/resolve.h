@@ -6,16 +6,19 @@
 
 namespace frugal::apps {
 
-// Fills what is null: num_classes, in_channels and the folder of the data.
-// Errors (ConfigError): values that do not fit the data.
+// Fills what is open. What the data say: their folder, num_classes and in_channels. What other keys
+// and the device say: the policy (budget with a memory_budget), the rounding and slice_bytes. It
+// also reads compression.advanced.profile.
+// Errors (ConfigError): values that do not fit the data; keys that contradict each other, such as
+// what ranks cannot do together.
 void resolve(Config& config);
-// resolve(). Where the data are not there or cannot be read, a warning says so, and what follows
-// from them stays null.
+// Does what resolve() does. Where the data are not there or cannot be read, a warning says so, and
+// what follows from them stays null.
 void resolve_if_data_are_there(Config& config);
-// Of this, what concerns rounding: "auto" becomes what it means on that device.
+// The part of resolve() that concerns rounding: "auto" becomes what it means on that device.
 void resolve_rounding(CompressionConfig& config, const std::string& device);
 
-// Of a network's blocks, the first ones that are recomputed (models/module.h).
+// How many of a network's blocks are recomputed: the first ones (models/module.h).
 int64_t checkpointed_blocks(const TrainConfig& config);
 
 }  // namespace frugal::apps

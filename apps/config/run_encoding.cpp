@@ -17,11 +17,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int64_t kDataVersion = 1;                   // of data.json
-constexpr int64_t kMostIndex = int64_t{1} << 40;      // of a sample
-constexpr size_t kMostReadFiles = 64;                 // of data whose contents are looked at
-constexpr int64_t kMostReadBytes = int64_t{4} << 20;  // of a file
-constexpr int64_t kLookedAtBytes = int64_t{1} << 20;  // at each end of a larger one
+constexpr int64_t kDataVersion = 1;                   // the format of data.json
+constexpr int64_t kMostIndex = int64_t{1} << 40;      // the highest index of a sample
+constexpr size_t kMostReadFiles = 64;                 // contents count in so many files or fewer
+constexpr int64_t kMostReadBytes = int64_t{4} << 20;  // a file of so many bytes is read whole
+constexpr int64_t kLookedAtBytes = int64_t{1} << 20;  // read at each end of a larger file
 
 struct DataFile {
   std::string name;  // below data.dir

@@ -44,7 +44,7 @@ struct RunEncoding {
   std::vector<std::string> class_names = {};           // as people name them
   int64_t classes = 0;                                 // 0: not known
   std::shared_ptr<const data::BoxClasses> boxes = {};  // what classes of boxes are in their files
-  std::vector<int64_t> mask_values = {};               // of masks: the value of each class
+  std::vector<int64_t> mask_values = {};               // the value of each class in masks
   std::shared_ptr<const data::Tokenizer> tokenizer = {};
   // For features of nodes: a column less its mean, then times its scale; empty: they stay.
   std::vector<double> column_means = {}, column_scales = {};

@@ -19,7 +19,7 @@ namespace {
 using models::Init;
 using ModulePtr = std::shared_ptr<Module>;
 
-constexpr int64_t kMostModules = 1024;  // of a list, and of the whole network
+constexpr int64_t kMostModules = 1024;  // in a list, and in the whole network
 constexpr int kDeepest = 16;            // lists within lists
 constexpr int64_t kMostWeights = int64_t{1} << 34;
 constexpr int64_t kMostFeatures = int64_t{1} << 30;
@@ -60,7 +60,7 @@ struct Key {
   Json schema;
   Json usual;  // what it is where it is not given
   bool required = false;
-  bool list = false;      // of modules
+  bool list = false;      // the value is a list of modules
   std::string also = {};  // one text that the schema does not show
 };
 
@@ -946,7 +946,7 @@ void check_sequential(const ModelConfig& model, const BatchSpec& spec) {
     context.rng = &rng;
     Batch batch = shape_of_batch(spec, 2, kMeta);
     run_forward(*train::make_task(spec), *network, batch, context);
-  } catch (const OutOfMemory&) {  // of meta: the planner says what to do
+  } catch (const OutOfMemory&) {  // meta's limit: the planner says what to do
   } catch (const Error& error) {
     throw ConfigError(kPath, error.what());
   }

@@ -15,7 +15,7 @@
 
 namespace frugal::apps {
 
-Json modules_schema();  // of the list, for validation and editors
+Json modules_schema();  // describes the list, for validation and editors
 
 // The key that a value stands for, "p" of "dropout"; empty: an unknown layer, or one without keys.
 std::string first_key_of(const std::string& layer);

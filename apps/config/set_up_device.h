@@ -13,8 +13,8 @@ void set_up_threads(const RunConfig& config);
 int64_t gpu_memory(const RunConfig& config);
 // Applies threads and the memory limit, and gives the device.
 Device set_up_device(const RunConfig& config);
-// The same for what computes, which `doing` names ("trained"). Errors (ConfigError): the device
-// meta, with the commands that can use it.
+// Does this for a command that computes, which `doing` names ("trained"). Errors (ConfigError): the
+// device meta; the error names the commands that can use it.
 Device set_up_computing_device(const RunConfig& config, const char* doing);
 
 }  // namespace frugal::apps

@@ -26,7 +26,7 @@ constexpr const char* kInput = "input.json";
 constexpr const char* kClasses = "classes.json";
 constexpr const char* kColumns = "columns.json";
 constexpr const char* kData = "data.json";
-constexpr int64_t kVersion = 1;  // of input.json
+constexpr int64_t kVersion = 1;  // the format of input.json
 constexpr int64_t kMost = int64_t{1} << 40;
 
 using Kind = BatchSpec::Kind;

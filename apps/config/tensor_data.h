@@ -14,16 +14,17 @@ namespace frugal::apps {
 struct TensorParts {
   DataParts files;  // with one file, its own arrays may be parts: val_input, test_input
   Shape sample;     // [H, W, C], [F] or [T]
-  data::SampleTargets train_targets;  // of tokens without targets: none
+  data::SampleTargets train_targets;  // none: tokens without targets
   bool has_targets = true;
 };
-// Of data.dir and data.layout. Read once for equal files. Errors: ConfigError for a folder without
-// files; those of the files; an input whose axes do not fit data.layout.
+// What the files of data.dir say, with their axes as data.layout says. Equal files are read once.
+// Errors: ConfigError for a folder without files; those of the files; an input whose axes do not
+// fit data.layout.
 const TensorParts& tensor_parts(const Config& config);
 
 // Whole inputs and targets of a split; null: there is no such split.
 DatasetPtr open_tensors(const Config& config, Split split);
-// The same of token ids, [N, T] i64 and labels; undefined: there is no such split.
+// Whole token ids of a split, [N, T] i64, and their labels; undefined: there is no such split.
 struct TokenArray {
   Tensor ids;
   std::vector<int64_t> labels;  // empty without targets
@@ -36,7 +37,7 @@ void describe_tensors(const Config& config, RunEncoding& known);
 
 // "micro_f1" of several labels, "r2" of values, or none.
 std::string metric_of(const data::SampleTargets& targets);
-// Of data.class_names; empty without. Errors: fewer names than classes.
+// The names of data.class_names; empty without this key. Errors: fewer names than classes.
 std::vector<std::string> tensor_classes(const Config& config);
 
 }  // namespace frugal::apps
