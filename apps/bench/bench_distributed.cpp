@@ -30,7 +30,7 @@ namespace fs = std::filesystem;
 
 constexpr int64_t kWarm = 3;         // steps
 constexpr int64_t kMemorySteps = 3;  // the state of the optimizer is there after the first
-constexpr int64_t kSums = 10;        // of a round
+constexpr int64_t kSums = 10;        // sums in a round
 constexpr int kPlanned[] = {8, 64};  // ranks
 
 std::string find_program(const std::string& name) {
@@ -279,7 +279,8 @@ Json memory_row(int64_t ranks, const std::string& sharding, bool measured, int64
           {"batch_of_a_rank", batch}, {"optimizer_bytes", optimizer}, {"peak_bytes", peak}};
 }
 
-// Of ranks that run, and of more ranks on `meta`; each has equally many samples of a batch.
+// Measures ranks that run, and plans more ranks on `meta`; each has equally many samples of a
+// batch.
 Json measure_memory(Runs& runs, const DistributedBenchArguments& arguments) {
   const Json document = document_of(arguments, {"optim.name=adamw"}, kMemorySteps);
   const std::string config = written(runs, "memory.json", document);

@@ -113,7 +113,7 @@ void bench_quantizer(const BenchArguments& arguments) {
       const double copied = seconds_of(
           device, [&] { copy(values, out); }, times);
       const auto pack_anew = [&] {
-        packed.reset();  // its bytes are the next one's
+        packed.reset();  // the next one takes its bytes
         packed = codec->pack(x, info);
       };
       const double pack = seconds_of(device, pack_anew, times);

@@ -116,16 +116,16 @@ std::string begin_of(const std::string& name, int64_t parts) {
   return name.substr(0, end);
 }
 
-// Of a layer.
+// What a layer adds to the variance of the gradient.
 struct VarianceRow {
   std::string name;
-  std::vector<std::pair<size_t, size_t>> places;  // of its parameters in the gradient: begin, end
+  std::vector<std::pair<size_t, size_t>> places;  // [begin, end) of its parameters in the gradient
   int64_t packed = 0;                             // tensors
   Estimate own;                                   // the variance of the gradient of its parameters
   // What the rounding of its tensors adds to the variance of the whole gradient, with the gradients
   // that come from the layers behind it as noisy as they are: a term of theorem 3.
   Estimate from;
-  std::vector<double> into;  // the same by layer that it is added to
+  std::vector<double> into;  // the parts of `from`, by the layer that they are added to
 };
 
 std::vector<float> at(const std::vector<float>& gradient,

@@ -27,7 +27,7 @@ ChildResult run_child(const std::vector<std::string>& words, const std::string& 
                       const std::string& where);
 
 std::string file_text(const std::string& path);  // empty: there is no such file
-std::string last_line(const std::string& text);  // that is not empty
+std::string last_line(const std::string& text);  // the last line that is not empty
 std::string status_text(int status);             // "status 3" or "signal 9"
 
 }  // namespace frugal::apps

@@ -44,7 +44,7 @@ struct Judge {
     int64_t highest = 0;
     for (int64_t i = 1; i < classes; ++i)
       if (probabilities[i] > probabilities[highest]) highest = i;
-    constexpr double kLeast = 1e-12;  // of a probability that f32 made 0
+    constexpr double kLeast = 1e-12;  // in the place of a probability that f32 made 0
     totals.loss -= std::log(std::max(kLeast, static_cast<double>(probabilities[target])));
     totals.correct += highest == target ? 1 : 0;
     ++totals.samples;

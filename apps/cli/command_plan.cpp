@@ -81,7 +81,7 @@ Json tensors_json(const Planned& planned) {
 void print_largest(const Config& config, const PlanArguments& arguments, int64_t memory) {
   const Growth growth = growth_named(arguments.max);
   std::vector<LargestOfLevel> levels = largest_of_levels(config, growth, memory, arguments.only);
-  if (growth == Growth::batch)  // that of all ranks, as the key says it
+  if (growth == Growth::batch)  // the key data.batch_size is the batch of all ranks
     for (LargestOfLevel& level : levels) level.largest.value *= arguments.ranks;
   if (arguments.json) {
     std::printf("%s\n", Json({{"max", arguments.max},

@@ -42,8 +42,8 @@ std::vector<TableFile> chosen_tables(const std::vector<std::string>& names,
   return chosen;
 }
 
-// Of a table at a scale: how many results there are, how many there are to be, and what this
-// machine lacks for the others.
+// How much of a table is done at a scale: how many results there are, how many there are to be, and
+// what this machine lacks for the others.
 struct Done {
   int64_t results = 0, all = 0;
   std::set<std::string> missing;
@@ -76,7 +76,7 @@ std::string needs_text(const TableScale& scale) {
 
 void list(const std::vector<TableFile>& tables, const ResultStore& store, bool json) {
   Json listed = Json::array();
-  std::string text;  // of lines of 80 characters at most, where names are not longer
+  std::string text;  // its lines have at most 80 characters, where names are not longer
   for (const TableFile& table : tables) {
     Json scales = Json::object();
     for (const auto& [scale, part] : table.scales) {
@@ -160,7 +160,7 @@ class Page {
   }
 
  private:
-  // Of UTF-8.
+  // How many characters the UTF-8 text has.
   static size_t columns(const std::string& text) {
     return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) {
       return (static_cast<unsigned char>(c) & 0xC0) != 0x80;

@@ -16,7 +16,7 @@ struct TrainArguments {
   std::string config;
   std::vector<std::string> sets;
   std::string out;
-  std::string init_from;  // the same as model.weights
+  std::string init_from;  // sets model.weights
   int64_t extend = 0;     // epochs (or train.steps) of the whole run; 0: as the configuration says
   bool resume = false, json = false;
   bool data_changed = false;  // with resume: the data may be others than when the run began
@@ -28,7 +28,7 @@ void train_command(const TrainArguments& arguments);
 // Loss, accuracy and metric of a run's weights, or of other weights under a configuration.
 struct EvalArguments {
   std::string config, checkpoint;  // config: the folder of a run, or a configuration
-  std::string weights = "last";    // of a run: best or last, where there is no checkpoint
+  std::string weights = "last";    // best or last: which weights of a run without `checkpoint`
   std::string split = "test", tta = "none";
   std::vector<std::string> sets;
   bool json = false;
@@ -66,7 +66,7 @@ void grad_command(const GradArguments& arguments);
 // Text from a language model of a run of `train`: continues `prompt`, and is printed as it comes.
 struct GenerateArguments {
   std::string config, checkpoint, prompt = "\n";  // config: the folder of a run, or a configuration
-  std::string weights = "best";  // of a run: best or last, where there is no checkpoint
+  std::string weights = "best";  // best or last: which weights of a run without `checkpoint`
   std::vector<std::string> sets;
   int64_t tokens = 200, top_k = 0;
   double temperature = 1;
@@ -103,13 +103,13 @@ void report_command(const ReportArguments& arguments);
 struct ExportArguments {
   std::string source;            // the folder of a run, or a configuration
   std::string checkpoint;        // weights; empty: those of the run
-  std::string weights = "best";  // of a run: best or last
+  std::string weights = "best";  // best or last: which weights of a run
   std::string format;            // onnx or safetensors; empty: by the ending of `output`
   std::string output;            // empty: MODEL.onnx or MODEL.safetensors in the current folder
-  std::string dtype = "f32";     // of safetensors: f32, f16 or bf16
-  std::string example;           // of ONNX: gets inputs, and what the network makes of them
+  std::string dtype = "f32";     // f32, f16 or bf16; for safetensors
+  std::string example;           // gets inputs, and what the network makes of them; for ONNX
   std::vector<std::string> sets;
-  bool trunk = false;  // of simsiam, byol and moco_v2: the trunk alone, under its own names
+  bool trunk = false;  // exports the trunk of simsiam, byol or moco_v2 alone, under its own names
   bool random = false, overwrite = false, json = false;
 };
 void export_command(const ExportArguments& arguments);
@@ -126,7 +126,7 @@ struct PlanArguments {
   std::vector<int64_t> shape;
   int64_t batch = 0;  // 0: the default
   std::string max;    // batch, layers, width or resolution; empty: see above
-  int ranks = 1;      // that train together; the plan is that of one of them
+  int ranks = 1;      // so many train together; the plan is that of one of them
   std::vector<std::string> sets;
   bool explain = false, json = false;
   bool only = false;  // with max: only the way of the configuration
@@ -163,7 +163,7 @@ void compare_command(const std::vector<std::string>& folders, bool json);
 // Tables and figures of papers: measures the cells that have no result yet, and writes the tables.
 // Without names: which tables there are, what each needs, and what of it is done.
 struct ReproduceArguments {
-  std::vector<std::string> names;  // of tables, or their files
+  std::vector<std::string> names;  // names of tables, or their files
   std::string scale = "reduced", out = "reproduce";
   std::string tables;     // the folder of the tables; empty: configs/reproduce
   std::string page;       // a page with all tables to write

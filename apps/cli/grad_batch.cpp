@@ -208,7 +208,7 @@ int64_t classes_of_pixels(const SafetensorsFile& weights, const BatchSpec& spec,
 }
 
 int64_t classes_of_detector(const SafetensorsFile& weights) {
-  constexpr int64_t kAnchors = 9;  // of a pixel
+  constexpr int64_t kAnchors = 9;  // each pixel has so many
   const std::string dense = "head.classification_head.cls_logits.bias",
                     regions = "roi_heads.box_predictor.cls_score.bias";
   for (const auto& [name, each] : {std::pair(dense, kAnchors), std::pair(regions, int64_t{1})})

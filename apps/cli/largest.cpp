@@ -16,7 +16,7 @@ namespace frugal::apps {
 namespace {
 
 constexpr int64_t kLeastSide = 32;
-constexpr int64_t kFewSamples = 8;  // of the step that makes the optimizer's state
+constexpr int64_t kFewSamples = 8;  // for the step that makes the optimizer's state
 constexpr int64_t kBatchStep = 8;
 constexpr size_t kKeptSteps = 32;
 

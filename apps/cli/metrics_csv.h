@@ -32,7 +32,7 @@ class MetricsCsv {
 
  private:
   std::shared_ptr<RunFolder> folder_;
-  double seconds_before_ = 0;  // of processes that did not write them into the state
+  double seconds_before_ = 0;  // what processes took that did not write it into the state
 };
 
 }  // namespace frugal::apps

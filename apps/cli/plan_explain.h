@@ -11,7 +11,7 @@ namespace frugal::apps {
 struct Explanation {
   struct Tensor {
     train::SavedRecord record;
-    double bits = 0;    // of an element, with what its codes need beside; 0: nothing is stored
+    double bits = 0;    // bits an element, with what its codes need beside; 0: nothing is stored
     std::string lower;  // what would lower it
   };
   struct Op {
@@ -22,8 +22,8 @@ struct Explanation {
   StepMemory memory;
   std::vector<Tensor> largest;  // at most kLargest, the largest first
   int64_t others = 0, other_bytes = 0;
-  // Of the saved bytes, what belongs to no tensor of an op, such as a seed; offload moves bytes on
-  // a thread of its own in a real step, so there all bytes are here.
+  // The saved bytes that belong to no tensor of an op, such as a seed. In a real step with offload
+  // all bytes are here, because a thread of its own moves them.
   int64_t rest = 0;
   std::vector<Op> ops;  // the one with the most bytes first
   static constexpr size_t kLargest = 15;

@@ -17,7 +17,7 @@ struct PlanLevel {
   // The row without recomputed blocks or offload, which cost time; empty: this row has neither.
   // The row is worth showing if it takes less.
   std::string without = {};
-  bool chooses_window = false;  // of offload: the folder is ours, and so is the window
+  bool chooses_window = false;  // offload to a folder that we choose, so we choose the window, too
 };
 
 // In the order of the table:
@@ -37,12 +37,13 @@ Config with_level(const Config& config, const PlanLevel& level);
 class PlanSteps {
  public:
   explicit PlanSteps(const Config& config);  // not resolved; Errors: as resolve()
-  // Of a step as `level` keeps activations, without what entropy coding would save, which depends
-  // on values. REQUIRES: `level`, not resolved, differs from the constructor's configuration at
-  // most in compression and in what train.checkpointing says.
+  // The memory of a step that keeps activations as `level` does. What entropy coding would save is
+  // not counted, because it depends on values. REQUIRES: `level`, not resolved, differs from the
+  // constructor's configuration at most in compression and in what train.checkpointing says.
   StepMemory step(Config level);
-  StepRecord record(Config level);  // the same, tensor by tensor
-  int64_t evaluation(int64_t samples) { return meta_->evaluation(samples); }  // its peak
+  StepRecord record(Config level);  // what such a step keeps, tensor by tensor
+  // The peak of an evaluation.
+  int64_t evaluation(int64_t samples) { return meta_->evaluation(samples); }
 
  private:
   std::unique_ptr<MetaStep> meta_;
@@ -57,7 +58,7 @@ struct LevelMemory {
   // leaves the row out.
   bool idle = false;
 };
-// Of the configuration itself ("this config"; without a memory budget) and of all levels.
+// Rows for the configuration itself ("this config"; not with a memory budget) and for all levels.
 std::vector<LevelMemory> memory_of_levels(const Config& config, PlanSteps& steps);
 std::string text_of(const std::vector<LevelMemory>& levels);  // a table of 80 columns
 Json to_json(const std::vector<LevelMemory>& levels);
@@ -65,12 +66,12 @@ Json to_json(const std::vector<LevelMemory>& levels);
 struct LargestOfLevel {
   std::string name, set;
   Largest largest;
-  std::string why;  // these three: as above, with the largest value in place of the peak
-  std::string without = {};
-  bool idle = false;
+  std::string why;           // this run cannot have the level; empty: it can
+  std::string without = {};  // PlanLevel::without
+  bool idle = false;         // the value is no larger than that of `without`
 };
-// The same rows, or only that of the configuration itself. Errors: those of LargestSearch's
-// constructor; `only` with a memory budget.
+// The largest value for each row of memory_of_levels(), or with `only` for the configuration alone.
+// Errors: those of LargestSearch's constructor; `only` with a memory budget.
 std::vector<LargestOfLevel> largest_of_levels(const Config& config, Growth growth, int64_t memory,
                                               bool only = false);
 std::string text_of(const std::vector<LargestOfLevel>& levels, const std::string& what);

@@ -1,5 +1,5 @@
-// Profile: what the steps of a configuration spend their time on and keep, by op or by layer, and
-// the same as a trace for ui.perfetto.dev.
+// Profile: what the steps of a configuration spend their time on and keep, by op or by layer. It
+// can be written as a trace for ui.perfetto.dev.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -18,7 +18,7 @@ struct ProfileRow {
   std::string name;
   double calls = 0;
   double forward = 0, backward = 0, pack = 0, unpack = 0, rebuild = 0;
-  double other = 0;  // of the rows "loader", "optimizer" and "other"
+  double other = 0;  // only the rows "loader", "optimizer" and "other" have it
   int64_t raw = 0, stored = 0;
   double total() const { return forward + backward + pack + unpack + rebuild + other; }
 };

@@ -13,7 +13,7 @@ using train::readable_bytes;
 
 std::string readable_seconds(double seconds);  // "1:02:03", "4:05"
 
-int64_t terminal_columns();  // of stderr; 80 where that is no terminal
+int64_t terminal_columns();  // stderr's columns; 80 where that is no terminal
 
 struct ProgressLine {
   int64_t epoch = 0, epochs = 0;  // from 1
@@ -32,9 +32,9 @@ struct ProgressLine {
 // "epoch 1/2  step 3/40  loss ...  acc ...  120 images/s  mem 18.1 MiB  peak 20.2 MiB  4.31 bits
 // 0:31 left", on one line. What is not known is left out.
 std::string progress_text(const ProgressLine& line);
-// The same within so many columns, with a bar where there is room. Where there is none, parts leave
-// in this order: the bar, the peak, the bits, the memory, the accuracy, the epoch, the loss, the
-// rate. The step and the time left stay.
+// Makes this line fit into so many columns, with a bar where there is room. Where there is none,
+// parts leave in this order: the bar, the peak, the bits, the memory, the accuracy, the epoch, the
+// loss, the rate. The step and the time left stay.
 std::string progress_text(const ProgressLine& line, int64_t columns);
 
 class Progress {

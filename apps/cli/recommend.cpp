@@ -192,7 +192,7 @@ Recommendation recommend(const Config& config, std::optional<int64_t> memory, Pl
   for (const Preset& preset : presets())
     if (!preset.of_paper) ours.push_back(preset);
   for (const Preset& preset : ours) count(preset, {}, steps);
-  const auto lowest = [&] {  // of equal ones the first
+  const auto lowest = [&] {  // the first one, if several are equal
     return std::min_element(found.rows.begin(), found.rows.end(),
                             [](const auto& a, const auto& b) { return a.peak < b.peak; });
   };

@@ -21,7 +21,7 @@ struct Recommendation {
   std::vector<Row> rows;
   size_t chosen = 0;  // the row that fits, or else the one of the lowest peak
   bool fits = false;
-  int64_t memory = 0;  // that tensors may take
+  int64_t memory = 0;  // what tensors may take
   std::string from;    // where it comes from: "--memory", "memory_limit", "free memory"
   // The largest data.test_batch_size whose evaluation fits, where the configuration's does not.
   std::optional<int64_t> test_batch = {};

@@ -7,7 +7,7 @@
 namespace frugal::apps {
 
 void catch_signals();
-int signal_received();  // its number, or 0
+int signal_received();  // the signal's number, or 0
 
 // Carries the signal out of the loop once the checkpoint is written: the binary exits with
 // 128 + number.

@@ -56,7 +56,7 @@ std::string script_json(const Json& json) {
 }
 
 std::string short_number(double value) {
-  if (value == 0) return "0";  // also for -0
+  if (value == 0) return "0";  // -0 becomes "0", too
   const double size = std::abs(value);
   if (size >= 1e15 || (size > 0 && size < 1e-3)) return fmt::format("{:.3g}", value);
   if (size >= 1e9) return fmt::format("{:.4g}G", value / 1e9);

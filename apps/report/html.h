@@ -12,7 +12,7 @@ namespace frugal::apps {
 // (core/quoted.h); at most `limit` bytes are shown.
 std::string escaped(std::string_view text, size_t limit = 300);
 
-// The same of each line of a text, however many there are.
+// Escapes each line of a text, however many there are.
 std::string escaped_lines(std::string_view text);
 
 // For <script type="application/json">, which no text can end.

@@ -18,7 +18,7 @@
 namespace frugal::apps {
 namespace {
 
-constexpr size_t kRows = 400;  // of a table of tensors
+constexpr size_t kRows = 400;  // a table of tensors shows at most so many
 
 std::string or_dash(const std::optional<double>& value, const char* format, double factor = 1) {
   return value ? fmt::format(fmt::runtime(format), factor * *value) : "–";
@@ -394,7 +394,7 @@ int kind_of(double bits) {
 
 struct Widths {
   std::vector<const Json*> lines;
-  std::vector<std::string> names;  // of the tensors
+  std::vector<std::string> names;  // the tensors' names
 };
 
 Widths widths_of(const ReportRun& run, const RunFacts& facts) {

@@ -32,7 +32,7 @@ struct ReportRun {
 
 // Errors: a folder without config.json or metrics.jsonl; files that are not JSON.
 ReportRun read_report_run(const std::string& folder);
-// The same by the process that trains in the folder, which knows the status.
+// Reads the folder for the process that trains in it, which knows the status.
 ReportRun read_report_run(const std::string& folder, RunStatus status);
 
 }  // namespace frugal::apps

@@ -84,7 +84,7 @@ void read_recorded(const ReportRun& run, RunFacts& facts) {
     } else if (is_of(line, "tensors")) {
       const auto at_step = line["step"].get<int64_t>();
       if (facts.recorded.empty() || facts.recorded.back().step != at_step)
-        facts.recorded.push_back({at_step, Json(), {}, 0, 0, {}});  // of a run with offload
+        facts.recorded.push_back({at_step, Json(), {}, 0, 0, {}});  // no memory line: offload
       const std::string step = std::to_string(facts.recorded.back().step);
       read_tensors(line, run.tensor_times.value(step, Json()), facts.recorded.back());
     }

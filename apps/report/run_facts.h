@@ -23,10 +23,10 @@ struct RecordedStep {
   int64_t step = 0;
   Json memory;  // the line of type "memory"
   std::vector<TensorRow> tensors;
-  // Of what would be kept without compression, and of what is kept. Tensors in memory that holds
+  // raw: what would be kept without compression. stored: what is kept. Tensors in memory that holds
   // them anyway do not count.
   int64_t raw_bytes = 0, stored_bytes = 0;
-  std::optional<double> packed_bits;  // of an element of what is packed
+  std::optional<double> packed_bits;  // bits an element, on average over what is packed
 };
 
 struct RunFacts {
@@ -44,7 +44,7 @@ struct RunFacts {
   int64_t step = 0, epoch = 0;  // done
   std::vector<RecordedStep> recorded;
   std::optional<Json> plan, convergence;  // the last lines of these types
-  std::optional<double> average_bits;     // of the last line of type "widths"
+  std::optional<double> average_bits;     // what the last line of type "widths" says
 };
 RunFacts facts_of(const ReportRun& run);
 

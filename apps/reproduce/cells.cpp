@@ -15,8 +15,8 @@ namespace {
 
 constexpr size_t kShortHash = 12;
 
-// Of the defaults of all keys that change results. Raised when such a default changes: a hash knows
-// only what differs from the defaults, so that a new key leaves the results that are there valid.
+// Version of the default configuration. Raise it when a default that affects results changes:
+// hashes cover only keys that differ from the defaults, so a new key leaves old results valid.
 constexpr int kDefaults = 1;
 
 // Later values of a path replace earlier ones, at the earlier place. Null takes the path away.
@@ -39,7 +39,8 @@ std::string assignment(const std::string& path, const Json& value) {
   return path + "=" + (plain ? value.get<std::string>() : value.dump());
 }
 
-// Of a way at a level of the file; null: the way has no cells there.
+// What `ways`, one place of the file, sets for a way. Null: the way is not there. An empty
+// optional: the way has no cells there.
 const std::optional<Sets>* find(const WaySets& ways, Way way) {
   const auto found = ways.find(way);
   return found == ways.end() ? nullptr : &found->second;

@@ -15,7 +15,7 @@ struct CellSearch;
 struct Cell {
   std::string table, row, column;
   std::string file;  // the table's
-  std::string part;  // of its values that is shown; empty: the whole
+  std::string part;  // which part of its values is shown; empty: the whole
   Way way = Way::ours;
   Scale scale = Scale::full;
   CellKind kind = CellKind::memory;
@@ -27,15 +27,15 @@ struct Cell {
   int64_t memory = 0;                        // bytes that it takes at most, about; 0: little
   std::shared_ptr<const CellSearch> search;  // in the place of one training
   Config config;                             // not resolved, so without what only the data can tell
-  std::string hash;  // of all that decides the result, except the seed and the scale
+  std::string hash;  // hashes all that decides the result, except the seed and the scale
 
   // "ResNet-50, 4 bits, ours".
   std::string title() const;
 };
 
 struct CellSearch {
-  std::vector<std::string> names;         // of the candidates
-  std::vector<std::vector<Cell>> rounds;  // in each a training of every candidate
+  std::vector<std::string> names;         // the candidates' names
+  std::vector<std::vector<Cell>> rounds;  // each round trains every candidate
   double tolerance = 0;
 };
 

@@ -254,7 +254,7 @@ class Runner {
   const int64_t memory_;  // bytes; 0: not known
   int64_t jobs_ = 1, all_ = 0, ended_ = 0;
   std::set<std::string> known_, failed_;                   // keys of results
-  std::vector<std::pair<const Cell*, int64_t>> searches_;  // that go on, with their seeds
+  std::vector<std::pair<const Cell*, int64_t>> searches_;  // searches under way, with their seeds
   std::vector<Child> waiting_, running_;
   size_t next_ = 0;
   RunnerReport report_;

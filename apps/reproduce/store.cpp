@@ -38,7 +38,7 @@ Json machine_facts() {
 
 namespace {
 
-constexpr int kLayout = 1;  // of the file: its user_version
+constexpr int kLayout = 1;  // the file's user_version
 constexpr int kWaitMilliseconds = 10000;
 constexpr const char* kMake =
     "CREATE TABLE IF NOT EXISTS results (hash TEXT NOT NULL, kind TEXT NOT NULL, seed INTEGER NOT "

@@ -21,7 +21,7 @@ struct ResultKey {
 
 struct StoredResult {
   Json values = Json::object();
-  std::string version;  // of Frugal
+  std::string version;  // Frugal's
   Json machine = Json::object();
   std::string date;  // "2026-11-23 07:30:00", UTC
   double seconds = 0;
@@ -42,7 +42,7 @@ class ResultStore {
 
   void put(const ResultKey& key, const StoredResult& result);  // replaces an earlier one
   bool has(const ResultKey& key) const;
-  // Of all seeds of `key`, by seed.
+  // The results of all seeds of `key`, by seed.
   std::map<int64_t, StoredResult> find(const ResultKey& key) const;
 
  private:

@@ -53,7 +53,7 @@ struct TableSearch {
     Sets sets;  // over those of the cell
   };
   std::vector<Candidate> candidates;  // at least two
-  std::vector<double> shares;         // of train.epochs, of each round; ascending, the last is 1
+  std::vector<double> shares;         // each round's part of train.epochs; ascending, the last is 1
   double tolerance = 0;               // percent points of accuracy (ranked())
 };
 
@@ -66,7 +66,7 @@ struct TableRow {
   Json measure = Json::object();     // over the table's and the scale's
   std::vector<std::string> columns;  // the row's only ones; empty: all
   WaySets ways;
-  std::optional<TableSearch> search;  // of a row that trains
+  std::optional<TableSearch> search;  // only a row that trains may have one
   std::vector<Published> published;
   std::string unavailable;  // why nothing can be measured; empty: it can
 };
@@ -97,7 +97,7 @@ struct TablePlot {
 };
 
 struct TableFile {
-  std::string name;  // of the file, without .json
+  std::string name;  // the file's, without .json
   std::string path;
   std::string title, paper, place, text;
   CellKind kind = CellKind::memory;

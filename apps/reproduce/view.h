@@ -15,13 +15,13 @@ struct ViewCell {
   int64_t seeds = 0;    // with a result; 0: it was not run
   Scale scale = Scale::full;
   struct Value {
-    double mean = 0, spread = 0;  // and standard deviation
+    double mean = 0, spread = 0;  // spread: the standard deviation
   };
   std::map<std::string, Value> values;  // by metric
-  std::string command;                  // of the first seed
+  std::string command;                  // the first seed's
   std::string version, date, processor, note;
-  std::string choice;  // of a search: the candidates that it chose, of all seeds
-  double seconds = 0;  // of all seeds
+  std::string choice;  // the candidates that a search chose, for all seeds
+  double seconds = 0;  // the sum over all seeds
 };
 
 struct ViewLine {
