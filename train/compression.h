@@ -74,8 +74,9 @@ class Compression {
   const PolicyParts& parts() const { return parts_; }
 
   void begin_step(int64_t step);  // `step` is counted from 1
-  // Begins forward pass `number` of the run, with a batch on the host. REQUIRES: no gradients
-  // before the first batch of a step.
+  // Begins forward pass `number` of the run, with a batch on the host. A policy that knows samples
+  // again (compress/policies/per_sample.h) is shown Batch::samples. REQUIRES: no gradients before
+  // the first batch of a step.
   void before_forward(const Batch& batch, const StepReplay& pass, bool last);
   // May this pass be the replay of a recorded one? No: something is measured or learned in it.
   bool is_usual() const { return !adapts_ && !tracks_ && !learns_; }

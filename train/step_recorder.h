@@ -1,5 +1,7 @@
-// StepRecorder: records a training step while it runs. Weights, decisions of policies, random
-// streams and StepMemory are the same as in a step that is not recorded. Internal to train.
+// StepRecorder: notes for the report what a training step does while it runs. Weights, decisions of
+// policies, random streams and StepMemory are those of a step without it. A policy around the run's
+// own notes what is decided, and the graph shows, between forward and backward, what is kept for
+// which layer. Internal to train.
 #pragma once
 #include <deque>
 #include <functional>

@@ -3,6 +3,9 @@
 // stands for the layer's first key, {"linear": 10}, and a text for a layer of defaults, "relu".
 // Keys are named as PyTorch's arguments. docs/guide/own_network.md lists the layers.
 //
+// One table has all layers: a row makes a module and says what it does to the shape of a sample. So
+// what is wrong is found before training.
+//
 // Errors (ConfigError) name the entry: "model.modules[3].conv2d.kernel_size: expected ...".
 #pragma once
 #include <memory>

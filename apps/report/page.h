@@ -1,4 +1,5 @@
 // The report of a run, or of several beside each other, as one HTML page that needs nothing else.
+// It is made of the files of runs alone.
 #pragma once
 #include <string>
 #include <vector>

@@ -1,5 +1,8 @@
 // The cells of a table at a scale: each a configuration, how it is measured, and a key by which its
-// results are kept.
+// results are kept. A cell is a command of this program in a process of its own. The key is a hash
+// of what differs from the defaults, so a new key of configurations leaves results valid. A cell
+// may be a search over other cells (apps/reproduce/search.h): the results that are there say what
+// it needs next.
 #pragma once
 #include <memory>
 #include <string>

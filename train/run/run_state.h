@@ -49,7 +49,9 @@ struct LastStep {
   double lr = 0, mean_bits = 0;
 };
 
-// Everything that later steps depend on, beside tensors: with it a run goes on to the same bits.
+// Everything that later steps depend on, beside tensors: with it a run goes on to the same bits. If
+// an attribute of a policy outlives a step, it is in here or follows from the step alone. The
+// written form is JSON, because it lies in the metadata of a checkpoint.
 struct RunState {
   static constexpr int64_t kVersion = 4;  // raised when the written form changes
   int64_t step = 0;                       // optimizer steps done
