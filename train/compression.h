@@ -78,7 +78,7 @@ class Compression {
   // again (compress/policies/per_sample.h) is shown Batch::samples. REQUIRES: no gradients before
   // the first batch of a step.
   void before_forward(const Batch& batch, const StepReplay& pass, bool last);
-  // May this pass be the replay of a recorded one? No: something is measured or learned in it.
+  // May this pass be the rerun of a captured one? False: something is measured or learned in it.
   bool is_usual() const { return !adapts_ && !tracks_ && !learns_; }
   void after_backward();
 
@@ -90,11 +90,11 @@ class Compression {
     double average_bits = 0, predicted_variance = 0;
   };
   using Event = std::variant<PlanReport, Convergence, Widths>;
-  // memory: of the step. lr: the rate of its update. loss: the mean over its batches. momentum: of
-  // a schedule that has one.
+  // memory: what the step took. lr: the rate of its update. loss: the mean over its batches.
+  // momentum: what the schedule set, if it sets one.
   std::vector<Event> after_update(const StepMemory& memory, double lr, double loss,
                                   std::optional<double> momentum = {});
-  // Did decisions change since this was asked last? Then recorded steps are no longer right.
+  // Did decisions change since this was asked last? Then captured steps are no longer right.
   bool decided_anew() { return std::exchange(anew_, false); }
 
   // Measures all sensitivities with the batch of a pass and sets the widths, as after step `step`.

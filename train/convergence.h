@@ -38,7 +38,7 @@ struct TrackingOptions {
 };
 
 // What was found up to the last measurement. Fields are those of optim::ConvergenceTracker. alpha
-// and the bounds are of SGD, and empty with other optimizers.
+// and the bounds are for SGD, and empty with other optimizers.
 struct Convergence {
   double gradient_square = 0, mean_gradient_square = 0;
   double minibatch_variance = 0, added_variance = 0, added_share = 0;
@@ -60,12 +60,12 @@ class Tracking {
   // Is there something to measure at step `step`, counted from 1? With a guard also at an eighth, a
   // quarter and half of the first interval.
   bool due(int64_t step) const;
-  // Before the forward pass of such a step, with its first batch. REQUIRES: no gradients. Nothing
-  // is measured with a batch of one sample or a gradient that is not finite.
+  // Call it before the forward pass of such a step, with its first batch. REQUIRES: no gradients.
+  // Nothing is measured with a batch of one sample or a gradient that is not finite.
   void before(const Batch& batch, int64_t step);
-  // After its optimizer's step, whose gradients it drops. True if bits changed.
+  // Call it after the optimizer's update. It drops the gradients. True if bits changed.
   bool after(int64_t step);
-  // After every step, in any case. momentum: of this step, where a schedule changes it.
+  // Call it after every step. momentum: this step's, if a schedule changes it.
   void stepped(double lr, double loss, std::optional<double> momentum = {});
 
   std::optional<Convergence> report() const;   // empty before the first measurement
@@ -83,7 +83,7 @@ class Tracking {
   // finite.
   std::optional<optim::GradientSketch> gradient(const Batch& part, int64_t n, int64_t of,
                                                 int64_t step, Draw draw);
-  double bits() const;  // 0: none that can be set
+  double bits() const;  // the policy's fineness; 0: it has none that can be set
   // Returns the moments of the gradients sampled around the step, or nothing if none were sampled.
   std::optional<optim::GradientMoments> moments(int64_t step);
   // The mean over the ranks that measured.
@@ -108,7 +108,7 @@ class Tracking {
   };
   std::optional<Pending> pending_;  // between before() and after()
   int64_t packed_ = 0;              // bytes that the last pass packed
-  double measured_bits_ = 0;        // at the last measurement
+  double measured_bits_ = 0;        // the fineness at the last measurement
   double seconds_ = 0;
 };
 

@@ -56,7 +56,7 @@ class CocoMetrics {
   // it does not count, a bit each.
   struct Found {
     double score = 0;
-    int64_t rank = 0;  // among those of its class in its picture
+    int64_t rank = 0;  // its place among the boxes of its class in its picture
     std::array<uint16_t, kAreas> right{}, ignored{};
   };
   struct Class {

@@ -11,10 +11,11 @@ struct GradientCodecOptions {
   uint64_t seed = 0;    // the run's
 };
 
-// Codes of the quantizer (compress/quantize/quantize.h): groups of consecutive elements, stochastic
-// rounding, 4 bytes for each group beside the codes. The random words follow from the seed and the
-// key. A decoded element is less than (max - min) / (2^bits - 1) * 1.02 + |min| / 128 of its group
-// away. A group with NaN, an infinity or a value beyond 3e38 becomes NaN in every element.
+// Writes codes of the quantizer (compress/quantize/quantize.h): groups of consecutive elements,
+// stochastic rounding, 4 bytes for each group beside the codes. The random words follow from the
+// seed and the key. A decoded element is less than (max - min) / (2^bits - 1) * 1.02 + |min| / 128
+// of its group away. A group with NaN, an infinity or a value beyond 3e38 becomes NaN in every
+// element.
 class GradientCodec final : public distributed::WireCodec {
  public:
   explicit GradientCodec(const GradientCodecOptions& options);  // Errors: an option out of range

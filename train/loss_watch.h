@@ -13,13 +13,13 @@ std::string advice_against_divergence(double rate);
 // Thread safety: none. Nothing of it decides about a run, so no checkpoint keeps it.
 class LossWatch {
  public:
-  // spec: of the task. Where outputs are chances of classes, a guess that knows nothing has the
-  // loss ln(classes).
+  // spec: the task's. If outputs are chances of classes, a guess that knows nothing has the loss
+  // ln(classes).
   explicit LossWatch(const BatchSpec& spec);
-  // After each step, with the mean loss of so many samples. What to say about it, for people: once
-  // in a run, when the mean over 32 samples or more is 10 times the guess's loss and that of the
-  // first step, whichever is larger. Where no such guess is known: 100 times the largest of the
-  // first five steps. Else empty.
+  // Call it after each step, with the mean loss of so many samples. It returns what to tell people,
+  // once in a run, and else an empty text. It speaks when the mean over 32 samples or more is 10
+  // times the larger of the guess's loss and the first step's. If no such guess is known, the limit
+  // is 100 times the largest loss of the first five steps.
   std::string add(int64_t step, double loss, int64_t samples, double rate);
 
  private:

@@ -5,11 +5,11 @@
 
 namespace frugal::train {
 
-// The batch for `model`. On CUDA: its input, in the dtype of the model's activations where it is
-// floating, its target and extras, moved there while the host goes on; an attention_mask that hides
-// nothing is left out, so that attention need not read it. What graphs are built from stays on the
-// host (models/graph_layers.h). An input that a source holds is
-// moved once. On meta the input has the dtype that it will have there.
+// Places a batch for `model`. On CUDA, input, target and extras are moved there while the host goes
+// on, and a floating input gets the dtype of the model's activations. An attention_mask that hides
+// nothing is left out, so attention need not read it. What graphs are built from stays on the host
+// (models/graph_layers.h). An input that a source holds is moved once. On meta the input has the
+// dtype that it will have on CUDA.
 Batch place_batch(Batch batch, const Module& model);
 
 // x on `device`, in category `input`. Undefined stays undefined.

@@ -77,7 +77,7 @@ class Adaptation {
   // Samples of a batch that are measured; 0: none.
   int64_t samples_of(const Batch& batch, int64_t of,
                      const std::vector<compress::AdaptivePolicy::Item>& items) const;
-  // At most `most`, of a batch of `of`.
+  // How many samples of a batch of `of` are measured: at most `most`.
   int64_t samples_for(const std::vector<compress::AdaptivePolicy::Item>& items, int64_t most,
                       int64_t of) const;
 

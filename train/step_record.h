@@ -13,8 +13,9 @@ namespace frugal::train {
 
 // A tensor that an op saved for its backward pass.
 struct SavedRecord {
-  // kept: as it is. in_memory: as it is, in memory that holds it anyway, such as the batch's.
-  // packed: by a codec. moved: by a codec, to the file of an offload policy. rebuilt: by a recipe.
+  // kept: it is kept as it is. in_memory: it lies in memory that holds it anyway, such as the
+  // batch's. packed: a codec packed it. moved: a codec packed it, and an offload policy moved it to
+  // its file. rebuilt: it is not kept, and a recipe rebuilds it.
   enum class How : uint8_t { kept, in_memory, packed, moved, rebuilt };
   std::string layer;  // the op's; an op without parameters belongs to the layer before it
   std::string op;

@@ -16,7 +16,7 @@ class StepTimes {
   int64_t steps() const { return steps_; }
   int64_t kept() const { return static_cast<int64_t>(kept_.size()); }
   double seconds() const { return seconds_; }        // the sum over all steps
-  double median() const;                             // seconds; 0 without steps. Sorts a copy
+  double median() const;                             // seconds; 0 without steps; it sorts a copy
   double samples_per_second() const;                 // over all steps
   double units_per_second() const;                   // over all steps
   double recent() const { return recent_seconds_; }  // seconds of a step, over the last 50 or so

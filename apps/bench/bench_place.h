@@ -8,7 +8,7 @@
 
 namespace frugal::apps {
 
-// What a user says of it.
+// What a user says of the place.
 struct PlaceArguments {
   int64_t repeats = 0;  // 0: what suits
   std::string device = "cpu", dtype = "f32";

@@ -19,7 +19,7 @@ namespace frugal::apps {
 namespace {
 
 constexpr uint64_t kFirst = 1000;  // number of the step of the first draw
-// From a step to the one as which the other gradient of a pair rounds.
+// The other gradient of a pair rounds as in a step that is so much later.
 constexpr uint64_t kOther = uint64_t{1} << 32;
 
 // A codec that rounds as in another step.

@@ -99,8 +99,8 @@ void print_largest(const Config& config, const PlanArguments& arguments, int64_t
       text_of(levels, arguments.max).c_str());
 }
 
-// "resnet20, batch 128 of [32, 32, 3], cpu f32"; graphs have no batch, and of several ranks it is
-// that of one.
+// "resnet20, batch 128 of [32, 32, 3], cpu f32". Graphs have no batch. With several ranks, the
+// batch is that of one rank.
 std::string title(const Config& config) {
   const Shape sample = batch_spec(config).sample;
   const std::string batch =

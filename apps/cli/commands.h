@@ -35,16 +35,16 @@ struct EvalArguments {
 };
 void eval_command(const EvalArguments& arguments);
 
-// The likeliest classes of pictures, texts, rows or nodes, as they come, or the numbers that are
-// predicted. A broken input is named on stderr, and the others are printed. Errors: any input was
-// broken; a file of rows that cannot be read, before anything is printed.
+// Prints the likeliest classes of pictures, texts, rows or nodes, as they come, or the numbers that
+// are predicted. A broken input is named on stderr, and the others are printed. Errors: any input
+// was broken; a file of rows that cannot be read, before anything is printed.
 struct PredictArguments {
   std::string run, weights = "best", tta = "none";
-  std::string out;  // a folder for masks, of a network that gives a class to each pixel
+  std::string out;  // a folder for the masks of a network that gives a class to each pixel
   std::vector<std::string> inputs, sets;
   int64_t top = 5, batch_size = 64;
   bool json = false;
-  bool overwrite = false;  // masks that are there already
+  bool overwrite = false;  // replaces masks that are there already
 };
 void predict_command(const PredictArguments& arguments);
 
@@ -114,11 +114,11 @@ struct ExportArguments {
 };
 void export_command(const ExportArguments& arguments);
 
-// What a step takes, before anything is trained: each way to keep activations side by side, and
-// which preset fits the memory at hand (`memory`, such as "2 GiB", or what the machine has free);
-// with a memory_budget also how each saved tensor would be kept within it.
-// max: instead, the largest value that fits into `memory` with each way. explain: instead, which
-// tensors take most.
+// Says what a step takes, before anything is trained: each way to keep activations side by side,
+// and which preset fits the memory at hand (`memory`, such as "2 GiB", or what the machine has
+// free). With a memory_budget it also says how each saved tensor would be kept within it. With
+// `max` it says the largest value that fits into `memory` with each way instead, and with `explain`
+// which tensors take most.
 struct PlanArguments {
   std::string config, memory;
   // In the place of `config`: a network, the shape of a sample of it, and the samples of a batch.
@@ -150,18 +150,18 @@ struct DataArguments {
   bool json = false;
 };
 void data_list_command(const DataArguments& arguments);
-// Fails where a file of a named set is missing, or one of any set is different.
+// Fails if a file of a named set is missing, or a file of any set is different.
 void data_check_command(const DataArguments& arguments);
 void data_fetch_command(const DataArguments& arguments);
 
 void inspect_command(const std::string& file, bool json);
 
-// Summaries of finished runs side by side, with multiples of the first, and where their
+// Prints the summaries of finished runs side by side, with multiples of the first, and where their
 // configurations differ.
 void compare_command(const std::vector<std::string>& folders, bool json);
 
-// Tables and figures of papers: measures the cells that have no result yet, and writes the tables.
-// Without names: which tables there are, what each needs, and what of it is done.
+// Makes tables and figures of papers: measures the cells that have no result yet, and writes the
+// tables. Without names it prints which tables there are, what each needs, and what of it is done.
 struct ReproduceArguments {
   std::vector<std::string> names;  // names of tables, or their files
   std::string scale = "reduced", out = "reproduce";
@@ -184,7 +184,7 @@ struct BenchArguments : PlaceArguments {  // the place: quantizer, ops
   int64_t train_steps = 400, batches = 32, draws = 32;
   int64_t layers = 0;   // variance: parts of the names of layers; 0: not by layer
   std::string profile;  // step: a file for the widths of packed tensors
-  bool only = false;    // step: not beside "L0 without recipes"
+  bool only = false;    // step: without the row "L0 without recipes" beside
   bool json = false;
 };
 void bench_quantizer(const BenchArguments& arguments);

@@ -16,12 +16,12 @@ using Scalars = std::vector<std::pair<std::string, double>>;
 // A file events.out.tfevents.SECONDS.HOST.PROCESS.v2 in a folder: records of TensorFlow's TFRecord
 // format, each an Event message. A run that goes on opens a new file in the same folder. If it is
 // not the first one, it begins with a message that makes TensorBoard forget what older files say of
-// later steps. A killed
-// process may leave the last record cut; TensorBoard ignores it. Thread safety: none.
+// later steps. A killed process may leave the last record cut; TensorBoard ignores it. Thread
+// safety: none.
 class EventFile {
  public:
   // Makes the folder and the file, whose name sorts behind those of the files that are there.
-  // `step`: of the checkpoint that the run goes on from, or 0.
+  // `step`: the step of the checkpoint that the run goes on from, or 0.
   // Errors: a build without the libraries; a folder or a file that cannot be made; a link in the
   // folder of a run.
   EventFile(const std::string& folder, int64_t step);

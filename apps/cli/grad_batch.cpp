@@ -74,7 +74,7 @@ Batch read_pixels(const SafetensorsFile& file) {
   return batch;
 }
 
-// Pictures as above, and the objects of each.
+// Reads pictures and the objects of each.
 Batch read_detection(const SafetensorsFile& file) {
   FRUGAL_CHECK(file.contains("input"), "[grad] expected a tensor 'input' in {}", file.path());
   const Shape pictures = file.info("input").shape;

@@ -17,7 +17,8 @@ namespace frugal::apps {
 //              [N, T] i64, where -100 does not count
 //   graphs     x [V, F] f32, edge_index [2, E] i64; edge_weight [E] f32; mask [V] bool or u8, the
 //              nodes whose target [V] i64 counts
-// All but the first (of graphs the first two) may be missing; the batch's target is then undefined.
+// Only the first tensor (with graphs the first two) must be there. Without a target, the batch's is
+// undefined.
 // Errors: a tensor that is none of these, missing, or of another shape or dtype.
 Batch read_grad_batch(const std::string& path, Family family);
 

@@ -13,13 +13,14 @@ namespace frugal::apps {
 // What grows. The search tries every `step`-th value only, which the network must accept:
 //   batch       data.batch_size, by 8; 1 to 7 where 8 does not fit (rows of masks share bytes, so
 //               other batches cannot be read in slices, which takes more)
-//   layers      model.layers: by 1; of ResNets from their own number on, by a block
+//   layers      model.layers: by 1; with ResNets from their own number on, by a block
 //   width       model.width: by the number of heads; by 4 without heads
 //   resolution  the height and width in data.shape, or data.image_size, from 32 on: by 4, with Swin
 //               by 32, with ViT by the side of a patch; by 32 first, see SearchRange
 enum class Growth : uint8_t { batch, layers, width, resolution };
 Growth growth_named(const std::string& name);  // REQUIRES: one of the four names
-// "data.batch_size"; of resolution what the run reads: "data.image_size", or else "data.shape".
+// The key that grows, such as "data.batch_size". The resolution is "data.image_size" if the run
+// reads it, or else "data.shape".
 std::string key_of(const Config& config, Growth growth);
 
 struct Largest {
@@ -51,9 +52,9 @@ class LargestSearch {
   LargestSearch(const Config& config, Growth growth);
 
   // The largest value for which a step of the trainer, as `config` keeps activations and recomputes
-  // blocks, takes at most `memory` bytes on `meta`. An
-  // evaluation does not count: data.test_batch_size may be as small as it must. Entropy coding does
-  // not count either, because what it saves depends on values.
+  // blocks, takes at most `memory` bytes on `meta`. An evaluation does not count:
+  // data.test_batch_size may be as small as it must. Entropy coding does not count either, because
+  // what it saves depends on values.
   // REQUIRES: `config` differs from the constructor's at most in its section compression, in
   // train.checkpointing and in train.checkpointed_blocks. Errors (ConfigError): a memory_budget,
   // which is a peak itself; what resolve() finds.

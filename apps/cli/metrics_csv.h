@@ -1,11 +1,11 @@
 // MetricsCsv: the table metrics.csv of a run, with a row for each epoch:
-//   epoch, step             both counted from 1
+//   epoch, step             counted from 1
 //   train_loss, train_accuracy
 //   test_loss, test_accuracy, test_metric    empty where the epoch was not evaluated
-//   lr, mean_bits           of the epoch's last step; see StepReport
+//   lr, mean_bits           those of the epoch's last step; see StepReport
 //   peak_bytes, activation_bytes    the most of the run so far; activation_bytes counts packed ones
-//   seconds                 that steps have taken so far, without those that a cut made in vain
-// Accuracies are empty where numbers are predicted. So is what is not known.
+//   seconds                 what steps have taken so far, without those that a cut made in vain
+// Accuracies are empty if numbers are predicted. What is not known is empty, too.
 #pragma once
 #include <memory>
 #include <string>
@@ -18,8 +18,8 @@ namespace frugal::apps {
 // Thread safety: none.
 class MetricsCsv {
  public:
-  // Rows of epochs that end after the state's step go: the run goes on from there. Errors: those of
-  // reading and of writing.
+  // Removes the rows of epochs that end after the state's step: the run goes on from there. Errors:
+  // those of reading and of writing.
   MetricsCsv(std::shared_ptr<RunFolder> folder, const RunState& state);
 
   struct Row {

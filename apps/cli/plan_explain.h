@@ -16,7 +16,7 @@ struct Explanation {
   };
   struct Op {
     std::string name;
-    int64_t tensors = 0, rebuilt = 0;  // how many; rebuilt: those of which nothing is stored
+    int64_t tensors = 0, rebuilt = 0;  // how many there are, and for how many nothing is stored
     int64_t bytes = 0;
   };
   StepMemory memory;
@@ -28,7 +28,7 @@ struct Explanation {
   std::vector<Op> ops;  // the one with the most bytes first
   static constexpr size_t kLargest = 15;
 };
-// REQUIRES: `config`, not resolved, of which `steps` is. It has no memory budget.
+// REQUIRES: `steps` were made of `config`, which is not resolved and has no memory budget.
 Explanation explain_step(const Config& config, PlanSteps& steps);
 
 std::string text_of(const Explanation& explanation);

@@ -29,11 +29,11 @@ struct PlanLevel {
 //   memory_of_levels() and largest_of_levels() choose
 std::vector<PlanLevel> plan_levels(const Config& config);
 
-// `config`, not resolved, with the keys of the level. Errors (ConfigError): the level contradicts
-// another key, such as recomputed blocks optim.in_backward.
+// Puts the keys of the level over `config`, which is not resolved. Errors (ConfigError): the level
+// contradicts another key, as recomputed blocks contradict optim.in_backward.
 Config with_level(const Config& config, const PlanLevel& level);
 
-// Steps of one run on `meta`, of which levels share the network, the optimizer and the batches.
+// Steps of one run on `meta`. All levels share the network, the optimizer and the batches.
 class PlanSteps {
  public:
   explicit PlanSteps(const Config& config);  // not resolved; Errors: as resolve()

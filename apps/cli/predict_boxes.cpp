@@ -13,7 +13,7 @@
 namespace frugal::apps {
 namespace {
 
-// As the lists of the run's data number it.
+// The number that the lists of the run's data give to a class.
 int64_t number_of_class(const train::Model& model, int64_t label) {
   const auto& ids = model.description().category_ids;
   return label < static_cast<int64_t>(ids.size()) ? ids[static_cast<size_t>(label)] : label;
@@ -26,7 +26,7 @@ std::string name_of_class(const train::Model& model, int64_t label) {
   return known ? names[static_cast<size_t>(label)] : std::to_string(number_of_class(model, label));
 }
 
-// In pixels of the file.
+// What the network finds in a file. Boxes are in pixels of the file.
 models::Detections found_in_file(const std::string& path, const data::BoxBatchOptions& options,
                                  const train::Model& model) {
   data::BoxSet set;

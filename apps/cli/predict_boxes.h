@@ -6,10 +6,10 @@
 
 namespace frugal::apps {
 
-// A line for each picture, with --json as JSON: {"input": path, "boxes": [{"box": [x1, y1, x2, y2],
-// "class": 1, "name": "cat", "score": 0.9}, ...]}, in pixels of the file, by falling score. Without
-// --json the best --top of them. A picture that cannot be read gets an error instead.
-// Errors: no picture could be read, or one of several; --tta.
+// Prints a line for each picture, with --json as JSON: {"input": path, "boxes": [{"box": [x1, y1,
+// x2, y2], "class": 1, "name": "cat", "score": 0.9}, ...]}, in pixels of the file, by falling
+// score. Without --json it prints the best --top boxes. A picture that cannot be read gets an error
+// instead. Errors: no picture could be read, or one of several; --tta.
 void predict_boxes(const PredictArguments& arguments, const std::vector<std::string>& inputs,
                    const StoredRun& run, const train::Model& model);
 

@@ -25,9 +25,9 @@ struct ProfileRow {
 
 enum class ProfileBy : uint8_t { op, layer };
 
-// The ops or layers, those that take longest first (on meta: those that store most). Then the rows
-// "loader", "optimizer" and "other": what is in no span, and what is kept by no op. The rows sum up
-// to the time of a step and to memory.saved().
+// The ops or layers, those that take longest first (on meta: those that store most). Behind them
+// are the rows "loader", "optimizer" and "other": what is in no span, and what is kept by no op.
+// The rows sum up to the time of a step and to memory.saved().
 std::vector<ProfileRow> profile_rows(const Timeline& timeline, int64_t steps,
                                      const StepMemory& memory, ProfileBy by);
 

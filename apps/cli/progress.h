@@ -26,7 +26,7 @@ struct ProgressLine {
   double units_per_second = 0;              // 0: not measured yet, nor is seconds_left
   int64_t memory_now = 0, memory_peak = 0;  // the most bytes of the last step, and of the run
   double bits = 0;                          // StepReport::mean_bits
-  double seconds_left = 0;                  // by the same steps as units_per_second
+  double seconds_left = 0;                  // follows from the steps of units_per_second
 };
 
 // "epoch 1/2  step 3/40  loss ...  acc ...  120 images/s  mem 18.1 MiB  peak 20.2 MiB  4.31 bits

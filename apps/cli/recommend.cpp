@@ -123,7 +123,7 @@ int64_t free_memory() {
 
 namespace {
 
-// With the memory that there is, and nothing else.
+// A recommendation that knows only the memory that there is.
 Recommendation for_memory(const Config& config, std::optional<int64_t> memory) {
   Recommendation found;
   if (memory) {

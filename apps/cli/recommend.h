@@ -13,11 +13,11 @@ struct Recommendation {
   struct Row {
     std::string preset, what;           // empty: no preset, but a memory budget
     std::vector<std::string> sets;      // "PATH=VALUE": keys beside the preset's
-    int64_t activations = 0, peak = 0;  // bytes; of a step without what entropy coding saves
+    int64_t activations = 0, peak = 0;  // bytes of a step, without what entropy coding saves
   };
-  // With a memory budget: its plan, and where that does not fit also the plan of a budget of
-  // `memory`. Else of all presets alone. Where no step of them fits, of presets with other keys,
-  // too, up to the first one that fits.
+  // With a memory budget, a row for its plan; if that does not fit, also one for the plan of a
+  // budget of `memory`. Without one, a row for each preset alone. If no step of these fits, rows
+  // for presets with other keys follow, up to the first one that fits.
   std::vector<Row> rows;
   size_t chosen = 0;  // the row that fits, or else the one of the lowest peak
   bool fits = false;
@@ -38,13 +38,13 @@ int64_t free_memory();
 // the state of the optimizer, and then with recomputed blocks. `memory`: bytes; else memory_limit
 // of the configuration if there is one; else what this machine has free, less a sixteenth and
 // 64 MiB for the program beside the tensors.
-// REQUIRES: `config` as load_config() gives it, not resolved; `steps` of it. Errors (ConfigError):
-// no memory is given for a device that is not this machine's.
+// REQUIRES: `config` as load_config() gives it, not resolved; `steps` made of it.
+// Errors (ConfigError): no memory is given for a device that is not this machine's.
 Recommendation recommend(const Config& config, std::optional<int64_t> memory, PlanSteps& steps);
 
-// Whether the plan of the configuration's memory budget fits into `memory`, which is chosen as
-// above; if not, whether there is one for a budget of that memory.
-// REQUIRES: `config` is resolved and has a budget; `planner` of it.
+// Says whether the plan of the configuration's memory budget fits into `memory`, which is chosen as
+// above. If not, it says whether there is a plan for a budget of that memory.
+// REQUIRES: `config` is resolved and has a budget; `planner` was made of it.
 Recommendation recommend(const Config& config, std::optional<int64_t> memory,
                          const Planner& planner);
 

@@ -280,7 +280,7 @@ std::string summary_table(const std::vector<std::string>& names,
       return fmt::format("{:.3g}", value(c, "mean_gradient_square"));
     });
     estimate("  bound of theorem 2", [&](const Json& c) {
-      if (c.at("bound").is_null()) return std::string("-");  // it is of SGD
+      if (c.at("bound").is_null()) return std::string("-");  // only SGD has one
       return fmt::format("{:.3g}{}", value(c, "bound"),
                          c.at("bound_applies").get<bool>() ? "" : " (steps too long)");
     });

@@ -29,13 +29,13 @@ bool has_samples(const Config& c);    // train_samples can count the samples
 // Compression.
 std::string policy_of(const Config& c);  // memory_budget means budget
 bool packs(const Config& c);
-bool rebuilds(const Config& c);        // some activations, by recipes
-bool may_rebuild(const Config& c);     // would, with recipes
-bool measures(const Config& c);        // sensitivities, with a part of the batch
-bool chooses_widths(const Config& c);  // for each tensor
+bool rebuilds(const Config& c);        // recipes rebuild some activations
+bool may_rebuild(const Config& c);     // recipes would rebuild some, if they were on
+bool measures(const Config& c);        // sensitivities are measured with a part of the batch
+bool chooses_widths(const Config& c);  // each tensor gets its own width
 bool checkpoints(const Config& c);
 bool freezes(const Config& c);
 bool weighs_classes(const Config& c);
-bool learns_from_views(const Config& c);  // two of each picture, without labels
+bool learns_from_views(const Config& c);  // two views of each picture, without labels
 
 }  // namespace frugal::apps

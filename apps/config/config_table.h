@@ -43,10 +43,10 @@ struct UnreadKey {
   std::string path, what;
 };
 std::vector<UnreadKey> unread_keys(const Config& config);
-// Those of unread_keys() that are errors. `config` comes from `file` with `sets` on top. A key of
+// Which keys of unread_keys() are errors. `config` comes from `file` with `sets` on top. A key of
 // the file may have lost its reader by another key of `sets`: --set compression.bits=0 leaves
-// group_size without one. It is no error as long as `sets` does not change or name it. Any key is
-// one if the file is no configuration without `sets`.
+// group_size without one. It is no error as long as `sets` does not change or name it. If the file
+// is no configuration without `sets`, each of these keys is an error.
 std::vector<UnreadKey> refused_keys(const Config& config, const Json& file,
                                     const std::vector<std::string>& sets);
 bool is_read(const Config& config, const std::string& path);  // REQUIRES: a key of the table

@@ -44,7 +44,7 @@ data::BoxBatchOptions box_options(const Config& config, bool train);
 // The number of each class in the lists of such data; empty: classes have no numbers of their own.
 std::vector<int64_t> category_ids(const Config& config);
 
-// data.encoding.
+// What data.encoding says.
 data::TextEncoding encoding_of(const Config& config);
 // What the training rows say of the columns. REQUIRES: data.name csv.
 data::CsvEncoding csv_encoding(const Config& config);

@@ -24,7 +24,7 @@ DataParts find_parts(const Config& config, const std::vector<std::string>& endin
 // The samples of a file that is split by data.split and the seed.
 const std::vector<int64_t>& part_of(const data::SplitIndices& split, Split part);
 // With what a run knows of its data, they are the samples of the run's parts, whatever the labels
-// are now. name: of a sample that has one, below data.dir.
+// are now. name: gives the name of a sample that has one, below data.dir.
 data::SplitIndices split_by(const Config& config, const std::vector<int64_t>& labels,
                             const std::function<std::string(int64_t)>& name = {});
 

@@ -1,5 +1,5 @@
-// Names for sets of other keys: the levels of the papers, and the presets, chosen by our tables;
-// and the keys' spellings of earlier versions, which errors answer with the present ones.
+// Names for sets of other keys: the levels of the papers, and the presets, chosen by our tables.
+// The keys' spellings of earlier versions are here, too: errors answer them with the present ones.
 #pragma once
 #include <string>
 #include <utility>

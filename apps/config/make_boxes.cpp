@@ -24,12 +24,12 @@ const char* name_of(data::BoxPart part) {
 
 const data::BoxSet& box_part(const Config& config, data::BoxPart part);
 
-// Those of the run that is used; null: there is none, or it does not know them.
+// The classes of the run that is used; null: there is no such run, or it does not know them.
 std::shared_ptr<const data::BoxClasses> known_classes(const Config& config) {
   return config.data.known == nullptr ? nullptr : config.data.known->boxes;
 }
 
-// Those of the run that is used, or of the training set.
+// The classes of the run that is used, or else of the training set.
 const data::BoxClasses& classes_of_boxes(const Config& config) {
   if (const auto known = known_classes(config)) return *known;
   const data::BoxSet& train = box_part(config, data::BoxPart::train);
@@ -62,7 +62,8 @@ const data::BoxSet& box_part(const Config& config, data::BoxPart part) {
   return kept.find_or_make(key, [&] { return read_part(config, part); });
 }
 
-// Without pictures: there is no such split. Without a part to test on, the other one is.
+// A set without pictures: there is no such split. Without a part to test on, the validation part is
+// tested on.
 const data::BoxSet& box_split(const Config& config, Split split) {
   static const data::BoxSet none;
   if (split == Split::train) return box_part(config, data::BoxPart::train);

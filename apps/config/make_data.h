@@ -39,10 +39,10 @@ data::Exif exif_of(const Config& config);
 
 // The first folder of data_folders() that has the set; empty: none has.
 std::string find_data(const std::string& name);
-// "a, b or c", of data_folders().
+// The folders of data_folders() as "a, b or c".
 std::string searched_folders();
 
-// Reads no image; vocabularies and graphs are read once.
+// What batches of the data look like. It reads no image; vocabularies and graphs are read once.
 BatchSpec batch_spec(const Config& config);
 // Finds the folder of the data, and checks what is asked of them. Errors: ConfigError.
 void resolve_data(Config& config);
@@ -58,7 +58,7 @@ enum class Split : uint8_t { train, validation, test };
 // Null: there is no such split. REQUIRES: resolved. Errors: those of the data files; more classes
 // than the model's outputs.
 std::unique_ptr<data::BatchSource> make_batches(const Config& config, Split split);
-// With this in place of data.test_batch_size.
+// Makes batches of this size in place of data.test_batch_size.
 std::unique_ptr<data::BatchSource> make_batches(const Config& config, Split split,
                                                 int64_t test_batch);
 // The training samples as evaluations see them, in batches of data.test_batch_size.

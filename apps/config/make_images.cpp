@@ -44,11 +44,11 @@ struct DataRow {
   BatchSpec spec;
   std::vector<std::string> marks;  // see DataKind
   const char* convention;          // what data.normalize "auto" means; nullptr: values stay
-  // nullptr: made in memory, or files of pictures
-  // most: of the samples that are read; 0: all
+  // Opens the data; nullptr: they are made in memory, or are files of pictures. most: how many
+  // samples are read at most; 0: all.
   DatasetPtr (*open)(const std::string& folder, bool train, int64_t most);
-  // picture: files whose sizes and classes the configuration decides; arrays: of data.name tensors
-  // masks: those of data.name image_masks
+  // pictures: files whose sizes and classes the configuration decides. arrays: the files of
+  // data.name tensors. masks: those of data.name image_masks.
   enum class Files : uint8_t { own, pictures, arrays, masks } files = Files::own;
   bool of_files() const { return files == Files::pictures; }
   bool of_arrays() const { return files == Files::arrays; }

@@ -492,7 +492,7 @@ const std::vector<KeyRow>& key_rows() {
   return rows;
 }
 
-// The maximum has no weights and no sparse form.
+// Refuses what model.aggregation max cannot do: the maximum has no weights and no sparse form.
 void check_maximum(const Config& config, const BatchSpec& spec) {
   const std::string& sampler = config.data.sampler;
   if (config.model.aggregation != "max") return;

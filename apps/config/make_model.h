@@ -14,9 +14,9 @@ constexpr const char* kSequential = "sequential";  // the network that model.mod
 
 std::vector<std::string> model_names();
 
-// What a network reads: images, of which it classifies the whole or each pixel (segmentation), or
-// in which it finds objects (detection);
-// sequences, as a whole (encoder) or up to each token (decoder); graphs.
+// What a network reads: images, which it classifies as a whole or pixel by pixel (segmentation), or
+// in which it finds objects (detection); sequences, as a whole (encoder) or up to each token
+// (decoder); graphs.
 enum class Family : uint8_t { images, segmentation, detection, encoder, decoder, graph };
 Family family_of(const ModelConfig& model);
 bool is_decoder(const Config& config);  // is the network's family Family::decoder?
@@ -31,9 +31,9 @@ std::vector<std::string> trunk_names();  // networks that they can train
 // networks read.
 bool network_reads(const ModelConfig& model, const std::string& key);
 
-// Which values of model.layers and model.width, and which sides of images, the network takes: of
-// layers `least_layers` and more by multiples of `layers_step`, of the others multiples. (Other
-// sides may do, too; these do with every network of the family.)
+// Which values of model.layers and model.width, and which sides of images, the network takes.
+// Layers are `least_layers` and more, by `layers_step`; the others are multiples. (Other sides may
+// do, too; these do with every network of the family.)
 struct ModelSizes {
   int64_t least_layers = 1, layers_step = 1;
   int64_t width_step = 4;
@@ -45,7 +45,8 @@ ModelSizes model_sizes(const ModelConfig& model);
 // Errors (ConfigError): values that do not fit the data; a network for other data.
 void resolve_model(Config& config, const BatchSpec& spec);
 
-// With initial weights; what train.freeze names is frozen. Errors (ConfigError): those of freeze().
+// Makes the network with initial weights and freezes what train.freeze names.
+// Errors (ConfigError): those of freeze().
 // REQUIRES: resolve_model(config, spec).
 std::shared_ptr<Module> make_model(const Config& config, const BatchSpec& spec, Device device);
 

@@ -238,7 +238,7 @@ optim::SchedulePtr make_schedule(const Config& config, int64_t steps_per_epoch, 
     rest = optim::linear_schedule(lr, c.min_lr, std::max<int64_t>(steps - warm, 1));
   if (c.name == "inverse_sqrt") rest = optim::inverse_sqrt_schedule(lr, std::max<int64_t>(warm, 1));
   if (c.name == "step") {
-    // In steps of the whole run, while the rest counts from the end of the warm-up.
+    // Milestones are epochs of the whole run. The schedule counts from the end of the warm-up.
     std::vector<int64_t> milestones;
     for (double epoch : c.milestones)
       milestones.push_back(std::max<int64_t>(std::llround(epoch * per_epoch) - warm, 0));

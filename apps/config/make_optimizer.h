@@ -15,8 +15,8 @@ namespace frugal::apps {
 std::vector<std::string> optimizer_names();
 std::vector<std::string> schedule_names();
 
-// With distributed.sharding and several ranks (config.distributed.ranks), the optimizer keeps the
-// state of one rank. `ranks`: the ranks; null: they are imagined, for plans.
+// Makes the optimizer. With distributed.sharding and several ranks (config.distributed.ranks), it
+// keeps the state of one rank. `ranks`: null: they are imagined, for plans.
 std::unique_ptr<Optimizer> make_optimizer(const Config& config, Module& model,
                                           const distributed::CommunicatorPtr& ranks = {});
 optim::SchedulePtr make_schedule(const Config& config, int64_t steps_per_epoch, int64_t steps);

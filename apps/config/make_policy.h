@@ -10,7 +10,7 @@ namespace frugal::apps {
 
 // `seed` drives stochastic rounding. Errors: a folder for offload that takes no file.
 std::unique_ptr<SavePolicy> make_policy(const CompressionConfig& config, uint64_t seed);
-// For steps on meta alone: takes no memory for a file.
+// Makes the policy for steps on meta alone: it takes no memory for a file.
 std::unique_ptr<SavePolicy> make_draft_policy(const CompressionConfig& config, uint64_t seed);
 
 // What steps on meta take an element to need with policy acgc, without a profile.
@@ -19,7 +19,7 @@ double assumed_acgc_bits(const CompressionConfig& config);
 // What all policies share. REQUIRES: `config` outlives it.
 compress::FixedPolicyOptions keep_options(const CompressionConfig& config, uint64_t seed);
 
-// As resolve() left them, or what the CPU takes.
+// What resolve() left, or what the CPU takes.
 inline int64_t slice_bytes_of(const CompressionConfig& config) {
   return config.slice_bytes.value_or(SavePolicy::kSliceBytes);
 }

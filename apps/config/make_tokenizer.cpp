@@ -17,7 +17,7 @@ namespace {
 
 std::string vocabulary_path(const Config& config) {
   if (config.data.vocabulary) return *config.data.vocabulary;
-  // Where `frugal data fetch` puts it: a file, or of byte_bpe a folder of two.
+  // `frugal data fetch` puts it there: a file, or with byte_bpe a folder of two files.
   const bool bytes = config.data.tokenizer == "byte_bpe" && data_traits(config).is_text;
   const std::string usual = bytes ? "text/gpt2" : "text/bert-base-uncased-vocab.txt";
   for (const std::string& folder : data::data_folders()) {

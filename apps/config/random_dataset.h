@@ -8,7 +8,7 @@ namespace frugal::apps {
 
 class RandomDataset : public Dataset {
  public:
-  // `stream`: of the samples, which train and test have apart; the patterns are the same.
+  // `stream`: samples draw from it. Train and test have one each; their patterns are equal.
   RandomDataset(const Shape& shape, int64_t classes, int64_t size, uint64_t seed,
                 const RandomStream& stream)
       : shape_(shape), classes_(classes), size_(size), seed_(seed), stream_(stream) {}

@@ -32,7 +32,8 @@ struct KeptParts {
   bool by_name() const { return !test_names.empty(); }
 };
 
-// Names, sizes and, of a few files, contents. Equal digests: the data are the same.
+// Tells data apart by the names and sizes of files and, if there are few, by their contents. Equal
+// digests: the data are the same.
 struct DataDigest {
   int64_t files = 0, bytes = 0;
   std::string sha256;
@@ -64,8 +65,8 @@ std::optional<DataDigest> digest_of(const Config& config);
 std::string data_change(const Config& config, const RunEncoding& known);
 
 Json digest_json(const DataDigest& digest);
-// data.json for what a run learns of its data; empty: nothing, as of random data. REQUIRES: a
-// resolved configuration.
+// data.json for what a run learns of its data; empty: it learns nothing, as with random data.
+// REQUIRES: a resolved configuration.
 std::string data_json(const Config& config);
 // Reads data.json into `known`. Errors: whatever does not fit; the caller names the file.
 void read_data_json(const Json& json, RunEncoding& known);
@@ -73,8 +74,8 @@ void read_data_json(const Json& json, RunEncoding& known);
 // A new id.
 std::shared_ptr<RunEncoding> new_encoding();
 
-// The samples of `parts` among `count` samples. name: of a sample; may be empty where parts have
-// none. What the parts name and the data do not have is left out.
+// The samples of `parts` among `count` samples. name: gives the name of a sample; it may be empty
+// if parts have no names. What the parts name and the data do not have is left out.
 data::SplitIndices kept_split(const KeptParts& parts, int64_t count,
                               const std::function<std::string(int64_t)>& name);
 KeptParts parts_of(const data::SplitIndices& split,

@@ -679,7 +679,7 @@ ModulePtr make_residual(Build& build, const Layer& layer, Flow& flow) {
   return std::make_shared<models::Residual>(modules, shortcut.empty() ? nullptr : chain(shortcut));
 }
 
-// A list in which it stands is unrolled before.
+// The list in which a repeat stands was unrolled before.
 ModulePtr make_repeat(Build&, const Layer&, Flow&) {
   FRUGAL_ASSERT(false);
   return nullptr;

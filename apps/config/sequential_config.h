@@ -27,8 +27,8 @@ std::string first_key_of(const std::string& layer);
 // range, an empty list within a list, lists too deep or too long.
 void check_modules(const Json& modules, const std::string& path);
 
-// A network that begins with an embedding reads tokens: as a whole if it has a mean_pool or a
-// first_token, else up to each. All others read images. REQUIRES: checked.
+// What the network reads. One that begins with an embedding reads tokens: as a whole if it has a
+// mean_pool or a first_token, else up to each token. All others read images. REQUIRES: checked.
 Family family_of_modules(const Json& modules);
 // Has it blocks that can be recomputed? These are its residuals and nested sequentials, or if there
 // is none of these, what ends in a pool. REQUIRES: checked.

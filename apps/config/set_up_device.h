@@ -5,8 +5,8 @@
 
 namespace frugal::apps {
 
-// Applies `threads` alone: for what computes nothing on the device. Ranks of one machine share its
-// cores.
+// Applies `threads` alone, for commands that compute nothing on the device. Ranks of one machine
+// share its cores.
 void set_up_threads(const RunConfig& config);
 // The bytes that tensors of a run on a GPU may take: memory_limit, or else all of the GPU's memory.
 // It does not change while a run goes on, and is 0 where there is no such GPU.

@@ -47,16 +47,16 @@ std::string base_of(const Cell& cell, const std::string& out);
 void save_base(const Cell& cell, const std::string& out);
 // The folder of its training run below `out`.
 std::string run_of(const Cell& cell, const std::string& out, int64_t seed);
-// The command that measures it; of a search the one that runs the table. Without the program's
-// name.
+// The command that measures it, without the program's name. A search has the command that runs the
+// table.
 std::vector<std::string> command_of(const Cell& cell, const std::string& out, int64_t seed);
 
-// Rows in order, in each the columns, in each the ways. `scale`: one that the table has. `seeds`:
-// instead of the table's, unless 0.
+// The cells: rows in order, in each the columns, in each the ways. `scale`: one that the table has.
+// `seeds`: instead of the table's, unless 0.
 // Errors (ConfigError): a cell whose configuration is wrong; the message names the cell.
 std::vector<Cell> cells_of(const TableFile& table, Scale scale, int64_t seeds = 0);
 
-// Single words of a shell's command line, quoted where needed.
+// Joins words to a shell's command line, and quotes those that need it.
 std::string shell_line(const std::vector<std::string>& words);
 
 }  // namespace frugal::apps

@@ -109,7 +109,7 @@ class Runner {
         fmt::format("{}/logs/{}-{}-{}", options_.out, cell.table, cell.hash.substr(0, 12), seed);
     child.out = log + ".json";
     child.err = log + ".txt";
-    // Those that must be alone come last, when the others have ended.
+    // Cells that must be alone come last, when the others have ended.
     const auto place =
         std::upper_bound(waiting_.begin() + static_cast<std::ptrdiff_t>(next_), waiting_.end(),
                          child, [](const Child& a, const Child& b) {

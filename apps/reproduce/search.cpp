@@ -43,7 +43,7 @@ SearchState state_of(const Cell& cell, int64_t seed, const ResultStore& store) {
         state.missing.push_back(&training);
         continue;
       }
-      // Where shares are the same number of epochs, a later round needs no other training.
+      // If two shares are equal numbers of epochs, the later round needs no other training.
       if (counted.insert(training.hash).second) {
         epochs += found->second.values.at("epochs").get<double>();
         seconds += found->second.seconds;

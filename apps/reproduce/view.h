@@ -9,7 +9,7 @@
 
 namespace frugal::apps {
 
-// What a cell has: of all seeds, at the largest scale of which there are results.
+// The results of a cell over all seeds, at the largest scale that has results.
 struct ViewCell {
   bool exists = false;  // else the table has no such cell
   int64_t seeds = 0;    // with a result; 0: it was not run

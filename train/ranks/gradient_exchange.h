@@ -17,20 +17,20 @@ namespace frugal::train {
 class GradientExchange {
  public:
   // in_backward: parameters are updated as soon as their gradients are complete. `optimizer` must
-  // outlive this. seed: of the codes on the way between ranks.
+  // outlive this. seed: the rounding of codes between ranks draws from it.
   // Errors, on all ranks: other parameters than on rank 0; OptionError for sharded gradients
   // without a ShardedOptimizer, or codes with in_backward.
   GradientExchange(const Ranks& ranks, Module& model, Optimizer& optimizer,
                    const RanksOptions& options, bool in_backward, uint64_t seed);
 
-  // The parameters that are trained; called again when others are.
+  // Says which parameters are trained. Call it again when others are.
   void take_parameters_of(Module& model);
 
-  // For the last backward pass of a step; may be left out, as it must be with checkpoints, but not
-  // with in_backward. `inner`: what is called with each leaf whose gradient is that of all ranks,
-  // with in_backward; else empty.
+  // What the last backward pass of a step calls. It may be left out, as it must be with
+  // checkpointed blocks, but not with in_backward. `inner`: with in_backward, it is called with
+  // each leaf whose gradient is that of all ranks; else empty.
   LeafFn leaf_done(LeafFn inner);
-  // Gradients are then the sums over all ranks: whole on each rank, or with sharded gradients the
+  // Makes gradients the sums over all ranks: whole on each rank, or with sharded gradients the
   // rank's parts in the optimizer.
   void finish();
 

@@ -51,8 +51,8 @@ class Ranks {
   int64_t most(int64_t value, const char* what) const;
   bool any(bool value, const char* what) const { return most(value ? 1 : 0, what) != 0; }
 
-  // The results of the batches of a step, of all ranks: sums, and the mean loss over the targets
-  // that count. `weighted` is added up, too. Memory is not touched.
+  // Joins the results of a step's batches over all ranks: counts become sums, and the loss the mean
+  // over the targets that count. `weighted` is added up, too. Memory is not touched.
   std::vector<BatchResult> sum(std::vector<BatchResult> results, double& weighted,
                                int64_t& units) const;
   // The highest measures of any rank.
@@ -67,7 +67,7 @@ class Ranks {
   std::optional<std::vector<double>> mean(const std::optional<std::vector<double>>& values,
                                           const char* what) const;
 
-  // Tensors of a rank, on all ranks. Shapes and names need not be known there.
+  // Gives the tensors of rank 0 to all ranks. Shapes and names need not be known there.
   NamedTensors broadcast(const NamedTensors& tensors, const char* what) const;
 
  private:

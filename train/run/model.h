@@ -17,7 +17,7 @@
 
 namespace frugal::train {
 
-// How pictures become samples: as in the evaluations of the training run.
+// How pictures become samples, which is how the evaluations of the training run saw them.
 struct PictureInput {
   data::ViewOptions view;
   std::vector<double> mean, std;  // one for each channel, of values in [0, 1]; empty: values stay
@@ -46,7 +46,7 @@ struct ModelDescription {
   std::vector<std::string> classes = {};  // names in the order of the outputs; may be fewer or none
 };
 
-// One class. Without a name of its own it is named by its number.
+// One class. If it has no name, its number is its name.
 struct Guess {
   int64_t index = 0;
   std::string name;

@@ -89,7 +89,7 @@ class RunFolder {
   // As save_best(), under the name of the state's step. save() and load() remove the files of steps
   // that state.kept does not have: until then a run that is cut finds all it needs.
   void save_kept(const RunState& state, Module& model, bool averaged);
-  // While the averages are the model's weights.
+  // Call it while the averages are the model's weights.
   void save_average(const RunState& state, Module& model);
 
   void start_metrics(int64_t bytes);             // cuts the file to `bytes`; Errors: it is shorter

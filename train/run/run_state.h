@@ -64,7 +64,7 @@ struct RunState {
   EarlyStopState early_stop;
   StepMemory memory;
   LastStep last_step;
-  // That the steps have taken. It is kept beside the written state (RunFolder), whose bytes do not
+  // What the steps have taken. It is kept beside the written state (RunFolder), whose bytes do not
   // depend on time.
   double seconds = 0;
   Compression::State compression;
@@ -74,8 +74,8 @@ struct RunState {
   std::string ended;
 };
 
-// As text, in JSON, that a checkpoint's metadata hold: without Learned::arrays, which are tensors
-// of the checkpoint.
+// Writes the state as JSON for the metadata of a checkpoint, without Learned::arrays, which are
+// tensors of the checkpoint.
 std::string text_of(const RunState& state);
 // Errors: another version; a key missing, of the wrong type, or with a value that no run has.
 RunState run_state_from(const std::string& text);
