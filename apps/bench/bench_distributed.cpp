@@ -279,8 +279,7 @@ Json memory_row(int64_t ranks, const std::string& sharding, bool measured, int64
           {"batch_of_a_rank", batch}, {"optimizer_bytes", optimizer}, {"peak_bytes", peak}};
 }
 
-// Measures ranks that run, and plans more ranks on `meta`; each has equally many samples of a
-// batch.
+// Measures ranks that run, and plans more ranks on `meta`. Shares of a batch have equal sizes.
 Json measure_memory(Runs& runs, const DistributedBenchArguments& arguments) {
   const Json document = document_of(arguments, {"optim.name=adamw"}, kMemorySteps);
   const std::string config = written(runs, "memory.json", document);

@@ -15,8 +15,7 @@ using How = SavedRecord::How;
 
 int64_t stored(const SavedRecord& record) { return record.stored_bytes.value_or(0); }
 
-// Names a tensor alike in steps that keep it in other ways: the order of a layer's tensors is
-// fixed.
+// Names a tensor alike in all steps, however they keep it: the order of a layer's tensors is fixed.
 using Place = std::tuple<std::string, std::string, int, std::vector<int64_t>>;
 Place place_of(const SavedRecord& record) {
   return {record.layer, record.op, record.slot, {record.shape.begin(), record.shape.end()}};
