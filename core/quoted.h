@@ -1,8 +1,10 @@
 // Texts of files, configurations and servers in messages. Such a text never reaches a terminal as
-// it is: it may be an escape sequence, hold line ends, or be a megabyte long.
+// it is: it may be an escape sequence, hold line ends, or be a megabyte long. Also words of command
+// lines that a message shows.
 #pragma once
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace frugal {
 
@@ -20,5 +22,10 @@ std::string in_quotes(std::string_view text, size_t limit = kShown);
 // and is cut at kLongestLine bytes. Line ends and tabs stay.
 constexpr size_t kLongestLine = 2000;
 std::string without_controls(std::string_view message);
+
+// A word of a shell's command line, in quotes where a shell would read something else.
+std::string shell_word(std::string_view word);
+// Words with spaces between them.
+std::string shell_line(const std::vector<std::string>& words);
 
 }  // namespace frugal

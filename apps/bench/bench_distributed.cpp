@@ -16,7 +16,6 @@
 #include "apps/cli/report.h"
 #include "apps/cli/signals.h"
 #include "apps/config/train_options.h"
-#include "apps/reproduce/cells.h"
 #include "core/quoted.h"
 #include "core/stopwatch.h"
 #include "data/formats/json_strict.h"

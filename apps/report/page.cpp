@@ -547,16 +547,6 @@ std::string value_text(const Json& value) {
                            : value.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-std::string in_shell(const std::string& text) {
-  const bool plain = std::all_of(text.begin(), text.end(), [](unsigned char c) {
-    return std::isalnum(c) != 0 || c == '/' || c == '.' || c == '_' || c == '-';
-  });
-  if (plain && !text.empty()) return text;
-  std::string quoted = "'";
-  for (const char c : text) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return quoted + "'";
-}
-
 std::string config_section(const ReportRun& run) {
   const Config defaults;
   std::string rows;
@@ -569,8 +559,8 @@ std::string config_section(const ReportRun& run) {
     }
   std::string folder = run.folder;
   while (folder.size() > 1 && folder.back() == '/') folder.pop_back();
-  const std::string command = fmt::format(
-      "frugal train {} --out {}", in_shell(folder + "/config.json"), in_shell(folder + "_again"));
+  const std::string command =
+      shell_line({"frugal", "train", folder + "/config.json", "--out", folder + "_again"});
   return section(
       "config", "Configuration", "The command trains the same network again.",
       fmt::format("<div class=\"copy\"><pre>{}</pre></div><div class=\"card\"><h3>Keys that differ "

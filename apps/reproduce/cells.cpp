@@ -6,7 +6,6 @@
 
 #include "apps/config/config_table.h"
 #include "apps/reproduce/measures.h"
-#include "core/quoted.h"
 #include "data/fetch/sha256.h"
 #include "data/formats/atomic_file.h"
 
@@ -198,19 +197,6 @@ std::vector<Cell> cells_of(const TableFile& table, Scale scale, int64_t seeds) {
     }
   }
   return cells;
-}
-
-std::string shell_line(const std::vector<std::string>& words) {
-  std::string line;
-  for (const std::string& word : words) {
-    const bool plain = !word.empty() && word.find_first_not_of(
-                                            "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                                            "0123456789_-./=:,+") == std::string::npos;
-    std::string quoted = "'";
-    for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-    line += (line.empty() ? "" : " ") + (plain ? word : quoted + "'");
-  }
-  return line;
 }
 
 }  // namespace frugal::apps

@@ -56,7 +56,4 @@ std::vector<std::string> command_of(const Cell& cell, const std::string& out, in
 // Errors (ConfigError): a cell whose configuration is wrong; the message names the cell.
 std::vector<Cell> cells_of(const TableFile& table, Scale scale, int64_t seeds = 0);
 
-// Joins words to a shell's command line, and quotes those that need it.
-std::string shell_line(const std::vector<std::string>& words);
-
 }  // namespace frugal::apps

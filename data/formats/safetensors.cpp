@@ -170,13 +170,6 @@ void write_tensor(AtomicFile& file, const Tensor& tensor) {
   file.write(piece.data(), piece.size());
 }
 
-// The text as one word of a shell.
-std::string in_shell_quotes(const std::string& text) {
-  std::string quoted = "'";
-  for (const char c : text) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return quoted + "'";
-}
-
 // Is this the beginning of what torch.save() writes: a zip archive, or before PyTorch 1.6 a pickle
 // of protocol 2 or later whose first value is a long number, as no length of a header begins?
 bool begins_as_pickle(const char (&first)[8]) {
@@ -209,8 +202,8 @@ SafetensorsFile SafetensorsFile::open(const std::string& path) {
       "[safetensors] expected safetensors, got a pickle of PyTorch in {}. A pickle may run "
       "any program when it is read, so it is not read here. This makes safetensors of "
       "it:\n  {} {} {}",
-      path, kConversion, in_shell_quotes(path),
-      in_shell_quotes(path.substr(0, path.rfind('.')) + ".safetensors"));
+      path, kConversion, shell_word(path),
+      shell_word(path.substr(0, path.rfind('.')) + ".safetensors"));
   uint64_t length = 0;
   std::memcpy(&length, first, sizeof(length));
   FRUGAL_CHECK(length <= kMaxHeader && length <= static_cast<uint64_t>(size) - 8,

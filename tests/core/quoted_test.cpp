@@ -33,3 +33,12 @@ TEST_CASE("texts of files are shown without what moves a cursor, and shortened")
   CHECK(without_controls(std::string(5000, 'y')).size() == kLongestLine + 3);
   CHECK(without_controls(most + "\n" + std::string(1500, 'y')).size() == 1601);
 }
+
+TEST_CASE("words of a shell's command line have quotes where they need them") {
+  CHECK(shell_word("runs/a-1_b.c:d,e=f+2") == "runs/a-1_b.c:d,e=f+2");
+  CHECK(shell_word("") == "''");
+  CHECK(shell_word("a b") == "'a b'");
+  CHECK(shell_word("it's $HOME") == "'it'\\''s $HOME'");
+  CHECK(shell_line({"ls", "a b", ""}) == "ls 'a b' ''");
+  CHECK(shell_line({}).empty());
+}
