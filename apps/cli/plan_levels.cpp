@@ -291,17 +291,4 @@ Json to_json(const std::vector<LargestOfLevel>& levels) {
   return list;
 }
 
-std::string short_bytes(int64_t bytes) {
-  constexpr double kRounded = 999.5;  // becomes 1000
-  auto value = static_cast<double>(bytes);
-  const char* unit = "";
-  for (const char* next : {"K", "M", "G", "T", "P"}) {
-    if (value < kRounded) break;
-    value /= 1024;
-    unit = next;
-  }
-  const int digits = *unit == '\0' || value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2;
-  return fmt::format("{:.{}f}{}", value, digits, unit);
-}
-
 }  // namespace frugal::apps

@@ -77,7 +77,4 @@ std::vector<LargestOfLevel> largest_of_levels(const Config& config, Growth growt
 std::string text_of(const std::vector<LargestOfLevel>& levels, const std::string& what);
 Json to_json(const std::vector<LargestOfLevel>& levels);
 
-// Three digits and a unit: "5.95G", "512M", "64"; K, M, G and T are powers of 1024.
-std::string short_bytes(int64_t bytes);
-
 }  // namespace frugal::apps

@@ -74,11 +74,7 @@ void place_log(Axis& axis) {
 
 std::string tick_text(double value, Unit unit) {
   if (unit == Unit::percent) return fmt::format("{:.4g} %", 100 * value);
-  if (unit != Unit::bytes) return short_number(value);
-  const double size = unit_of(std::abs(value), unit);
-  constexpr const char* kNames[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
-  const auto at = static_cast<size_t>(std::lround(std::log2(size) / 10));
-  return fmt::format("{:.4g} {}", value / size, kNames[at]);
+  return unit == Unit::bytes ? train::round_bytes(value) : short_number(value);
 }
 
 double down(double share) { return kTop + (1 - share) * kHeight; }

@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "apps/reproduce/cells.h"
+#include "train/planning/bytes.h"
 
 namespace frugal::apps {
 namespace {
@@ -145,9 +146,7 @@ std::vector<std::string> units_of(const Metric& metric) {
 std::string in_unit(const Metric& metric, double value) {
   switch (metric.unit) {
     case MetricUnit::bytes:
-      return value >= 1e9   ? fmt::format("{:.2f} GB", value / 1e9)
-             : value >= 1e6 ? fmt::format("{:.1f} MB", value / 1e6)
-                            : fmt::format("{:.1f} kB", value / 1e3);
+      return train::decimal_bytes(value);
     case MetricUnit::percent:
       return fmt::format("{:.2f} %", value);
     case MetricUnit::bits:

@@ -7,13 +7,46 @@
 #include "train/option_error.h"
 
 namespace frugal::train {
+namespace {
+
+constexpr const char* kBinaryUnits[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+
+struct InUnit {
+  double value;
+  size_t power;  // of 1024
+};
+
+// In the smallest unit in which the value is below `limit`, or in the unit of `most`.
+InUnit in_binary_unit(double bytes, double limit, size_t most) {
+  InUnit found{bytes, 0};
+  for (; found.value >= limit && found.power < most; ++found.power) found.value /= 1024;
+  return found;
+}
+
+}  // namespace
 
 std::string readable_bytes(int64_t bytes) {
-  const auto b = static_cast<double>(bytes);
-  if (bytes < (1 << 10)) return fmt::format("{} B", bytes);
-  if (bytes < (1 << 20)) return fmt::format("{:.1f} KiB", b / (1 << 10));
-  if (bytes < (1 << 30)) return fmt::format("{:.1f} MiB", b / (1 << 20));
-  return fmt::format("{:.2f} GiB", b / (1 << 30));
+  const auto [value, power] = in_binary_unit(static_cast<double>(bytes), 1024, 3);
+  return fmt::format("{:.{}f} {}", value, power == 0 ? 0 : power < 3 ? 1 : 2, kBinaryUnits[power]);
+}
+
+std::string short_bytes(int64_t bytes) {
+  const auto [value, power] =
+      in_binary_unit(static_cast<double>(bytes), 999.5, 5);  // 999.5 becomes 1000
+  const int digits = power == 0 || value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2;
+  const std::string unit(power == 0 ? 0U : 1U, *kBinaryUnits[power]);
+  return fmt::format("{:.{}f}{}", value, digits, unit);
+}
+
+std::string round_bytes(double bytes) {
+  const auto [value, power] = in_binary_unit(bytes, 1024, 6);
+  return fmt::format("{:.4g} {}", value, kBinaryUnits[power]);
+}
+
+std::string decimal_bytes(double bytes) {
+  return bytes >= 1e9   ? fmt::format("{:.2f} GB", bytes / 1e9)
+         : bytes >= 1e6 ? fmt::format("{:.1f} MB", bytes / 1e6)
+                        : fmt::format("{:.1f} kB", bytes / 1e3);
 }
 
 int64_t parse_bytes(const std::string& text, const std::string& path) {

@@ -8,6 +8,7 @@
 #include "apps/cli/plan_levels.h"
 #include "apps/json.h"
 #include "tests/apps/run.h"
+#include "train/planning/bytes.h"
 
 namespace frugal::apps {
 namespace {
