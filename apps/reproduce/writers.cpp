@@ -6,6 +6,7 @@
 #include "apps/cli/report.h"
 #include "apps/report/html.h"
 #include "apps/reproduce/measures.h"
+#include "apps/text/csv.h"
 #include "core/quoted.h"
 
 namespace frugal::apps {
@@ -77,18 +78,6 @@ std::string in_latex(const std::string& text) {
 }
 
 std::string in_markdown(const std::string& text) { return replaced(text, "|", "\\|"); }
-
-std::string in_csv(const std::string& text) {
-  return text.find_first_of(",\"\n") == std::string::npos
-             ? text
-             : '"' + replaced(text, "\"", "\"\"") + '"';
-}
-
-std::string csv_line(const std::vector<std::string>& fields) {
-  std::string line;
-  for (const std::string& field : fields) line += (line.empty() ? "" : ",") + in_csv(field);
-  return line + "\n";
-}
 
 std::string unit_of(const Metric& metric) {
   switch (metric.unit) {
