@@ -364,7 +364,7 @@ void add_reproduce(CLI::App& app) {
   sub->add_option("--seeds", a.seeds, "Runs of each cell that trains; default: as the table says")
       ->check(whole(1, 1000));
   sub->add_option("--out", a.out,
-                  "Folder for results.sqlite, runs, and the tables as .md, .csv, .tex and .html")
+                  "Folder for results.sqlite, runs, and the tables as .md, .csv and .html")
       ->type_name("DIR")
       ->check(check_named)
       ->capture_default_str();

@@ -119,7 +119,6 @@ void write_tables(const std::vector<TableFile>& tables, const ResultStore& store
     const std::string path = out + "/" + table.name;
     data::atomic_write(path + ".md", markdown_of(views.back()));
     data::atomic_write(path + ".csv", csv_of(views.back()));
-    data::atomic_write(path + ".tex", latex_of(views.back()));
     data::atomic_write(path + ".html", html_of(views.back()));
   }
   data::atomic_write(out + "/index.html", html_index(views));

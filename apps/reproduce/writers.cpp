@@ -14,7 +14,7 @@ namespace {
 
 constexpr const char* kSources[] = {"published", "as published", "ours"};
 
-// Heads and rows of the table, as all formats show them. `empty`: what stands for nothing.
+// Heads and rows of the table, as all formats show them.
 struct Grid {
   size_t labels = 1;                // columns of names, before those of values
   std::vector<std::string> groups;  // metrics; each has one column for each of kSources
@@ -50,10 +50,8 @@ std::string replaced(std::string text, const std::string& what, const std::strin
   return text;
 }
 
-// The sign for "plus or minus" in a format.
-std::string with_sign(const std::string& text, const char* sign) {
-  return replaced(text, " +- ", std::string(" ") + sign + " ");
-}
+// With the sign for "plus or minus".
+std::string with_sign(const std::string& text) { return replaced(text, " +- ", " ± "); }
 
 // The notes of a table whose rows are folded.
 std::vector<std::string> folded_notes(const View& view) {
@@ -65,17 +63,6 @@ std::vector<std::string> folded_notes(const View& view) {
 
 // However long.
 std::string in_html(const std::string& text) { return escaped(text, text.size()); }
-
-std::string in_latex(const std::string& text) {
-  std::string safe;
-  for (const char c : text)
-    safe += c == '\\'                            ? "\\textbackslash{}"
-            : c == '~'                           ? "\\textasciitilde{}"
-            : c == '^'                           ? "\\textasciicircum{}"
-            : std::string("&%$#_{}").find(c) < 7 ? std::string("\\") + c
-                                                 : std::string(1, c);
-  return with_sign(safe, "$\\pm$");
-}
 
 std::string in_markdown(const std::string& text) { return replaced(text, "|", "\\|"); }
 
@@ -276,7 +263,7 @@ std::string markdown_of(const View& view) {
   text += "\nCommands of the cells:\n\n";
   for (const auto& [title, command] : commands_of(view))
     text += fmt::format("- {}: `{}`\n", in_markdown(title), command);
-  return with_sign(text, "±");
+  return with_sign(text);
 }
 
 std::string csv_of(const View& view) {
@@ -306,31 +293,6 @@ std::string csv_of(const View& view) {
   return text;
 }
 
-std::string latex_of(const View& view) {
-  const Grid grid = grid_of(view, true);
-  std::string text = fmt::format(
-      "% Needs \\usepackage{{booktabs}}.\n\\begin{{table}}\n\\centering\n\\caption{{{}. {}}}\n"
-      "\\begin{{tabular}}{{{}{}}}\n\\toprule\n",
-      in_latex(view.table.title), in_latex(place_of(view.table)), std::string(grid.labels, 'l'),
-      std::string(grid.groups.size() * std::size(kSources), 'r'));
-  const std::string blank = view.has_columns ? " &" : "";
-  std::string groups = blank, rules, heads = blank;
-  size_t column = grid.labels + 1;
-  for (const std::string& group : grid.groups) {
-    groups += fmt::format(" & \\multicolumn{{3}}{{c}}{{{}}}", in_latex(group));
-    rules += fmt::format("\\cmidrule(lr){{{}-{}}}", column, column + 2);
-    column += std::size(kSources);
-    for (const char* source : kSources) heads += fmt::format(" & {}", source);
-  }
-  text += groups + " \\\\\n" + rules + "\n" + heads + " \\\\\n\\midrule\n";
-  for (const auto& row : grid.rows) {
-    std::string line;
-    for (size_t i = 0; i < row.size(); ++i) line += (i == 0 ? "" : " & ") + in_latex(row[i]);
-    text += line + " \\\\\n";
-  }
-  return text + "\\bottomrule\n\\end{tabular}\n\\end{table}\n";
-}
-
 std::string html_of(const View& view) {
   const TableFile& table = view.table;
   const Grid grid = grid_of(view, true);
@@ -354,7 +316,7 @@ std::string html_of(const View& view) {
     body += "<tr>";
     for (size_t i = 0; i < row.size(); ++i)
       body += fmt::format("<td{}>{}</td>", i < grid.labels ? " class=\"name\"" : "",
-                          in_html(with_sign(row[i], "±")));
+                          in_html(with_sign(row[i])));
     body += "</tr>\n";
   }
   body += "</tbody></table></div>\n<ul>\n";
@@ -404,7 +366,7 @@ std::string results_page(const std::vector<View>& views) {
     for (const std::string& note : notes_of(view)) notes += "- " + in_markdown(note) + "\n";
     if (!notes.empty()) text += "\n" + notes;
   }
-  return with_sign(text, "±");
+  return with_sign(text);
 }
 
 }  // namespace frugal::apps

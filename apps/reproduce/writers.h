@@ -11,7 +11,6 @@ std::string markdown_of(const View& view);  // with each cell's command
 // A line for each number: table, row, setting, metric, source (published, as_published, ours),
 // value, spread, unit, seeds, scale, where (in the paper), command. Bytes are whole numbers.
 std::string csv_of(const View& view);
-std::string latex_of(const View& view);  // a `table` of the package booktabs
 // One file without others: light and dark, and with a plot if the table is a figure.
 std::string html_of(const View& view);
 std::string html_index(const std::vector<View>& views);  // links to NAME.html

@@ -26,7 +26,7 @@ TEST_CASE("a finished cell is not run again, and a changed one is" * skip) {
   CHECK(lines_with(first.err, " s)") == 3);
   CHECK(longest_line(first.out) <= 80);
   CHECK(lines_with(first.out, "[smoke]") == 6);  // three cells, two metrics
-  for (const char* name : {"small.md", "small.csv", "small.tex", "small.html", "index.html"})
+  for (const char* name : {"small.md", "small.csv", "small.html", "index.html"})
     CHECK_MESSAGE(fs::exists(folder / ("out/" + std::string(name))), name);
   const Ran again = frugal(command(folder));
   CHECK(again.status == 0);

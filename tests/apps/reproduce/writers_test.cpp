@@ -57,11 +57,6 @@ TEST_CASE("writers show what was published, what was measured, and what was not 
   CHECK(has(csv, "small,first,4 bits,activation,as_published,2000000000,,B,1,full,,"));
   CHECK(has(csv, "small,first,4 bits,activation,ours,5000,,B,1,smoke,,"));
 
-  const std::string latex = latex_of(view);
-  CHECK(has(latex, "\\toprule"));
-  CHECK(has(latex, "\\multicolumn{3}{c}{activations}"));
-  CHECK(has(latex, "first & 4 bits & 1.5 GB & 2.00 GB & 5.0 kB [smoke]"));
-
   const std::string html = html_of(view);
   CHECK(has(html, "Rows that were not run: first, 2 bits; second &amp; &lt;last&gt; 100%"));
   CHECK(has(html, "prefers-color-scheme:dark"));
@@ -101,7 +96,6 @@ TEST_CASE("results over seeds have a mean and a spread, and a figure has points"
   put(store, cells[0], 2, {{"accuracy", 84}, {"activation", 4e6}});
   const View view = view_of(table, store, "out");
   CHECK(has(markdown_of(view), "82.00 % ± 2.83 (2) [smoke]"));
-  CHECK(has(latex_of(view), "82.00 \\% $\\pm$ 2.83 (2)"));
   CHECK(has(csv_of(view), ",82,2.82843,%,2,smoke,"));
   const std::string svg = svg_of(view);
   CHECK(has(svg, "<title>first, as published, 4 bits: 4.0 MB, 82.00 %</title>"));
