@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "apps/cli/version.h"
+#include "apps/report/assets.h"
 #include "core/error.h"
 #include "core/quoted.h"
 
@@ -53,6 +55,21 @@ std::string script_json(const Json& json) {
       safe += c;
   }
   return safe;
+}
+
+std::string html_page(const std::string& title, const std::string& body, const std::string& made_of,
+                      bool scripted) {
+  return fmt::format(
+      "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
+      "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src "
+      "'unsafe-inline'; script-src 'unsafe-inline'; img-src data:\">\n"
+      "<link rel=\"icon\" href=\"data:,\">\n"
+      "<title>{}</title>\n<style>\n{}</style>\n</head>\n<body>\n<main>\n{}"
+      "<footer>Made by frugal {} of {}. The page loads nothing.</footer>\n</main>\n{}</body>\n"
+      "</html>\n",
+      escaped(title), kPageStyle, body, escaped(kVersion), made_of,
+      scripted ? fmt::format("<script>\n{}</script>\n", kPageScript) : "");
 }
 
 std::string short_number(double value) {

@@ -1,4 +1,4 @@
-// Texts and numbers in HTML.
+// Pages of HTML, and texts and numbers in them.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -17,6 +17,11 @@ std::string escaped_lines(std::string_view text);
 
 // For <script type="application/json">, which no text can end.
 std::string script_json(const Json& json);
+
+// A whole page, which loads nothing and is light or dark as the reader likes. `made_of`: what its
+// footer names, HTML. `scripted`: charts show values under the pointer, and tables can be sorted.
+std::string html_page(const std::string& title, const std::string& body, const std::string& made_of,
+                      bool scripted);
 
 std::string short_number(double value);  // four digits: "0.01235", "12.5k"
 std::string counted(int64_t value);      // "12,345"

@@ -5,9 +5,7 @@
 #include <map>
 
 #include "apps/cli/progress.h"
-#include "apps/cli/version.h"
 #include "apps/config/config_table.h"
-#include "apps/report/assets.h"
 #include "apps/report/chart.h"
 #include "apps/report/html.h"
 #include "apps/report/run_facts.h"
@@ -43,16 +41,7 @@ std::string section(const std::string& id, const std::string& title, const std::
 }
 
 std::string page(const std::string& title, const std::string& body) {
-  return fmt::format(
-      "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
-      "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src "
-      "'unsafe-inline'; script-src 'unsafe-inline'; img-src data:\">\n"
-      "<link rel=\"icon\" href=\"data:,\">\n"
-      "<title>{}</title>\n<style>\n{}</style>\n</head>\n<body>\n<main>\n{}"
-      "<footer>Made by frugal {} of the files of the run. The page loads nothing.</footer>\n"
-      "</main>\n<script>\n{}</script>\n</body>\n</html>\n",
-      escaped(title), kPageStyle, body, escaped(kVersion), kPageScript);
+  return html_page(title, body, "the files of the run", true);
 }
 
 // Links to the sections that the page has.

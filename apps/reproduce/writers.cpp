@@ -13,6 +13,7 @@ namespace frugal::apps {
 namespace {
 
 constexpr const char* kSources[] = {"published", "as published", "ours"};
+constexpr const char* kMadeOf = "results.sqlite";
 
 // Heads and rows of the table, as all formats show them.
 struct Grid {
@@ -132,28 +133,6 @@ std::vector<Series> series_of(const View& view) {
   }
   for (Series& each : all) std::sort(each.points.begin(), each.points.end());
   return all;
-}
-
-constexpr const char* kStyle =
-    ":root{--back:#fff;--text:#1b1f24;--faint:#667;--line:#d5d9de;--shade:#f4f6f8}\n"
-    "@media(prefers-color-scheme:dark){:root{--back:#15181c;--text:#e4e7ea;--faint:#9aa4ae;"
-    "--line:#343b43;--shade:#1e2328}}\n"
-    "body{background:var(--back);color:var(--text);font:16px/1.5 system-ui,sans-serif;"
-    "max-width:70rem;margin:2rem auto;padding:0 1rem}\n"
-    "a{color:inherit}.scroll{overflow-x:auto}\n"
-    "table{border-collapse:collapse;font-size:.9rem}\n"
-    "th,td{padding:.25rem .6rem;border-bottom:1px solid var(--line);text-align:right;"
-    "white-space:nowrap}\n"
-    "th.name,td.name{text-align:left}th{background:var(--shade)}\n"
-    ".faint,footer{color:var(--faint)}code{font-size:.8rem;word-break:break-all}\n"
-    "svg{max-width:100%;height:auto}svg text{fill:currentColor}\n";
-
-std::string html_page(const std::string& title, const std::string& body) {
-  return fmt::format(
-      "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
-      "<title>{}</title>\n<style>\n{}</style>\n</head>\n<body>\n{}</body>\n</html>\n",
-      in_html(title), kStyle, body);
 }
 
 // Each cell with the command that measures it: title and command.
@@ -297,43 +276,42 @@ std::string html_of(const View& view) {
   const TableFile& table = view.table;
   const Grid grid = grid_of(view, true);
   std::string body = fmt::format(
-      "<p><a href=\"index.html\">All tables</a></p>\n<h1>{}</h1>\n<p class=\"faint\">{}</p>\n"
+      "<header><h1>{}</h1><p>{}</p></header>\n<nav><a href=\"index.html\">All tables</a></nav>\n"
       "<p>{}</p>\n",
       in_html(table.title), in_html(place_of(table)), in_html(table.text));
   if (table.plot) body += svg_of(view);
-  body += fmt::format(
-      "<div class=\"scroll\"><table>\n<thead><tr><th class=\"name\" "
-      "colspan=\"{}\"></th>",
-      grid.labels);
+  body +=
+      fmt::format("<div class=\"card\"><table>\n<thead><tr><th colspan=\"{}\"></th>", grid.labels);
   for (const std::string& group : grid.groups)
     body += fmt::format("<th colspan=\"3\">{}</th>", in_html(group));
-  body += "</tr>\n<tr><th class=\"name\"></th>";
-  if (view.has_columns) body += "<th class=\"name\">setting</th>";
+  body += "</tr>\n<tr><th></th>";
+  if (view.has_columns) body += "<th class=\"left\">setting</th>";
   for (size_t i = 0; i < grid.groups.size(); ++i)
     for (const char* source : kSources) body += fmt::format("<th>{}</th>", source);
   body += "</tr></thead>\n<tbody>\n";
   for (const auto& row : grid.rows) {
     body += "<tr>";
     for (size_t i = 0; i < row.size(); ++i)
-      body += fmt::format("<td{}>{}</td>", i < grid.labels ? " class=\"name\"" : "",
+      body += fmt::format("<td{}>{}</td>", i < grid.labels ? " class=\"left\"" : "",
                           in_html(with_sign(row[i])));
     body += "</tr>\n";
   }
   body += "</tbody></table></div>\n<ul>\n";
   for (const std::string& note : folded_notes(view)) body += "<li>" + in_html(note) + "</li>\n";
-  body += "</ul>\n<details><summary>Commands of the cells</summary>\n<ul>\n";
+  body += "</ul>\n<details><summary>Commands of the cells</summary>\n";
   for (const auto& [title, command] : commands_of(view))
-    body += fmt::format("<li>{}<br><code>{}</code></li>\n", in_html(title), in_html(command));
-  return html_page(table.title, body + "</ul></details>\n");
+    body += fmt::format("<p>{}</p><pre>{}</pre>\n", in_html(title), in_html(command));
+  return html_page(table.title, body + "</details>\n", kMadeOf, false);
 }
 
 std::string html_index(const std::vector<View>& views) {
-  std::string body = "<h1>Tables and figures of the papers</h1>\n<ul>\n";
+  const std::string title = "Tables and figures of the papers";
+  std::string body = "<header><h1>" + title + "</h1></header>\n<ul>\n";
   for (const View& view : views)
-    body += fmt::format("<li><a href=\"{}.html\">{}</a> <span class=\"faint\">{}</span></li>\n",
+    body += fmt::format("<li><a href=\"{}.html\">{}</a> <span class=\"note\">{}</span></li>\n",
                         in_html(view.table.name), in_html(view.table.title),
                         in_html(place_of(view.table)));
-  return html_page("Tables and figures of the papers", body + "</ul>\n");
+  return html_page(title, body + "</ul>\n", kMadeOf, false);
 }
 
 std::string results_page(const std::vector<View>& views) {
