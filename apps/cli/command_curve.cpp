@@ -4,6 +4,7 @@
 
 #include "apps/cli/commands.h"
 #include "apps/cli/plot.h"
+#include "apps/report/chart.h"
 #include "apps/report/run_data.h"
 #include "data/formats/atomic_file.h"
 
@@ -11,9 +12,9 @@ namespace frugal::apps {
 namespace {
 
 // The values at `pointer` of the lines of a type, over the steps.
-Curve curve_of(const std::vector<Json>& lines, const std::string& name, const std::string& type,
-               const std::string& pointer) {
-  Curve curve;
+Line curve_of(const std::vector<Json>& lines, const std::string& name, const std::string& type,
+              const std::string& pointer) {
+  Line curve;
   curve.name = name;
   const Json::json_pointer at(pointer);
   for (const Json& line : lines) {
@@ -27,12 +28,12 @@ Curve curve_of(const std::vector<Json>& lines, const std::string& name, const st
 }
 
 // The curves of one run. `only`: the one that runs are compared by.
-std::vector<Curve> curves_of(const std::vector<Json>& lines, const std::string& what, bool only) {
+std::vector<Line> curves_of(const std::vector<Json>& lines, const std::string& what, bool only) {
   if (what == "lr" || what == "grad_norm") return {curve_of(lines, "train", "step", "/" + what)};
-  std::vector<Curve> all = {curve_of(lines, "test", "epoch", "/test_" + what),
-                            curve_of(lines, "validation", "epoch", "/validation/" + what),
-                            curve_of(lines, "train", "step", "/" + what)};
-  std::erase_if(all, [](const Curve& curve) { return curve.points.empty(); });
+  std::vector<Line> all = {curve_of(lines, "test", "epoch", "/test_" + what),
+                           curve_of(lines, "validation", "epoch", "/validation/" + what),
+                           curve_of(lines, "train", "step", "/" + what)};
+  std::erase_if(all, [](const Line& curve) { return curve.points.empty(); });
   if (only && all.size() > 1) all.resize(1);
   return all;
 }
@@ -40,14 +41,15 @@ std::vector<Curve> curves_of(const std::vector<Json>& lines, const std::string& 
 }  // namespace
 
 void curve_command(const CurveArguments& arguments) {
-  std::vector<Curve> curves;
+  std::vector<Line> curves;
   Json document = Json::object();
   for (const std::string& folder : arguments.folders) {
     const std::vector<Json> lines = read_metrics("curve", folder);
     const bool several = arguments.folders.size() > 1;
-    for (Curve& curve : curves_of(lines, arguments.of, several)) {
+    for (Line& curve : curves_of(lines, arguments.of, several)) {
       document[folder][curve.name] = curve.points;
       if (several) curve.name = fmt::format("{}: {}", curve.name, folder);
+      curve.colour = static_cast<int>(curves.size());
       curves.push_back(std::move(curve));
     }
   }
@@ -56,7 +58,8 @@ void curve_command(const CurveArguments& arguments) {
   options.y = arguments.of;
   const std::string text = plot(curves, options);
   FRUGAL_CHECK(!text.empty(), "[curve] the runs have measured no {} yet", arguments.of);
-  if (!arguments.svg.empty()) data::atomic_write(arguments.svg, svg_plot(curves, options));
+  if (!arguments.svg.empty())
+    data::atomic_write(arguments.svg, line_svg(curves, {.y = arguments.of}));
   if (arguments.json)
     std::printf("%s\n", document.dump(2, ' ', true, Json::error_handler_t::replace).c_str());
   else

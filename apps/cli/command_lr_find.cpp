@@ -27,7 +27,7 @@ Json range_json(const RateRange& found) {
 }
 
 std::string curve_of(const RateRange& found) {
-  Curve curve;
+  Line curve;
   curve.name = "loss";
   PlotOptions options;
   options.log_x = true;

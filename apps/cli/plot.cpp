@@ -4,7 +4,6 @@
 #include <cmath>
 #include <limits>
 
-#include "apps/report/html.h"
 #include "core/error.h"
 #include "core/quoted.h"
 
@@ -12,9 +11,7 @@ namespace frugal::apps {
 namespace {
 
 constexpr char kMarks[] = "*o+x#@%&";
-constexpr const char* kColours[] = {"#1f77b4", "#d62728", "#2ca02c", "#ff7f0e",
-                                    "#9467bd", "#8c564b", "#17becf", "#7f7f7f"};
-constexpr size_t kKinds = 8;  // of marks and colours
+constexpr size_t kKinds = 8;  // of marks
 
 // What the axes span. Equal ends are moved apart.
 struct Range {
@@ -42,9 +39,9 @@ double limited(double y, const PlotOptions& options) {
   return options.most ? std::min(y, *options.most) : y;
 }
 
-Axes axes_of(const std::vector<Curve>& curves, const PlotOptions& options) {
+Axes axes_of(const std::vector<Line>& curves, const PlotOptions& options) {
   Axes axes;
-  for (const Curve& curve : curves)
+  for (const Line& curve : curves)
     for (const auto& [x, y] : curve.points) {
       axes.x.add(place(x, options));
       axes.y.add(limited(y, options));
@@ -54,15 +51,15 @@ Axes axes_of(const std::vector<Curve>& curves, const PlotOptions& options) {
   return axes;
 }
 
-bool has_points(const std::vector<Curve>& curves) {
+bool has_points(const std::vector<Line>& curves) {
   return std::any_of(curves.begin(), curves.end(),
-                     [](const Curve& curve) { return !curve.points.empty(); });
+                     [](const Line& curve) { return !curve.points.empty(); });
 }
 
 std::string number(double value) { return fmt::format("{:.4g}", value); }
 
 // The mean height of a curve in each column; NaN: beside the curve.
-std::vector<double> heights(const Curve& curve, const Axes& axes, const PlotOptions& options,
+std::vector<double> heights(const Line& curve, const Axes& axes, const PlotOptions& options,
                             size_t columns) {
   std::vector<double> sums(columns, 0), counts(columns, 0);
   for (const auto& [x, y] : curve.points) {
@@ -106,7 +103,7 @@ std::string trimmed(std::string line, size_t columns) {
 
 }  // namespace
 
-std::string plot(const std::vector<Curve>& curves, const PlotOptions& options) {
+std::string plot(const std::vector<Line>& curves, const PlotOptions& options) {
   if (!has_points(curves)) return "";
   constexpr size_t kLabels = 11;  // columns left of the curves
   const auto all = static_cast<size_t>(std::max<int64_t>(options.columns, 40));
@@ -135,46 +132,6 @@ std::string plot(const std::vector<Curve>& curves, const PlotOptions& options) {
   for (size_t i = 0; i < curves.size() && curves.size() > 1; ++i)
     text += trimmed(fmt::format("  {} {}", kMarks[i % kKinds], printable(curves[i].name)), all);
   return text;
-}
-
-std::string svg_plot(const std::vector<Curve>& curves, const PlotOptions& options) {
-  if (!has_points(curves)) return "";
-  constexpr double kLeft = 70, kTop = 20, kWidth = 620, kHeight = 320, kGap = 18;
-  const Axes axes = axes_of(curves, options);
-  const double height = kTop + kHeight + 50 + kGap * static_cast<double>(curves.size());
-  std::string text = fmt::format(
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 720 {0:.0f}\" width=\"720\" "
-      "height=\"{0:.0f}\" font-family=\"sans-serif\" font-size=\"12\">\n"
-      "<rect width=\"720\" height=\"{0:.0f}\" fill=\"white\"/>\n"
-      "<rect x=\"{1}\" y=\"{2}\" width=\"{3}\" height=\"{4}\" fill=\"none\" stroke=\"#999\"/>\n",
-      height, kLeft, kTop, kWidth, kHeight);
-  for (int i = 0; i <= 4; ++i) {
-    const double share = i / 4.0, x = kLeft + share * kWidth, y = kTop + (1 - share) * kHeight;
-    const double at = axes.x.at(share);
-    text += fmt::format(
-        "<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\">{}</text>\n"
-        "<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"end\">{}</text>\n",
-        x, kTop + kHeight + 16, number(options.log_x ? std::pow(10, at) : at), kLeft - 6, y + 4,
-        number(axes.y.at(share)));
-  }
-  text += fmt::format(
-      "<text x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>\n<text x=\"{}\" "
-      "y=\"14\">{}</text>\n",
-      kLeft + kWidth / 2, kTop + kHeight + 34, escaped(options.x), kLeft, escaped(options.y));
-  for (size_t i = 0; i < curves.size(); ++i) {
-    const char* const colour = kColours[i % kKinds];
-    text +=
-        fmt::format("<polyline fill=\"none\" stroke=\"{}\" stroke-width=\"1.5\" points=\"", colour);
-    for (const auto& [x, y] : curves[i].points)
-      text += fmt::format("{:.1f},{:.1f} ", kLeft + kWidth * axes.x.share(place(x, options)),
-                          kTop + kHeight * (1 - axes.y.share(limited(y, options))));
-    const double down = kTop + kHeight + 50 + kGap * static_cast<double>(i);
-    text += fmt::format(
-        "\"/>\n<line x1=\"{0}\" x2=\"{1}\" y1=\"{2}\" y2=\"{2}\" stroke=\"{3}\" "
-        "stroke-width=\"3\"/>\n<text x=\"{4}\" y=\"{5}\">{6}</text>\n",
-        kLeft, kLeft + 24, down, colour, kLeft + 32, down + 4, escaped(curves[i].name));
-  }
-  return text + "</svg>\n";
 }
 
 }  // namespace frugal::apps

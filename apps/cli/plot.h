@@ -1,16 +1,12 @@
-// Curves in a terminal and as SVG.
+// Curves in a terminal; apps/report/chart.h draws them as SVG.
 #pragma once
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
-namespace frugal::apps {
+#include "apps/report/chart.h"
 
-struct Curve {
-  std::string name;
-  std::vector<std::pair<double, double>> points;  // x and y, with rising x; finite
-};
+namespace frugal::apps {
 
 struct PlotOptions {
   int64_t columns = 80, rows = 16;  // of the terminal, with the labels; rows without the x axis
@@ -20,10 +16,8 @@ struct PlotOptions {
 };
 
 // Plain characters, each line of at most `columns`. Points of one column are averaged, and gaps
-// between points are filled with straight lines. Empty: there are no points.
-std::string plot(const std::vector<Curve>& curves, const PlotOptions& options);
-
-// The same as a whole SVG document.
-std::string svg_plot(const std::vector<Curve>& curves, const PlotOptions& options);
+// between points are filled with straight lines. Empty: there are no points. REQUIRES: all points
+// are finite.
+std::string plot(const std::vector<Line>& curves, const PlotOptions& options);
 
 }  // namespace frugal::apps

@@ -74,6 +74,7 @@ void place_log(Axis& axis) {
 
 std::string tick_text(double value, Unit unit) {
   if (unit == Unit::percent) return fmt::format("{:.4g} %", 100 * value);
+  if (unit == Unit::decimal) return train::decimal_bytes(value);
   return unit == Unit::bytes ? train::round_bytes(value) : short_number(value);
 }
 
@@ -101,12 +102,12 @@ std::string frame(const Axis& y, Unit unit, const std::string& title) {
   return text + fmt::format("<text x=\"6\" y=\"15\" class=\"axis\">{}</text>", escaped(title));
 }
 
-std::string x_axis(const Axis& x, const std::string& title) {
+std::string x_axis(const Axis& x, Unit unit, const std::string& title) {
   std::string text = fmt::format("<path class=\"base\" d=\"M{:.0f} {:.0f}h{:.0f}\"/>", kLeft,
                                  kTop + kHeight, kWidth);
   for (const double tick : x.ticks)
     text += fmt::format("<text x=\"{:.1f}\" y=\"{:.0f}\" class=\"mid\">{}</text>",
-                        right(x.share(tick)), kTop + kHeight + 20, short_number(tick));
+                        right(x.share(tick)), kTop + kHeight + 20, tick_text(tick, unit));
   return text + fmt::format("<text x=\"{:.0f}\" y=\"{:.0f}\" class=\"mid axis\">{}</text>",
                             kLeft + kWidth / 2, kTop + kHeight + 44, escaped(title));
 }
@@ -120,13 +121,13 @@ std::string legend_entry(const std::string& name, const std::string& style, bool
                      escaped(name));
 }
 
-// Means of neighbours, so that at most kMostPoints points are left.
-void thin(std::vector<std::pair<double, double>>& points) {
-  if (points.size() <= kMostPoints) return;
+// Means of neighbours, so that at most `most` points are left.
+void thin(std::vector<std::pair<double, double>>& points, size_t most) {
+  if (points.size() <= most) return;
   std::vector<std::pair<double, double>> fewer;
-  for (size_t i = 0; i < kMostPoints; ++i) {
-    const size_t begin = i * points.size() / kMostPoints;
-    const size_t end = (i + 1) * points.size() / kMostPoints;
+  for (size_t i = 0; i < most; ++i) {
+    const size_t begin = i * points.size() / most;
+    const size_t end = (i + 1) * points.size() / most;
     double x = 0, y = 0;
     for (size_t k = begin; k < end; ++k) {
       x += points[k].first;
@@ -137,6 +138,76 @@ void thin(std::vector<std::pair<double, double>>& points) {
   }
   points = std::move(fewer);
 }
+
+// Lines that have points, and the axes around them.
+struct Plotted {
+  std::vector<Line> lines;
+  Axis x, y;
+  bool noted = false;     // points have notes
+  bool averaged = false;  // there were more points than `most`
+};
+
+Plotted plotted(std::vector<Line> lines, const ChartOptions& options, size_t most) {
+  Plotted plot;
+  for (Line& line : lines) {
+    std::erase_if(line.points, [&](const auto& point) {
+      return !std::isfinite(point.second) || (options.log_y && point.second <= 0);
+    });
+    plot.noted = plot.noted || !line.notes.empty();
+    plot.averaged = plot.averaged || line.points.size() > most;
+    thin(line.points, most);
+    for (const auto& [at, value] : line.points) {
+      plot.x.add(at);
+      plot.y.add(value);
+    }
+  }
+  std::erase_if(lines, [](const Line& line) { return line.points.empty(); });
+  plot.lines = std::move(lines);
+  if (plot.lines.empty()) return plot;
+  place_linear(plot.x, 5, options.x_unit, false, plot.noted);
+  if (!plot.noted)
+    std::erase_if(plot.x.ticks, [](double tick) { return tick != std::floor(tick); });
+  if (options.log_y)
+    place_log(plot.y);
+  else
+    place_linear(plot.y, 4, options.unit, options.unit == Unit::bytes, true);
+  return plot;
+}
+
+std::string colour_of(const Line& line) { return fmt::format("c{}", line.colour % kColours); }
+
+// The frame, the axes, the lines and their dots.
+std::string drawing(const Plotted& plot, const ChartOptions& options) {
+  std::string text =
+      frame(plot.y, options.unit, options.y) + x_axis(plot.x, options.x_unit, options.x);
+  for (const Line& line : plot.lines) {
+    const std::string style = colour_of(line);
+    std::string path;
+    for (const auto& [at, value] : line.points)
+      path += fmt::format("{}{:.1f} {:.1f}", path.empty() ? "M" : "L", right(plot.x.share(at)),
+                          down(plot.y.share(value)));
+    const bool alone = line.points.size() == 1;
+    if (!alone)
+      text += fmt::format("<path class=\"line {}{}\" d=\"{}\"/>", style,
+                          line.dashed ? " dashed" : "", path);
+    for (size_t i = 0; i < line.points.size() && (alone || !line.notes.empty()); ++i)
+      text += fmt::format(
+          "<circle class=\"dot {}\" r=\"4\" cx=\"{:.1f}\" cy=\"{:.1f}\"{}", style,
+          right(plot.x.share(line.points[i].first)), down(plot.y.share(line.points[i].second)),
+          line.notes.empty() ? "/>" : "><title>" + escaped(line.notes[i]) + "</title></circle>");
+  }
+  return text;
+}
+
+// Of an SVG file: what page.css says of charts of lines on a light page.
+constexpr const char* kFileStyle =
+    "text { fill: #5b6675; } .end { text-anchor: end; } .mid { text-anchor: middle; }\n"
+    ".c0 { stroke: #0072b2; fill: #0072b2; } .c1 { stroke: #d55e00; fill: #d55e00; }\n"
+    ".c2 { stroke: #009e73; fill: #009e73; } .c3 { stroke: #aa4499; fill: #aa4499; }\n"
+    ".c4 { stroke: #b8860b; fill: #b8860b; } .c5 { stroke: #56b4e9; fill: #56b4e9; }\n"
+    ".c6 { stroke: #882255; fill: #882255; } .c7 { stroke: #6b7280; fill: #6b7280; }\n"
+    ".tick { stroke: #eceff3; } .base { stroke: #dfe3e9; }\n"
+    ".line { fill: none; stroke-width: 2; } .dashed { stroke-dasharray: 6 5; }\n";
 
 double four_digits(double value) { return std::stod(fmt::format("{:.4g}", value)); }
 
@@ -150,74 +221,59 @@ std::string data_of(const Json& json) {
 
 }  // namespace
 
-std::string in_unit(double value, Unit unit) {
-  if (unit == Unit::bytes) return train::readable_bytes(std::llround(value));
-  if (unit == Unit::percent) return fmt::format("{:.2f} %", 100 * value);
-  return short_number(value);
-}
-
 std::string line_chart(std::vector<Line> lines, const ChartOptions& options) {
-  Axis x, y;
-  bool averaged = false;
-  for (Line& line : lines) {
-    std::erase_if(line.points, [&](const auto& point) {
-      return !std::isfinite(point.second) || (options.log_y && point.second <= 0);
-    });
-    averaged = averaged || line.points.size() > kMostPoints;
-    thin(line.points);
-    for (const auto& [at, value] : line.points) {
-      x.add(at);
-      y.add(value);
-    }
-  }
-  std::erase_if(lines, [](const Line& line) { return line.points.empty(); });
-  if (lines.empty()) return "";
-  place_linear(x, 5, Unit::number, false, false);
-  std::erase_if(x.ticks, [](double tick) { return tick != std::floor(tick); });
-  if (options.log_y)
-    place_log(y);
-  else
-    place_linear(y, 4, options.unit, options.unit == Unit::bytes, true);
+  const Plotted plot = plotted(std::move(lines), options, kMostPoints);
+  if (plot.lines.empty()) return "";
   std::string text = begin_figure(options.title, "lines");
-  if (lines.size() > 1 || options.named) {
+  if (plot.lines.size() > 1 || options.named) {
     text += "<ul class=\"legend\">";
-    for (const Line& line : lines)
-      text += legend_entry(line.name, fmt::format("c{}", line.colour % kColours), line.dashed);
+    for (const Line& line : plot.lines)
+      text += legend_entry(line.name, colour_of(line), line.dashed);
     text += "</ul>";
   }
-  text += begin_svg(options.title, kTop + kHeight + kBelow);
-  text += frame(y, options.unit, options.y) + x_axis(x, options.x);
+  text += begin_svg(options.title, kTop + kHeight + kBelow) + drawing(plot, options) + "</svg>";
+  text += note_text(plot.averaged ? options.note + (options.note.empty() ? "" : " ") +
+                                        "Points are means of neighbouring values."
+                                  : options.note);
+  if (plot.noted) return text + "</figure>\n";
   Json series = Json::array();
-  for (const Line& line : lines) {
-    std::string path;
+  for (const Line& line : plot.lines) {
     Json at = Json::array(), values = Json::array();
     for (const auto& [step, value] : line.points) {
-      path += fmt::format("{}{:.1f} {:.1f}", path.empty() ? "M" : "L", right(x.share(step)),
-                          down(y.share(value)));
       at.push_back(step);
       values.push_back(four_digits(value));
     }
-    const std::string style = fmt::format("c{}", line.colour % kColours);
-    if (line.points.size() == 1)
-      text +=
-          fmt::format("<circle class=\"dot {}\" r=\"4\" cx=\"{:.1f}\" cy=\"{:.1f}\"/>", style,
-                      right(x.share(line.points[0].first)), down(y.share(line.points[0].second)));
-    else
-      text += fmt::format("<path class=\"line {}{}\" d=\"{}\"/>", style,
-                          line.dashed ? " dashed" : "", path);
-    series.push_back({{"name", line.name}, {"style", style}, {"x", at}, {"y", values}});
+    series.push_back({{"name", line.name}, {"style", colour_of(line)}, {"x", at}, {"y", values}});
   }
-  text += "</svg>" + note_text(averaged ? options.note + (options.note.empty() ? "" : " ") +
-                                              "Points are means of neighbouring values."
-                                        : options.note);
   return text + data_of({{"unit", name_of(options.unit)},
                          {"x", options.x},
-                         {"from", x.least},
-                         {"to", x.most},
-                         {"low", y.least},
-                         {"high", y.most},
-                         {"log", y.log},
+                         {"from", plot.x.least},
+                         {"to", plot.x.most},
+                         {"low", plot.y.least},
+                         {"high", plot.y.most},
+                         {"log", plot.y.log},
                          {"series", series}});
+}
+
+std::string line_svg(std::vector<Line> lines, const ChartOptions& options) {
+  const Plotted plot = plotted(std::move(lines), options, std::numeric_limits<size_t>::max());
+  if (plot.lines.empty()) return "";
+  constexpr double kEntry = 20;  // of the legend
+  double below = kTop + kHeight + kBelow;
+  std::string text = fmt::format(
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0:.0f} {1:.0f}\" "
+      "width=\"{0:.0f}\" height=\"{1:.0f}\" font-family=\"sans-serif\" font-size=\"13\">\n"
+      "<style>\n{2}</style>\n<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n{3}\n",
+      kAll, below + kEntry * static_cast<double>(plot.lines.size()), kFileStyle,
+      drawing(plot, options));
+  for (const Line& line : plot.lines) {
+    text += fmt::format(
+        "<rect class=\"{}\" x=\"{:.0f}\" y=\"{:.0f}\" width=\"24\" height=\"3\"/>"
+        "<text x=\"{:.0f}\" y=\"{:.0f}\">{}</text>\n",
+        colour_of(line), kLeft, below, kLeft + 32, below + 5, escaped(line.name));
+    below += kEntry;
+  }
+  return text + "</svg>\n";
 }
 
 std::string stacked_chart(const std::vector<Area>& areas, const StackOptions& options) {

@@ -1,6 +1,6 @@
 // Charts as inline SVG in HTML. Colours come from classes of the page's style sheet, so that they
 // follow the reader's theme. The page's script shows values under the pointer; without it the
-// charts can be read by their axes.
+// charts can be read by their axes. Lines can also be an SVG file.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -9,14 +9,16 @@
 
 namespace frugal::apps {
 
-enum class Unit : uint8_t { number, percent, bytes };
-std::string in_unit(double value, Unit unit);  // "0.1234", "56.1 %", "12.3 MiB"
+enum class Unit : uint8_t { number, percent, bytes, decimal };  // decimal: bytes as "12.3 MB"
 
 struct Line {
   std::string name;
   std::vector<std::pair<double, double>> points;  // rising x
   int colour = 0;                                 // modulo kColours
   bool dashed = false;
+  // What a pointer sees of each point, which gets a dot. Empty: a line alone. REQUIRES with notes:
+  // at most kMostPoints points, all finite.
+  std::vector<std::string> notes = {};
 };
 inline constexpr int kColours = 8;
 
@@ -24,14 +26,17 @@ struct ChartOptions {
   std::string title = {}, note = {};  // plain text
   std::string x = "step", y = {};
   Unit unit = Unit::number;
-  bool log_y = false;  // values that are not above 0 are left out
-  bool named = false;  // a line is named, even if it is the only one
+  Unit x_unit = Unit::number;  // without notes, ticks of x are whole numbers
+  bool log_y = false;          // values that are not above 0 are left out
+  bool named = false;          // a line is named, even if it is the only one
 };
 
 // Points that are not finite are left out, and more than kMostPoints points are averaged in
 // neighbours. Empty: there are none.
 inline constexpr size_t kMostPoints = 400;
 std::string line_chart(std::vector<Line> lines, const ChartOptions& options);
+// The lines as a whole SVG document of fixed colours, with all points.
+std::string line_svg(std::vector<Line> lines, const ChartOptions& options);
 
 // Areas above each other, over moments of equal distance.
 struct Area {

@@ -1,9 +1,9 @@
 #include "apps/reproduce/writers.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "apps/cli/report.h"
+#include "apps/report/chart.h"
 #include "apps/report/html.h"
 #include "apps/reproduce/measures.h"
 #include "apps/text/csv.h"
@@ -147,91 +147,30 @@ std::vector<std::pair<std::string, std::string>> commands_of(const View& view) {
   return all;
 }
 
-// Round steps between the ticks of an axis.
-double tick_step(double span) {
-  const double rough = span / 5, power = std::pow(10, std::floor(std::log10(rough)));
-  for (const double factor : {1.0, 2.0, 5.0})
-    if (factor * power >= rough) return factor * power;
-  return 10 * power;
-}
-
 }  // namespace
 
-std::string svg_of(const View& view) {
-  constexpr const char* kColours[] = {"#3b82c4", "#d9534f", "#3a9d5d", "#e08a1e",
-                                      "#8e6bbf", "#9c6b52", "#1fa3b0", "#888888"};
-  constexpr double kWidth = 720, kHeight = 400, kLeft = 70, kRight = 20, kTop = 20, kBottom = 60;
-  const std::vector<Series> all = series_of(view);
-  double least_x = 1e300, most_x = -1e300, least_y = 1e300, most_y = -1e300;
-  for (const Series& series : all)
-    for (const auto& [x, y, name] : series.points) {
-      least_x = std::min(least_x, x);
-      most_x = std::max(most_x, x);
-      least_y = std::min(least_y, y);
-      most_y = std::max(most_y, y);
+std::string figure_of(const View& view) {
+  const Metric &x = metric_named(view.table.plot->x), &y = metric_named(view.table.plot->y);
+  std::vector<Line> lines;
+  for (const Series& series : series_of(view)) {
+    Line line{series.name, {}, static_cast<int>(lines.size())};
+    for (const auto& [at, value, setting] : series.points) {
+      line.points.emplace_back(at, value);
+      line.notes.push_back(fmt::format("{}{}: {}, {}", series.name,
+                                       setting.empty() ? setting : ", " + setting, in_unit(x, at),
+                                       in_unit(y, value)));
     }
-  if (least_x > most_x) return "";
-  const auto widen = [](double& least, double& most) {
-    const double by = most > least ? (most - least) / 20 : std::max(std::abs(least) / 10, 1e-9);
-    least -= by;
-    most += by;
-  };
-  widen(least_x, most_x);
-  widen(least_y, most_y);
-  const auto at_x = [&](double x) {
-    return kLeft + (x - least_x) / (most_x - least_x) * (kWidth - kLeft - kRight);
-  };
-  const auto at_y = [&](double y) {
-    return kHeight - kBottom - (y - least_y) / (most_y - least_y) * (kHeight - kTop - kBottom);
-  };
-  const double legend = 20 * static_cast<double>(all.size());
-  std::string svg = fmt::format(
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {} {}\" role=\"img\" "
-      "font-family=\"system-ui,sans-serif\" font-size=\"13\">\n<title>{}</title>\n",
-      kWidth, kHeight + legend, in_html(view.table.title));
-  const Metric &mx = metric_named(view.table.plot->x), &my = metric_named(view.table.plot->y);
-  const double step_x = tick_step(most_x - least_x), step_y = tick_step(most_y - least_y);
-  const auto label = [](const Metric& metric, double value) {
-    return metric.unit == Metric::Unit::bytes ? in_unit(metric, value)
-                                              : fmt::format("{:.4g}", value);
-  };
-  for (double x = std::ceil(least_x / step_x) * step_x; x <= most_x; x += step_x)
-    svg += fmt::format(
-        "<line x1=\"{0:.1f}\" y1=\"{1}\" x2=\"{0:.1f}\" y2=\"{2}\" stroke=\"currentColor\" "
-        "stroke-opacity=\".15\"/><text x=\"{0:.1f}\" y=\"{3}\" text-anchor=\"middle\">{4}</text>\n",
-        at_x(x), kTop, kHeight - kBottom, kHeight - kBottom + 18,
-        label(mx, std::abs(x) < step_x / 1e6 ? 0 : x));
-  for (double y = std::ceil(least_y / step_y) * step_y; y <= most_y; y += step_y)
-    svg += fmt::format(
-        "<line x1=\"{1}\" y1=\"{0:.1f}\" x2=\"{2}\" y2=\"{0:.1f}\" stroke=\"currentColor\" "
-        "stroke-opacity=\".15\"/><text x=\"{3}\" y=\"{4:.1f}\" text-anchor=\"end\">{5}</text>\n",
-        at_y(y), kLeft, kWidth - kRight, kLeft - 6, at_y(y) + 4,
-        label(my, std::abs(y) < step_y / 1e6 ? 0 : y));
-  svg += fmt::format(
-      "<text x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>\n"
-      "<text x=\"14\" y=\"{}\" text-anchor=\"middle\" transform=\"rotate(-90 14 {})\">{}</text>\n",
-      (kLeft + kWidth - kRight) / 2, kHeight - kBottom + 42, in_html(mx.title),
-      (kTop + kHeight - kBottom) / 2, (kTop + kHeight - kBottom) / 2, in_html(my.title));
-  for (size_t i = 0; i < all.size(); ++i) {
-    const char* colour = kColours[i % std::size(kColours)];
-    std::string line;
-    for (const auto& [x, y, name] : all[i].points)
-      line += fmt::format("{:.1f},{:.1f} ", at_x(x), at_y(y));
-    svg +=
-        fmt::format("<polyline points=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"1.5\"/>\n",
-                    line, colour);
-    for (const auto& [x, y, name] : all[i].points)
-      svg += fmt::format(
-          "<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"4.5\" fill=\"{}\"><title>{}: {}, {}</title>"
-          "</circle>\n",
-          at_x(x), at_y(y), colour, in_html(all[i].name + (name.empty() ? "" : ", " + name)),
-          in_html(in_unit(mx, x)), in_html(in_unit(my, y)));
-    const double below = kHeight + 20 * static_cast<double>(i);
-    svg += fmt::format(
-        "<circle cx=\"{}\" cy=\"{}\" r=\"4.5\" fill=\"{}\"/><text x=\"{}\" y=\"{}\">{}</text>\n",
-        kLeft, below, colour, kLeft + 12, below + 4, in_html(all[i].name));
+    lines.push_back(std::move(line));
   }
-  return svg + "</svg>\n";
+  const auto unit = [](const Metric& metric) {
+    return metric.unit == Metric::Unit::bytes ? Unit::decimal : Unit::number;
+  };
+  return line_chart(std::move(lines), {.title = y.title + " over " + x.title,
+                                       .x = x.title,
+                                       .y = y.title,
+                                       .unit = unit(y),
+                                       .x_unit = unit(x),
+                                       .named = true});
 }
 
 std::string markdown_of(const View& view) {
@@ -279,7 +218,7 @@ std::string html_of(const View& view) {
       "<header><h1>{}</h1><p>{}</p></header>\n<nav><a href=\"index.html\">All tables</a></nav>\n"
       "<p>{}</p>\n",
       in_html(table.title), in_html(place_of(table)), in_html(table.text));
-  if (table.plot) body += svg_of(view);
+  if (table.plot) body += "<div class=\"grid\">" + figure_of(view) + "</div>\n";
   body +=
       fmt::format("<div class=\"card\"><table>\n<thead><tr><th colspan=\"{}\"></th>", grid.labels);
   for (const std::string& group : grid.groups)

@@ -18,8 +18,7 @@ std::string html_index(const std::vector<View>& views);  // links to NAME.html
 // docs/results.md: all tables, without the cells' commands.
 std::string results_page(const std::vector<View>& views);
 
-// An inline SVG of the table's figure: one series for each way and row.
-// REQUIRES: view.table.plot.
-std::string svg_of(const View& view);
+// The table's figure in HTML: one line for each way and row. REQUIRES: view.table.plot.
+std::string figure_of(const View& view);
 
 }  // namespace frugal::apps

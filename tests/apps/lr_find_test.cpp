@@ -153,7 +153,7 @@ TEST_CASE("curve draws runs, alone and together") {
   check_narrow(two.out);
   const std::string svg = read_file(folder / "c.svg");
   CHECK(svg.starts_with("<svg "));
-  CHECK(svg.find("<polyline", svg.find("<polyline") + 1) != std::string::npos);
+  CHECK(svg.find("<path class=\"line", svg.find("<path class=\"line") + 1) != std::string::npos);
   CHECK(svg.ends_with("</svg>\n"));
   const Json json = Json::parse(frugal("curve --json " + folder / "a").out);
   CHECK(json[folder / "a"]["test"].size() == 2);

@@ -91,14 +91,14 @@ TEST_CASE("results over seeds have a mean and a spread, and a figure has points"
   const TableFile table = written(folder, json);
   ResultStore store(folder / "results.sqlite");
   const std::vector<Cell> cells = cells_of(table, Scale::smoke);
-  CHECK(svg_of(view_of(table, store, "out")).empty());
+  CHECK(figure_of(view_of(table, store, "out")).empty());
   put(store, cells[0], 1, {{"accuracy", 80}, {"activation", 4e6}});
   put(store, cells[0], 2, {{"accuracy", 84}, {"activation", 4e6}});
   const View view = view_of(table, store, "out");
   CHECK(has(markdown_of(view), "82.00 % ± 2.83 (2) [smoke]"));
   CHECK(has(csv_of(view), ",82,2.82843,%,2,smoke,"));
-  const std::string svg = svg_of(view);
-  CHECK(has(svg, "<title>first, as published, 4 bits: 4.0 MB, 82.00 %</title>"));
+  const std::string figure = figure_of(view);
+  CHECK(has(figure, "<title>first, as published, 4 bits: 4.0 MB, 82.00 %</title>"));
   CHECK(has(html_of(view), "<svg "));
 }
 
