@@ -14,8 +14,8 @@ Batch shape_of_batch(const BatchSpec& spec, int64_t samples, Device device) {
       batch.input = Tensor::empty(shape, DType::f32, device);
       batch.target = spec.mixes || spec.has_several_labels() || spec.has_values()
                          ? Tensor::empty({samples, spec.classes}, DType::f32, device)
-                     : spec.target_of_each_pixel ? ids({samples, spec.sample[0], spec.sample[1]})
-                                                 : ids({samples});
+                     : spec.target_of_each_pixel() ? ids({samples, spec.sample[0], spec.sample[1]})
+                                                   : ids({samples});
       batch.samples = ids({samples});
       if (spec.mixes) batch.floats = FloatTargets::shares;
       if (spec.has_values()) batch.floats = FloatTargets::values;
@@ -24,8 +24,8 @@ Batch shape_of_batch(const BatchSpec& spec, int64_t samples, Device device) {
     case BatchSpec::Kind::sequences: {
       const Shape tokens{samples, spec.sample[0]};
       batch.input = ids(tokens);
-      batch.target = ids(spec.target_of_each_token ? tokens : Shape{samples});
-      if (!spec.target_of_each_token) batch.samples = ids({samples});
+      batch.target = ids(spec.target_of_each_token() ? tokens : Shape{samples});
+      if (!spec.target_of_each_token()) batch.samples = ids({samples});
       for (const std::string& name : spec.token_extras)
         batch.extras.emplace_back(name, ids(tokens));
       break;
@@ -47,6 +47,27 @@ bool is_large_input(const BatchSpec& spec, int64_t samples) {
   constexpr int64_t kLarge = int64_t{64} << 20;
   const bool dense = spec.kind == BatchSpec::Kind::images || spec.kind == BatchSpec::Kind::rows;
   return dense && samples * spec.sample.numel() * static_cast<int64_t>(sizeof(float)) >= kLarge;
+}
+
+const char* target_name(BatchSpec::Target target) {
+  using Target = BatchSpec::Target;
+  switch (target) {
+    case Target::class_of_sample:
+      return "class_of_sample";
+    case Target::labels:
+      return "labels";
+    case Target::values:
+      return "values";
+    case Target::class_of_pixel:
+      return "class_of_pixel";
+    case Target::class_of_token:
+      return "class_of_token";
+    case Target::boxes:
+      return "boxes";
+    case Target::views:
+      return "views";
+  }
+  return "";
 }
 
 const char* unit_of(const BatchSpec& spec) {

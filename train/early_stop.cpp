@@ -6,33 +6,40 @@
 #include "train/option_error.h"
 
 namespace frugal::train {
+namespace {
 
-double measure_of(const EpochResult& result, const std::string& metric, const BatchSpec& spec) {
+double measure(const EpochResult& result, const std::string& which, bool higher) {
   const Evaluation& judged = result.validation ? *result.validation : result.test;
-  if (metric == "loss") return -judged.loss;
-  if (metric == "accuracy" || !judged.metric) return judged.accuracy;
-  return spec.metric == "perplexity" ? -*judged.metric : *judged.metric;
+  if (which == "loss") return -judged.loss;
+  if (which == "accuracy" || !judged.metric) return judged.accuracy;
+  return higher ? *judged.metric : -*judged.metric;
 }
 
-EarlyStop::EarlyStop(const EarlyStopOptions& options, const BatchSpec& spec)
-    : options_(options), spec_(spec) {
+}  // namespace
+
+double measure_of(const EpochResult& result, const std::string& which, const Task& task) {
+  return measure(result, which, higher_is_better(task));
+}
+
+EarlyStop::EarlyStop(const EarlyStopOptions& options, const Task& task)
+    : options_(options), higher_is_better_(higher_is_better(task)) {
+  const std::string& which = options.metric;
   if (options.patience < 1)
     throw OptionError("train.early_stop.patience",
                       fmt::format("expected at least 1, got {}", options.patience));
   if (!(options.min_delta >= 0) || !std::isfinite(options.min_delta))
     throw OptionError("train.early_stop.min_delta",
                       fmt::format("expected a number of at least 0, got {}", options.min_delta));
-  if (options.metric != "loss" && options.metric != "accuracy" && options.metric != "metric")
-    throw OptionError(
-        "train.early_stop.metric",
-        fmt::format("expected loss, accuracy or metric, got {}", in_quotes(options.metric)));
-  if (options.metric == "metric" && spec.metric.empty())
+  if (which != "loss" && which != "accuracy" && which != "metric")
+    throw OptionError("train.early_stop.metric",
+                      fmt::format("expected loss, accuracy or metric, got {}", in_quotes(which)));
+  if (which == "metric" && task.spec().metric.empty())
     throw OptionError("train.early_stop.metric",
                       "expected loss or accuracy, since the data have no other metric");
 }
 
 bool EarlyStop::add(const EpochResult& result) {
-  const double value = measure_of(result, options_.metric, spec_);
+  const double value = measure(result, options_.metric, higher_is_better_);
   if (!state_.best || value > *state_.best + options_.min_delta) {
     state_.best = value;
     state_.waited = 0;

@@ -3,8 +3,8 @@
 #pragma once
 #include <string>
 
-#include "train/batch_spec.h"
 #include "train/run/run_state.h"
+#include "train/task.h"
 
 namespace frugal::train {
 
@@ -15,15 +15,16 @@ struct EarlyStopOptions {
 };
 
 // The measure of an evaluation, on the validation set where there is one, else on the test set.
-// Higher is better: a loss and a perplexity have their sign changed.
-double measure_of(const EpochResult& result, const std::string& metric, const BatchSpec& spec);
+// Higher is better: a loss, and a metric that should fall, have their sign changed. which: as
+// EarlyStopOptions::metric; "metric" is the accuracy where there is no metric.
+double measure_of(const EpochResult& result, const std::string& which, const Task& task);
 
 // Thread safety: none.
 class EarlyStop {
  public:
   // Errors (OptionError): a patience below 1, a min_delta below 0 or not finite, an unknown metric,
   // "metric" for data that have none.
-  EarlyStop(const EarlyStopOptions& options, const BatchSpec& spec);
+  EarlyStop(const EarlyStopOptions& options, const Task& task);
 
   // Counts an evaluation. True: training should end.
   bool add(const EpochResult& result);
@@ -34,7 +35,7 @@ class EarlyStop {
 
  private:
   EarlyStopOptions options_;
-  BatchSpec spec_;
+  bool higher_is_better_;  // the task's metric
   EarlyStopState state_;
 };
 

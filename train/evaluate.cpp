@@ -40,7 +40,7 @@ void add_of_all_ranks(Metric& metric, const Tensor& output, const Batch& judged,
 // Pixels and tokens are parts of a sample, and so are several answers or values of one.
 int64_t counted_samples(const BatchSpec& spec, const BatchResult& result) {
   if (result.counted == 0) return 0;
-  if (spec.target_of_each_pixel || spec.target_of_each_token) return result.samples;
+  if (spec.target_of_each_pixel() || spec.target_of_each_token()) return result.samples;
   const bool several = spec.has_several_labels() || spec.has_values();
   const int64_t each = several ? std::max<int64_t>(spec.classes, 1) : 1;
   return std::min(result.samples, ceil_div(result.counted, each));
@@ -122,9 +122,10 @@ std::optional<Evaluation> evaluate(const Task& task, Module& model, data::BatchS
   return result;
 }
 
-double score_of(const EpochResult& result, const BatchSpec& spec) {
+double score_of(const EpochResult& result, const Task& task) {
   const Evaluation& judged = result.validation ? *result.validation : result.test;
-  return judged.metric && spec.metric != "perplexity" ? *judged.metric : judged.accuracy;
+  if (!judged.metric) return judged.accuracy;
+  return higher_is_better(task) ? *judged.metric : -*judged.metric;
 }
 
 }  // namespace frugal::train

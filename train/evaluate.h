@@ -20,8 +20,9 @@ std::optional<Evaluation> evaluate(const Task& task, Module& model, data::BatchS
                                    const std::function<bool()>& stop = {},
                                    const Ranks& ranks = one_rank());
 
-// What the best epoch is chosen by, on the validation set where there is one: the data's metric, or
-// the accuracy where there is none or it is the perplexity.
-double score_of(const EpochResult& result, const BatchSpec& spec);
+// What the best epoch is chosen by, on the validation set where there is one: the metric, or the
+// accuracy where there is none. Higher is better: a metric that should fall, such as a perplexity,
+// has its sign changed.
+double score_of(const EpochResult& result, const Task& task);
 
 }  // namespace frugal::train

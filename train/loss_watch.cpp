@@ -11,9 +11,9 @@ constexpr int64_t kFirstSteps = 5;
 
 // The loss of equal chances for all classes; 0: outputs are no such chances.
 double loss_of_guess(const BatchSpec& spec) {
-  if (spec.has_values() || spec.has_boxes() || spec.metric == "knn") return 0;
+  if (spec.has_values() || spec.has_boxes() || spec.has_views()) return 0;
   if (spec.has_several_labels()) return std::log(2.0);
-  const int64_t classes = spec.target_of_each_token ? spec.vocabulary : spec.classes;
+  const int64_t classes = spec.target_of_each_token() ? spec.vocabulary : spec.classes;
   return classes > 1 ? std::log(static_cast<double>(classes)) : 0;
 }
 

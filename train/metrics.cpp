@@ -239,6 +239,7 @@ void FitOfValues::add(const Tensor& output, const Tensor& target) {
     column.mean += from_mean / column.count;
     column.spread += from_mean * (y - column.mean);
     column.error += off * off;
+    column.distance += std::abs(off);
   }
 }
 
@@ -247,6 +248,24 @@ double FitOfValues::r2() const {
   for (const Column& column : columns_)
     sum += column.spread > 0 ? 1 - column.error / column.spread : column.error == 0 ? 1 : 0;
   return columns_.empty() ? kNan : sum / as_double(static_cast<int64_t>(columns_.size()));
+}
+
+double FitOfValues::mse() const {
+  double sum = 0, count = 0;
+  for (const Column& column : columns_) {
+    sum += column.error;
+    count += column.count;
+  }
+  return ratio(sum, count, kNan);
+}
+
+double FitOfValues::mae() const {
+  double sum = 0, count = 0;
+  for (const Column& column : columns_) {
+    sum += column.distance;
+    count += column.count;
+  }
+  return ratio(sum, count, kNan);
 }
 
 double MultiLabelCounts::micro_f1() const {

@@ -73,12 +73,15 @@ class FitOfValues {
   // right; 0: no better than the mean. A column whose values are all equal counts as 1 where the
   // outputs are right, else as 0. NaN of nothing.
   double r2() const;
+  // The mean squared and the mean absolute error over all values. NaN of nothing.
+  double mse() const;
+  double mae() const;
 
  private:
   // Of a column: its rows so far, their mean, the sum of squares around it (Welford 1962), and the
-  // sum of squared errors.
+  // sums of squared and of absolute errors.
   struct Column {
-    double count = 0, mean = 0, spread = 0, error = 0;
+    double count = 0, mean = 0, spread = 0, error = 0, distance = 0;
   };
   std::vector<Column> columns_;
 };

@@ -1,6 +1,7 @@
 #include "train/task.h"
 
 #include "ops/dense/copy.h"
+#include "train/metric_names.h"
 #include "train/place_batch.h"
 
 namespace frugal::train {
@@ -45,6 +46,8 @@ Batch Task::shape(int64_t samples, Device device) const {
   return shape_of_batch(spec_, samples, device);
 }
 
+bool Task::has_accuracy() const { return train::has_accuracy(spec_.target); }
+
 Tensor Task::predict(const Tensor& output) const {
   const CategoryScope scope(Category::workspace);
   const Tensor found = ops::contiguous(to_device(ops::cast(output, DType::f32), kCpu));
@@ -65,6 +68,11 @@ Batch copy_of(const Task& task, const Batch& batch, int64_t begin, int64_t end) 
 bool reads_outputs(const Task& task) {
   const auto metric = task.metric();
   return metric != nullptr && metric->reads_outputs();
+}
+
+bool higher_is_better(const Task& task) {
+  const auto metric = task.metric();
+  return metric == nullptr || metric->higher_is_better();
 }
 
 }  // namespace frugal::train

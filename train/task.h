@@ -75,6 +75,8 @@ class Metric {
   virtual void add(const Tensor& output, const Batch& batch) = 0;
   // loss: the mean over the evaluation.
   virtual double value(double loss) const = 0;
+  // Else a lower value is better. The best checkpoint and early stopping go by it.
+  virtual bool higher_is_better() const { return true; }
   // Of several processes that evaluate together, each with its share of every batch: can measures
   // be added up? If not, each of them gets the outputs of all, in the order of the batches, which
   // may be many bytes.
@@ -131,8 +133,8 @@ class Task {
 
   // --- Evaluation and prediction ---
 
-  // Is the share of right targets of any meaning?
-  virtual bool has_accuracy() const { return true; }
+  // Is the share of right targets of any meaning? Here: what spec().target says.
+  virtual bool has_accuracy() const;
   // A new measure; null: loss and accuracy are all there is.
   virtual std::unique_ptr<Metric> metric() const { return nullptr; }
   // Outputs as a reader wants them, on the host: probabilities or values, [rows, C] f32.
@@ -149,5 +151,7 @@ Batch copy_of(const Task& task, const Batch& batch, int64_t begin, int64_t end);
 
 // Does a metric of the task read the outputs of an evaluation?
 bool reads_outputs(const Task& task);
+// Which direction of the task's metric is better? Without a metric: true.
+bool higher_is_better(const Task& task);
 
 }  // namespace frugal::train

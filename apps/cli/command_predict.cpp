@@ -139,7 +139,7 @@ Json answer_json(const std::string& input, const Answer& answer) {
 // asked for in vain, for two masks of one name, and for a file that must not be written over.
 std::vector<std::string> mask_files(const PredictArguments& arguments,
                                     const std::vector<Input>& inputs, const BatchSpec& spec) {
-  if (!spec.target_of_each_pixel) return {};
+  if (!spec.target_of_each_pixel()) return {};
   if (arguments.out.empty())
     throw ConfigError("", "--out: expected a folder for the masks of this network, got none");
   std::vector<std::string> files;
@@ -363,14 +363,14 @@ void predict_command(const PredictArguments& arguments) {
     const BatchSpec::Kind kind = run.description.spec.kind;
     if (kind != BatchSpec::Kind::images && !arguments.out.empty())
       throw ConfigError("", "--out: expected none with a network that reads no pictures");
-    if (run.description.spec.target_of_each_pixel && arguments.tta != "none")
+    if (run.description.spec.target_of_each_pixel() && arguments.tta != "none")
       throw ConfigError("", "--tta: expected none with a network that gives a class to each pixel");
     if (kind == BatchSpec::Kind::graph) return predict_nodes(arguments, run, model);
     if (kind == BatchSpec::Kind::rows || are_arrays(arguments.inputs, run))
       return predict_rows(arguments, run, model);
     if (kind == BatchSpec::Kind::sequences && arguments.tta != "none")
       throw ConfigError("", "--tta: expected none with a network that reads text");
-    if (!run.description.spec.target_of_each_pixel && !arguments.out.empty())
+    if (!run.description.spec.target_of_each_pixel() && !arguments.out.empty())
       throw ConfigError("", "--out: expected none, since the network gives no class to each pixel");
     const std::vector<Input> named = inputs_of(arguments, kind);
     std::vector<std::string> inputs;

@@ -240,12 +240,13 @@ Batch read_grad_batch(const std::string& path, Family family) {
 
 BatchSpec spec_of_batch(const Batch& batch, const SafetensorsFile& weights, Config& config) {
   ModelConfig& model = config.model;
+  using Target = BatchSpec::Target;
   BatchSpec spec;
   const Family family = family_of(model);
   if (family == Family::encoder || family == Family::decoder) {
     spec.kind = BatchSpec::Kind::sequences;
     spec.sample = {batch.input.size(1)};
-    spec.target_of_each_token = batch.target.defined() && batch.target.dim() == 2;
+    if (batch.target.defined() && batch.target.dim() == 2) spec.target = Target::class_of_token;
     spec.vocabulary =
         model.name == kSequential
             ? rows_by_position(weights, true)
@@ -262,11 +263,12 @@ BatchSpec spec_of_batch(const Batch& batch, const SafetensorsFile& weights, Conf
     for (int axis = 1; axis < batch.input.dim(); ++axis)
       spec.sample.push_back(batch.input.size(axis));
     if (!model.in_channels) model.in_channels = batch.input.shape().back();
-    spec.target_of_each_pixel = family == Family::segmentation;
+    if (is_self_supervised(model)) spec.target = Target::views;
+    if (family == Family::segmentation) spec.target = Target::class_of_pixel;
+    if (family == Family::detection) spec.target = Target::boxes;
   }
-  if (!model.num_classes && spec.target_of_each_pixel)
+  if (!model.num_classes && spec.target_of_each_pixel())
     model.num_classes = classes_of_pixels(weights, spec, config);
-  if (family == Family::detection) spec.metric = "map";
   if (!model.num_classes && family == Family::detection)
     model.num_classes = classes_of_detector(weights);
   if (!model.num_classes) {

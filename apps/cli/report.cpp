@@ -40,7 +40,7 @@ Json memory_json(const StepMemory& memory) {
 
 Json to_json(const Evaluation& evaluation, const BatchSpec& spec) {
   Json json = {{"loss", evaluation.loss}, {"samples", evaluation.samples}};
-  if (train::has_accuracy(spec.metric)) json["accuracy"] = evaluation.accuracy;
+  if (train::has_accuracy(spec.target)) json["accuracy"] = evaluation.accuracy;
   if (evaluation.metric) json[spec.metric] = *evaluation.metric;
   for (const auto& [name, value] : evaluation.details) json["details"][name] = value;
   return json;
@@ -135,7 +135,7 @@ Json summary_json(const Config& config, const RunState& state, const Speed& spee
                                  {"step", kept.step},
                                  {"test_loss", kept.test.loss}});
   }
-  if (train::has_accuracy(spec.metric)) {
+  if (train::has_accuracy(spec.target)) {
     summary["final"]["test_accuracy"] = last.test.accuracy;
     summary["best"]["test_accuracy"] = best.test.accuracy;
     for (size_t i = 0; i < state.kept.size(); ++i)
@@ -214,12 +214,13 @@ std::string summary_table(const std::vector<std::string>& names,
   const auto has = [&](const train::MetricName& metric) {
     return summaries[0].contains(Pointer("/final/test_" + std::string(metric.name)));
   };
-  if (std::none_of(train::kMetrics.begin(), train::kMetrics.end(),
-                   [&](const auto& metric) { return has(metric) && !metric.has_accuracy; })) {
+  const std::vector<train::MetricName>& metrics = train::known_metrics();
+  if (std::none_of(metrics.begin(), metrics.end(),
+                   [&](const auto& metric) { return has(metric) && !metric.has_accuracy(); })) {
     number("test accuracy", "/final/test_accuracy", "{:.2f} %", 100);
     number("best test accuracy", "/best/test_accuracy", "{:.2f} %", 100);
   }
-  for (const train::MetricName& metric : train::kMetrics) {
+  for (const train::MetricName& metric : metrics) {
     if (!has(metric)) continue;
     for (const char* which : {"final", "best"}) {
       const Pointer key(fmt::format("/{}/test_{}", which, metric.name));

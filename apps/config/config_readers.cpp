@@ -120,8 +120,8 @@ bool weighs_classes(const Config& c) {
   if (family_of(c.model) == Family::segmentation) return c.train.loss != "dice";
   if (t.kind == BatchSpec::Kind::graph)
     return is_one_of(c.data.sampler, {"full", "neighbours", "clusters"});
-  return !t.has_boxes && !learns_from_views(c) && !makes_windows(c) && c.data.mixup == 0 &&
-         c.data.cutmix == 0;
+  return t.target != BatchSpec::Target::boxes && !learns_from_views(c) && !makes_windows(c) &&
+         c.data.mixup == 0 && c.data.cutmix == 0;
 }
 bool learns_from_views(const Config& c) { return is_self_supervised(c.model); }
 

@@ -133,7 +133,9 @@ Reader mirrored_images() {
 Reader changed_images() {
   return {"images but random_masks and those with boxes, and no views of self-supervised networks",
           {"data.name", "model.name"},
-          [](const Config& c) { return mirrored_images().reads(c) && !traits(c).has_boxes; }};
+          [](const Config& c) {
+            return mirrored_images().reads(c) && traits(c).target != BatchSpec::Target::boxes;
+          }};
 }
 Reader views() {
   return {"the networks simsiam, byol and moco_v2", {"model.name"}, learns_from_views};

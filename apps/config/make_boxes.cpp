@@ -9,6 +9,7 @@
 #include "core/quoted.h"
 #include "core/random_streams.h"
 #include "data/detection/box_batches.h"
+#include "train/metric_names.h"
 
 namespace frugal::apps {
 namespace {
@@ -100,7 +101,8 @@ BatchSpec box_spec(const Config& config) {
   BatchSpec spec;
   spec.sample = sample_of(config);
   spec.classes = is_random(config) ? random_classes(config) : classes_of_boxes(config).classes();
-  spec.metric = "map";
+  spec.target = BatchSpec::Target::boxes;
+  spec.metric = usual_metric(spec.target);
   return spec;
 }
 
@@ -218,7 +220,7 @@ const DataKind& box_data() {
       [](const Config& config) {
         DataTraits traits;
         traits.reads_files = !is_random(config);
-        traits.has_boxes = true;
+        traits.target = BatchSpec::Target::boxes;
         return traits;
       },
       check_boxes,

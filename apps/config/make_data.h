@@ -3,6 +3,7 @@
 #pragma once
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,12 +25,12 @@ constexpr const char *kRandomBoxes = "random_boxes", *kImageBoxes = "image_boxes
 // What is known of a data set before its files are read. Which keys it reads follows from that.
 struct DataTraits {
   BatchSpec::Kind kind = BatchSpec::Kind::images;
+  std::optional<BatchSpec::Target> target;  // where the name alone says it
   bool reads_files = true;
   bool normalizes = false;        // has means and deviations, or rows of features to scale
   bool sparse_features = false;   // can keep features as a sparse matrix
   bool is_text = false;           // one text, cut into windows
   bool of_picture_files = false;  // one file for each picture
-  bool has_boxes = false;         // objects with boxes
   bool splits = false;            // has no parts of its own, or may have none
 };
 DataTraits data_traits(const Config& config);

@@ -15,6 +15,7 @@
 #include "data/graph/npz_graph.h"
 #include "data/graph/ogb.h"
 #include "data/graph/planetoid.h"
+#include "train/metric_names.h"
 #include "train/training_step.h"
 
 namespace frugal::apps {
@@ -255,7 +256,8 @@ BatchSpec spec_of(const Config& config) {
   spec.kind = BatchSpec::Kind::graph;
   spec.sample = {graph.nodes, graph.features};
   spec.classes = graph.classes;
-  if (is_floating(graph.y.dtype())) spec.metric = "micro_f1";
+  if (is_floating(graph.y.dtype())) spec.target = BatchSpec::Target::labels;
+  spec.metric = usual_metric(spec.target);
   spec.extras = {{"edge_index", graph.edge_index}};
   if (graph.sparse()) {
     spec.extras.emplace_back("x_row_ptr", graph.x_row_ptr);

@@ -19,6 +19,7 @@
 #include "data/image/transforms.h"
 #include "data/loader.h"
 #include "data/subset.h"
+#include "train/metric_names.h"
 
 namespace frugal::apps {
 namespace {
@@ -38,6 +39,8 @@ const std::vector<Convention>& conventions() {
       {"half", {0.5, 0.5, 0.5}, {0.5, 0.5, 0.5}}};
   return all;
 }
+
+using Target = BatchSpec::Target;
 
 struct DataRow {
   const char* name;
@@ -320,30 +323,30 @@ BatchSpec image_spec(const Config& config) {
   const DataRow& row = data_row(config.data.name);
   BatchSpec spec = row.spec;
   if (is_random(config)) {
-    spec.target_of_each_pixel = config.data.name == kRandomMasks;
-    if (spec.target_of_each_pixel) spec.metric = "miou";
+    if (config.data.name == kRandomMasks) spec.target = Target::class_of_pixel;
     if (config.data.shape) spec.sample = Shape(std::span<const int64_t>(*config.data.shape));
     if (config.data.classes) spec.classes = *config.data.classes;
   }
   if (row.of_files()) {
     spec.sample = {config.data.image_size, config.data.image_size, config.data.channels};
     spec.classes = static_cast<int64_t>(class_names(config).ids.size());
-    if (config.data.several_labels) spec.metric = "micro_f1";
+    if (config.data.several_labels) spec.target = Target::labels;
   }
   if (row.of_arrays()) {
     const TensorParts& parts = tensor_parts(config);
     spec.sample = parts.sample;
     spec.classes = parts.train_targets.classes;
-    spec.metric = metric_of(parts.train_targets);
+    spec.target = target_of(parts.train_targets);
   }
   if (row.of_masks()) {
     spec.sample = {config.data.image_size, config.data.image_size, config.data.channels};
     spec.classes = mask_parts(config).values.classes;
-    spec.target_of_each_pixel = true;
-    spec.metric = "miou";
+    spec.target = Target::class_of_pixel;
   }
   spec.mixes = config.data.mixup > 0 || config.data.cutmix > 0;
-  if (is_self_supervised(config.model) && spec.metric.empty()) spec.metric = "knn";
+  if (is_self_supervised(config.model) && spec.target == Target::class_of_sample)
+    spec.target = Target::views;
+  spec.metric = usual_metric(spec.target);
   return spec;
 }
 
@@ -448,7 +451,7 @@ DatasetPtr open_images(const Config& config, Split split, Changes changes) {
         or_all(limit, train ? std::max(kRandomTrain, 2 * c.batch_size) : kRandomTest);
     const auto seed = static_cast<uint64_t>(config.run.seed);
     const RandomStream& stream = train ? streams::kTrainImages : streams::kTestImages;
-    if (spec.target_of_each_pixel)
+    if (spec.target_of_each_pixel())
       return std::make_shared<RandomMasks>(spec.sample, spec.classes, samples, seed, stream);
     dataset = std::make_shared<RandomDataset>(spec.sample, spec.classes, samples, seed, stream);
   } else {
@@ -511,12 +514,12 @@ void check_images(const Config& config) {
       throw ConfigError(key, fmt::format("expected a number for each of {} channels, got {}",
                                          channels, (*numbers)->size()));
   const bool mixes = c.mixup > 0 || c.cutmix > 0;
-  if (mixes && (c.several_labels || !image_spec(config).metric.empty()))
+  if (mixes && (c.several_labels || image_spec(config).target != Target::class_of_sample))
     throw ConfigError(c.mixup > 0 ? "data.mixup" : "data.cutmix",
                       fmt::format("expected 0 for {}, whose samples have several labels or values; "
                                   "samples of one class each are mixed",
                                   c.name));
-  if (views && (c.several_labels || of_masks || !image_spec(config).metric.starts_with("knn")))
+  if (views && (c.several_labels || of_masks || !image_spec(config).has_views()))
     throw ConfigError("data.name", fmt::format("expected images of one class each for {}, which "
                                                "the metric knn reads, got {}",
                                                config.model.name, c.name));
@@ -653,6 +656,8 @@ const DataKind& image_data() {
                                   traits.normalizes = row.convention != nullptr;
                                   traits.of_picture_files = row.of_files();
                                   traits.splits = row.files != DataRow::Files::own;
+                                  if (row.of_masks() || config.data.name == kRandomMasks)
+                                    traits.target = Target::class_of_pixel;
                                   return traits;
                                 },
                                 check_images,

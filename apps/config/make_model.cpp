@@ -231,7 +231,7 @@ ModelPtr make_bert(Init& init, const ModelConfig& config, const BatchSpec& spec)
   take(options.max_positions, config.max_positions);
   options.vocab_size = *config.vocab_size;
   options.num_classes = *config.num_classes;
-  if (spec.target_of_each_token) options.head = models::BertHead::masked_lm;
+  if (spec.target_of_each_token()) options.head = models::BertHead::masked_lm;
   return std::make_shared<models::Bert>(init, options);
 }
 
@@ -415,13 +415,14 @@ bool reads(const ModelRow& row, const BatchSpec& spec) {
   switch (spec.kind) {
     case BatchSpec::Kind::images:
       if (spec.has_boxes()) return family == Family::detection;
-      return family == (spec.target_of_each_pixel ? Family::segmentation : Family::images);
+      return family == (spec.target_of_each_pixel() ? Family::segmentation : Family::images);
     case BatchSpec::Kind::rows:
       return row.make == make_mlp;
     case BatchSpec::Kind::graph:
       return family == Family::graph;
     case BatchSpec::Kind::sequences:
-      return family == Family::encoder || (family == Family::decoder && spec.target_of_each_token);
+      return family == Family::encoder ||
+             (family == Family::decoder && spec.target_of_each_token());
   }
   return false;
 }
@@ -514,7 +515,7 @@ void check_depth(const ModelConfig& model) {
 
 // Are there lists of layers for such data?
 bool reads_modules(const BatchSpec& spec) {
-  return spec.kind != BatchSpec::Kind::graph && !spec.target_of_each_pixel && !spec.has_boxes();
+  return spec.kind != BatchSpec::Kind::graph && !spec.target_of_each_pixel() && !spec.has_boxes();
 }
 
 std::string readers_of(const BatchSpec& spec) {

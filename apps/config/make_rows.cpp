@@ -9,6 +9,7 @@
 #include "data/loader.h"
 #include "data/subset.h"
 #include "data/tables/csv_table.h"
+#include "train/metric_names.h"
 
 namespace frugal::apps {
 namespace {
@@ -107,14 +108,16 @@ BatchSpec row_spec(const Config& config) {
     const TensorParts& parts = tensor_parts(config);
     spec.sample = parts.sample;
     spec.classes = parts.train_targets.classes;
-    spec.metric = metric_of(parts.train_targets);
+    spec.target = target_of(parts.train_targets);
+    spec.metric = usual_metric(spec.target);
     return spec;
   }
   const data::CsvEncoder& encoder = *csv_data(config).encoder;
   spec.sample = {encoder.encoding().width()};
   const bool values = encoder.encoding().classes.empty();
   spec.classes = values ? 1 : static_cast<int64_t>(encoder.encoding().classes.size());
-  if (values) spec.metric = "r2";
+  if (values) spec.target = BatchSpec::Target::values;
+  spec.metric = usual_metric(spec.target);
   return spec;
 }
 

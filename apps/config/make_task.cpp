@@ -1,11 +1,8 @@
 #include "apps/config/make_task.h"
 
 #include "apps/config/make_data.h"
-#include "apps/config/make_model.h"
 #include "apps/config/set_up_device.h"
 #include "train/tasks/make_task.h"
-#include "train/tasks/segmentation.h"
-#include "train/tasks/self_supervised.h"
 
 namespace frugal::apps {
 namespace {
@@ -23,18 +20,15 @@ void check_class_weights(const Config& config, const BatchSpec& spec) {
                                   weights.size()));
 }
 
-train::TaskPtr segmentation(const Config& config, BatchSpec spec) {
+train::SegmentationOptions::Loss pixel_loss(const TrainConfig& config) {
   using Loss = train::SegmentationOptions::Loss;
-  const TrainConfig& c = config.train;
-  if (c.label_smoothing > 0 && c.loss != "cross_entropy")
+  if (config.label_smoothing > 0 && config.loss != "cross_entropy")
     throw ConfigError("train.label_smoothing",
                       "expected 0 with a train.loss other than cross_entropy");
-  const Loss loss = c.loss == "focal"                ? Loss::focal
-                    : c.loss == "dice"               ? Loss::dice
-                    : c.loss == "cross_entropy_dice" ? Loss::cross_entropy_dice
-                                                     : Loss::cross_entropy;
-  return std::make_shared<train::Segmentation>(
-      std::move(spec), train::SegmentationOptions{loss, c.focal_gamma, c.class_weights});
+  return config.loss == "focal"                ? Loss::focal
+         : config.loss == "dice"               ? Loss::dice
+         : config.loss == "cross_entropy_dice" ? Loss::cross_entropy_dice
+                                               : Loss::cross_entropy;
 }
 
 }  // namespace
@@ -47,13 +41,14 @@ train::TaskPtr make_task(const Config& config) {
 
 train::TaskPtr make_task(const Config& config, BatchSpec spec) {
   check_class_weights(config, spec);
-  if (is_self_supervised(config.model))
-    return std::make_shared<train::SelfSupervision>(std::move(spec),
-                                                    train::KnnOptions{.k = config.model.neighbours},
-                                                    [config] { return training_samples(config); });
-  if (spec.target_of_each_pixel) return segmentation(config, std::move(spec));
-  return train::make_task(spec, train::part_bytes_on_gpu(gpu_memory(config.run)),
-                          {.class_weights = config.train.class_weights});
+  train::TaskOptions options;
+  options.class_weights = config.train.class_weights;
+  options.logit_bytes = train::part_bytes_on_gpu(gpu_memory(config.run));
+  if (spec.target_of_each_pixel()) options.pixel_loss = pixel_loss(config.train);
+  options.focal_gamma = config.train.focal_gamma;
+  options.knn.k = config.model.neighbours;
+  if (spec.has_views()) options.samples = [config] { return training_samples(config); };
+  return train::make_task(std::move(spec), options);
 }
 
 }  // namespace frugal::apps

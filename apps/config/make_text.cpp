@@ -16,6 +16,7 @@
 #include "data/text/masked_batches.h"
 #include "data/text/sequence_batches.h"
 #include "data/text/text_batches.h"
+#include "train/metric_names.h"
 
 namespace frugal::apps {
 namespace {
@@ -309,18 +310,19 @@ int64_t array_vocabulary(const Config& config) {
 }
 
 BatchSpec spec_of(const Config& config) {
+  using Target = BatchSpec::Target;
   BatchSpec spec;
   spec.kind = BatchSpec::Kind::sequences;
   spec.sample = {config.data.max_length};
   if (config.data.name == "random_tokens") {
     spec.vocabulary = config.model.vocab_size.value_or(kUsualVocabulary);
-    spec.target_of_each_token = family_of(config.model) == Family::decoder;
-    spec.classes = spec.target_of_each_token ? spec.vocabulary : config.data.classes.value_or(2);
-    if (!spec.target_of_each_token) spec.token_extras = {kMask, kTypes};
+    if (is_decoder(config)) spec.target = Target::class_of_token;
+    spec.classes = is_decoder(config) ? spec.vocabulary : config.data.classes.value_or(2);
+    if (!is_decoder(config)) spec.token_extras = {kMask, kTypes};
   } else if (is_array(config)) {
     spec.vocabulary = array_vocabulary(config);
-    spec.target_of_each_token = is_decoder(config);
-    if (is_decoder(config)) spec.metric = "perplexity";
+    if (is_decoder(config)) spec.target = Target::class_of_token;
+    spec.metric = usual_metric(spec.target);
     spec.classes =
         is_decoder(config) ? spec.vocabulary : tensor_parts(config).train_targets.classes;
     if (!is_decoder(config)) spec.token_extras = {kMask, kTypes};
@@ -331,8 +333,8 @@ BatchSpec spec_of(const Config& config) {
   } else if (is_stream(config)) {
     spec.vocabulary = stream_tokens(config).tokens.tokenizer->size();
     spec.classes = spec.vocabulary;
-    spec.target_of_each_token = true;
-    spec.metric = "perplexity";
+    spec.target = Target::class_of_token;
+    spec.metric = usual_metric(spec.target);
   } else {
     spec.vocabulary = word_pieces(config)->size();
     spec.classes = static_cast<int64_t>(glue_task(config.data.name)->labels.size());
@@ -423,7 +425,7 @@ std::unique_ptr<data::BatchSource> open(const Config& config, Split split) {
                      train, words->padding());
   }
   const BatchSpec spec = spec_of(config);
-  if (spec.target_of_each_token) return windows(config, random_tokens(config), train);
+  if (spec.target_of_each_token()) return windows(config, random_tokens(config), train);
   return sequences(config, random_sequences(config, spec.vocabulary, spec.classes, train), train,
                    0);
 }

@@ -903,9 +903,9 @@ ModulePtr make_sequential(Init& init, const ModelConfig& model, const BatchSpec&
   if (texts && build.family == Family::images)
     throw ConfigError(layers[0].path,
                       "expected an embedding as the first layer, since the data are texts");
-  if (texts && spec.target_of_each_token != (build.family == Family::decoder))
+  if (texts && spec.target_of_each_token() != (build.family == Family::decoder))
     throw ConfigError(kPath,
-                      spec.target_of_each_token
+                      spec.target_of_each_token()
                           ? "expected no mean_pool and no first_token, since these data ask "
                             "for an output at each token"
                           : "expected a mean_pool or a first_token, since these data ask for "

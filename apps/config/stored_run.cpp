@@ -17,6 +17,7 @@
 #include "data/formats/json_strict.h"
 #include "data/formats/safetensors.h"
 #include "data/text/characters.h"
+#include "train/metric_names.h"
 #include "train/run/weights.h"
 
 namespace frugal::apps {
@@ -52,13 +53,32 @@ Kind kind_named(const std::string& name) {
   throw Error(fmt::format("expected a kind of data as \"kind\", got {}", in_quotes(name)));
 }
 
+BatchSpec::Target target_named(const std::string& name) {
+  using Target = BatchSpec::Target;
+  for (const Target target :
+       {Target::class_of_sample, Target::labels, Target::values, Target::class_of_pixel,
+        Target::class_of_token, Target::boxes, Target::views})
+    if (name == target_name(target)) return target;
+  throw Error(fmt::format("expected a kind of target as \"target\", got {}", in_quotes(name)));
+}
+
+// What the target is where input.json has no "target", as in files of earlier versions.
+BatchSpec::Target implied_target(const Json& json) {
+  const auto is_true = [&](const char* key) {
+    return json.contains(key) && json.at(key).get<bool>();
+  };
+  if (is_true("target_of_each_pixel")) return BatchSpec::Target::class_of_pixel;
+  if (is_true("target_of_each_token")) return BatchSpec::Target::class_of_token;
+  return target_of_usual_metric(json.at("metric").get<std::string>());
+}
+
 Json input_json(const Config& config, const BatchSpec& spec) {
   Json json = {{"version", kVersion},
                {"kind", name_and_axes(spec.kind).first},
                {"sample", std::vector<int64_t>(spec.sample.begin(), spec.sample.end())},
                {"classes", spec.classes},
                {"metric", spec.metric}};
-  if (spec.target_of_each_pixel) {
+  if (spec.target_of_each_pixel()) {
     json["target_of_each_pixel"] = true;
     if (const auto values = values_of_masks(config); !values.empty()) json["mask_values"] = values;
   }
@@ -75,10 +95,11 @@ Json input_json(const Config& config, const BatchSpec& spec) {
   }
   if (spec.kind == Kind::sequences) {
     json["vocabulary"] = spec.vocabulary;
-    json["target_of_each_token"] = spec.target_of_each_token;
+    json["target_of_each_token"] = spec.target_of_each_token();
     const train::TextInput text = evaluated_texts(config);
     json["text"] = {{"max_length", text.max_length}, {"pair", text.pair}};
   }
+  if (implied_target(json) != spec.target) json["target"] = target_name(spec.target);
   return json;
 }
 
@@ -111,8 +132,8 @@ train::ModelDescription description_from(const Json& json) {
   for (const Json& extent : sample) spec.sample.push_back(whole({{"sample", extent}}, "sample", 1));
   spec.classes = whole(json, "classes", 1);
   spec.metric = json.at("metric").get<std::string>();
-  if (json.contains("target_of_each_pixel"))
-    spec.target_of_each_pixel = json.at("target_of_each_pixel").get<bool>();
+  spec.target = json.contains("target") ? target_named(json.at("target").get<std::string>())
+                                        : implied_target(json);
   if (json.contains("mask_values")) {
     for (const Json& value : json.at("mask_values")) {
       found.mask_values.push_back(whole({{"mask_values", value}}, "mask_values"));
@@ -140,7 +161,6 @@ train::ModelDescription description_from(const Json& json) {
   }
   if (spec.kind == Kind::sequences) {
     spec.vocabulary = whole(json, "vocabulary", 1);
-    spec.target_of_each_token = json.at("target_of_each_token").get<bool>();
     found.text.max_length = whole(json.at("text"), "max_length", 1);
     found.text.pair = json.at("text").at("pair").get<bool>();
   }

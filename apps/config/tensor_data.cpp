@@ -189,14 +189,15 @@ TokenArray open_token_array(const Config& config, Split split) {
   return some;
 }
 
-std::string metric_of(const data::SampleTargets& targets) {
-  if (!targets.rows.rows.defined()) return "";
-  return targets.rows.kind == FloatTargets::answers ? "micro_f1" : "r2";
+BatchSpec::Target target_of(const data::SampleTargets& targets) {
+  using Target = BatchSpec::Target;
+  if (!targets.rows.rows.defined()) return Target::class_of_sample;
+  return targets.rows.kind == FloatTargets::answers ? Target::labels : Target::values;
 }
 
 std::vector<std::string> tensor_classes(const Config& config) {
   const data::SampleTargets& targets = tensor_parts(config).train_targets;
-  const bool values = metric_of(targets) == "r2";
+  const bool values = target_of(targets) == BatchSpec::Target::values;
   if (!config.data.class_names) return {};
   if (values)
     throw ConfigError("data.class_names",

@@ -35,8 +35,8 @@ TokenArray open_token_array(const Config& config, Split split);
 // Adds the parts of one file that is split.
 void describe_tensors(const Config& config, RunEncoding& known);
 
-// The metric: "micro_f1" if a sample may have several labels, "r2" if targets are values, or none.
-std::string metric_of(const data::SampleTargets& targets);
+// Labels, values, or a class of each sample.
+BatchSpec::Target target_of(const data::SampleTargets& targets);
 // The names of data.class_names; empty without this key. Errors: fewer names than classes.
 std::vector<std::string> tensor_classes(const Config& config);
 

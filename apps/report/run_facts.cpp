@@ -106,11 +106,11 @@ void read_progress(const ReportRun& run, RunFacts& facts) {
         facts.accuracy = right;
         facts.best_accuracy = std::max(facts.best_accuracy.value_or(0), *right);
       }
-      for (const auto& [name, has_accuracy] : train::kMetrics)
-        if (const auto value = at<double>(line, "/test_" + std::string(name))) {
-          facts.metric = name;
+      for (const train::MetricName& metric : train::known_metrics())
+        if (const auto value = at<double>(line, "/test_" + std::string(metric.name))) {
+          facts.metric = metric.name;
           facts.metric_value = value;
-          facts.has_accuracy = has_accuracy;
+          facts.has_accuracy = metric.has_accuracy();
         }
     }
     if (is_of(line, "plan")) facts.plan = line;

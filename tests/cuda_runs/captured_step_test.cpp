@@ -81,7 +81,7 @@ TEST_CASE("steps of a held graph are replayed, of classes and of several labels"
     if (labels.defined())
       for (Side* side : {&run, &recorded}) {
         train::BatchSpec spec = side->task->spec();
-        spec.metric = "micro_f1";
+        spec.target = train::BatchSpec::Target::labels;
         side->task = train::make_task(spec);
       }
     CapturedStep captured(*recorded.task, *recorded.model, recorded.policy.get());

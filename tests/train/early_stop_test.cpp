@@ -2,7 +2,14 @@
 
 #include <doctest/doctest.h>
 
+#include "autograd/functions.h"
+#include "data/loader.h"
+#include "data/memory_dataset.h"
+#include "optim/sgd.h"
+#include "tests/train/task_of.h"
+#include "train/evaluate.h"
 #include "train/option_error.h"
+#include "train/trainer.h"
 
 using namespace frugal;
 using namespace frugal::train;
@@ -19,22 +26,69 @@ EpochResult result_of(double loss, double accuracy, std::optional<double> metric
 
 std::string path_of_stop_error(const EarlyStopOptions& options, const BatchSpec& spec = {}) {
   try {
-    EarlyStop stop(options, spec);
+    EarlyStop stop(options, *make_task(spec));
   } catch (const OptionError& e) {
     return e.path();
   }
   return "";
 }
 
+constexpr int64_t kRowsOfScript = 8, kWordsOfScript = 3;
+
+// Learns nothing: each evaluation has the next of the outputs that were written down for it.
+class Scripted : public Module {
+ public:
+  explicit Scripted(std::vector<Tensor> outputs) : outputs_(std::move(outputs)) {
+    logits_ = register_parameter("logits", Tensor::zeros({kRowsOfScript, kWordsOfScript}));
+  }
+  Variable forward(Variable, Context& context) override {
+    return context.training ? scale(logits_, 1) : Variable(outputs_.at(evaluations_++));
+  }
+
+ private:
+  Variable logits_;
+  std::vector<Tensor> outputs_;
+  size_t evaluations_ = 0;
+};
+
+// Logits for rows whose right answer is the first one.
+Tensor answers(int64_t right, float sure, float wrong) {
+  Tensor logits = Tensor::zeros({kRowsOfScript, kWordsOfScript});
+  for (int64_t row = 0; row < kRowsOfScript; ++row)
+    logits.mut<float>()[row * kWordsOfScript + (row < right ? 0 : 1)] = row < right ? sure : wrong;
+  return logits;
+}
+
+// The epoch of a language model that is called the best one: of two, the first has the higher
+// accuracy, and the second the lower perplexity.
+int64_t best_epoch(const std::string& metric, std::optional<EarlyStopOptions> stop = {}) {
+  Scripted model({answers(7, 4, 20), answers(5, 1, 0.1F)});
+  optim::Sgd sgd(model.parameters());
+  const auto rows = std::make_shared<data::MemoryDataset>(
+      Tensor::zeros({kRowsOfScript, 1, 1, 4}), Tensor::zeros({kRowsOfScript}, DType::i64),
+      kWordsOfScript);
+  data::Loader batches(rows, {.batch_size = kRowsOfScript, .threads = 0});
+  data::Loader test(rows, {.batch_size = kRowsOfScript, .shuffle = false, .threads = 0});
+  TrainerOptions options;
+  options.epochs = 2;
+  options.test = &test;
+  options.spec.target = BatchSpec::Target::class_of_token;
+  options.spec.metric = metric;
+  options.early_stop = std::move(stop);
+  Trainer trainer(model, sgd, optim::constant_schedule(0.1), batches, options);
+  trainer.run();
+  return trainer.state().best->epoch;
+}
+
 }  // namespace
 
 TEST_CASE("early stopping counts evaluations since the last better one") {
-  EarlyStop stop({2, 0.1, "loss"}, {});
+  EarlyStop stop({2, 0.1, "loss"}, classification());
   CHECK_FALSE(stop.add(result_of(1.0, 0)));
   CHECK_FALSE(stop.add(result_of(0.95, 0)));  // better by less than 0.1
   CHECK_FALSE(stop.add(result_of(0.8, 0)));
   CHECK_FALSE(stop.add(result_of(0.75, 0)));
-  EarlyStop other({2, 0.1, "loss"}, {});
+  EarlyStop other({2, 0.1, "loss"}, classification());
   other.restore(stop.state());
   CHECK(other.add(result_of(0.75, 0)));
   CHECK_FALSE(stop.add(result_of(0.6, 0)));
@@ -44,14 +98,30 @@ TEST_CASE("early stopping counts evaluations since the last better one") {
 TEST_CASE("what is measured: the validation set where there is one; a perplexity falls") {
   EpochResult result = result_of(2, 0.5, 7.0);
   BatchSpec spec;
+  spec.target = BatchSpec::Target::class_of_token;
   spec.metric = "perplexity";
-  CHECK(measure_of(result, "loss", spec) == -2);
-  CHECK(measure_of(result, "accuracy", spec) == 0.5);
-  CHECK(measure_of(result, "metric", spec) == -7);
+  const TaskPtr text = make_task(spec);
+  CHECK(measure_of(result, "loss", *text) == -2);
+  CHECK(measure_of(result, "accuracy", *text) == 0.5);
+  CHECK(measure_of(result, "metric", *text) == -7);
+  CHECK(score_of(result, *text) == -7);
   spec.metric = "f1";
-  CHECK(measure_of(result, "metric", spec) == 7);
+  CHECK(measure_of(result, "metric", *make_task(spec)) == 7);
+  CHECK(score_of(result, *make_task(spec)) == 7);
+  EarlyStop stop({1, 0, "metric"}, *text);
+  CHECK_FALSE(stop.add(result_of(2, 0.5, 7.0)));
+  CHECK_FALSE(stop.add(result_of(2, 0.5, 6.0)));
+  CHECK(stop.add(result_of(2, 0.5, 6.5)));
   result.validation = result_of(3, 0.25).test;
-  CHECK(measure_of(result, "loss", spec) == -3);
+  CHECK(measure_of(result, "loss", *text) == -3);
+  CHECK(score_of(result, *text) == 0.25);  // there is no metric
+}
+
+TEST_CASE("the best checkpoint of a language model is that of the lowest perplexity") {
+  CHECK(best_epoch("perplexity") == 2);
+  CHECK(best_epoch("perplexity", EarlyStopOptions{5, 0, "metric"}) == 2);
+  CHECK(best_epoch("perplexity", EarlyStopOptions{5, 0, "accuracy"}) == 1);
+  CHECK(best_epoch("") == 1);  // without a metric, the highest accuracy is the best
 }
 
 TEST_CASE("options of early stopping that say nothing") {

@@ -95,7 +95,7 @@ TEST_CASE("a shape of a batch has the targets of its data") {
   spec.mixes = false;
   spec.kind = BatchSpec::Kind::rows;
   spec.sample = {7};
-  spec.metric = "r2";
+  spec.target = BatchSpec::Target::values;
   const Batch values = shape_of_batch(spec, 4, kMeta);
   CHECK(values.input.shape() == Shape{4, 7});
   CHECK(values.floats == FloatTargets::values);

@@ -129,7 +129,7 @@ TEST_CASE("logits in parts: larger parts for a GPU with more memory, and logits 
 
   const auto model = gpt2();
   BatchSpec spec = task_of(batch()).spec();
-  spec.target_of_each_token = true;
+  spec.target = BatchSpec::Target::class_of_token;
   const int64_t table = kVocabulary * 16 * 4;
   std::vector<std::vector<double>> gradients;
   std::vector<int64_t> peaks;
@@ -137,8 +137,8 @@ TEST_CASE("logits in parts: larger parts for a GPU with more memory, and logits 
   for (const int64_t bytes : {int64_t{1}, kLogitBytes / 2, kLogitBytes}) {
     Context context;
     begin_peak(kCpu);
-    const BatchResult got =
-        forward_backward(*make_task(spec, bytes), *model, batch(), context, nullptr, {});
+    const BatchResult got = forward_backward(*make_task(spec, {.logit_bytes = bytes}), *model,
+                                             batch(), context, nullptr, {});
     StepMemory memory;
     end_peak(kCpu, memory);
     peaks.push_back(memory.peak);
@@ -172,7 +172,7 @@ TEST_CASE("logits in parts: evaluated like all at once") {
 
   BatchSpec spec;
   CHECK_FALSE(reads_outputs(*make_task(spec)));
-  spec.target_of_each_token = true;
+  spec.target = BatchSpec::Target::class_of_token;
   spec.metric = "perplexity";
   CHECK_FALSE(reads_outputs(*make_task(spec)));
   spec.metric = "f1";

@@ -68,7 +68,7 @@ TEST_CASE("a loss far above a guess's is warned of once, with what to try") {
 
 TEST_CASE("values to predict have no guess: only orders of magnitude are warned of") {
   BatchSpec spec = three_classes();
-  spec.metric = "r2";
+  spec.target = BatchSpec::Target::values;
   LossWatch watch(spec);
   for (int64_t step = 1; step <= 5; ++step) CHECK(watch.add(step, 2, 64, 0.1).empty());
   CHECK(watch.add(6, 150, 64, 0.1).empty());

@@ -12,19 +12,19 @@ inline const Task& classification() {
 
 // The task that a batch's own tensors show.
 inline const Task& task_of(const Batch& batch) {
-  static const auto made = [](BatchSpec::Kind kind, const char* metric, bool tokens) {
+  using Kind = BatchSpec::Kind;
+  using Target = BatchSpec::Target;
+  static const auto made = [](Kind kind, Target target) {
     BatchSpec spec;
     spec.kind = kind;
-    spec.metric = metric;
-    spec.target_of_each_token = tokens;
+    spec.target = target;
     return make_task(spec);
   };
-  using Kind = BatchSpec::Kind;
-  static const TaskPtr nodes = made(Kind::graph, "", false),
-                       labels_of_nodes = made(Kind::graph, "micro_f1", false),
-                       labels = made(Kind::rows, "micro_f1", false),
-                       values = made(Kind::rows, "r2", false),
-                       words = made(Kind::sequences, "", true);
+  static const TaskPtr nodes = made(Kind::graph, Target::class_of_sample),
+                       labels_of_nodes = made(Kind::graph, Target::labels),
+                       labels = made(Kind::rows, Target::labels),
+                       values = made(Kind::rows, Target::values),
+                       words = made(Kind::sequences, Target::class_of_token);
   const bool graph = find_tensor(batch.extras, "edge_index").defined();
   if (is_floating(batch.target.dtype()) && batch.floats != FloatTargets::shares)
     return graph ? *labels_of_nodes : batch.floats == FloatTargets::values ? *values : *labels;

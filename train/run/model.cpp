@@ -67,6 +67,9 @@ Decoded decode(const std::vector<std::string>& paths, int64_t begin, int64_t cou
 Model::Model(std::shared_ptr<Module> network, ModelDescription description)
     : network_(std::move(network)), description_(std::move(description)) {
   FRUGAL_CHECK(network_ != nullptr, "[model] expected a network, got none");
+  FRUGAL_CHECK(description_.task != nullptr || !description_.spec.has_views(),
+               "[model] expected a network that gives classes, values or boxes; this one learns "
+               "from views and gives features");
   if (description_.task == nullptr) description_.task = make_task(description_.spec);
   const PictureInput& pictures = description_.pictures;
   FRUGAL_CHECK(pictures.mean.size() == pictures.std.size() &&
@@ -118,7 +121,7 @@ void Model::check_pictures() const {
                "[predict] expected a network that reads pictures; this one reads {}",
                unit_of(description_.spec));
   FRUGAL_CHECK(
-      !description_.spec.target_of_each_pixel,
+      !description_.spec.target_of_each_pixel(),
       "[predict] expected a network that classifies whole pictures; this one gives a class "
       "to each pixel");
   FRUGAL_CHECK(!description_.spec.has_boxes(),
@@ -139,7 +142,7 @@ void Model::check_texts() const {
   const BatchSpec& spec = description_.spec;
   FRUGAL_CHECK(spec.kind == Kind::sequences,
                "[predict] expected a network that reads text; this one reads {}", unit_of(spec));
-  FRUGAL_CHECK(!spec.target_of_each_token,
+  FRUGAL_CHECK(!spec.target_of_each_token(),
                "[predict] expected a classifier of texts; this network gives an output for each "
                "token: `frugal generate` continues a text with it");
   FRUGAL_CHECK(dynamic_cast<const data::WordPiece*>(description_.text.tokenizer.get()) != nullptr,
@@ -255,8 +258,8 @@ void Model::predict_rows(
 
 void Model::check_arrays(const Tensor& samples) const {
   const BatchSpec& spec = description_.spec;
-  FRUGAL_CHECK(spec.kind != Kind::graph && !spec.target_of_each_pixel &&
-                   !spec.target_of_each_token && !spec.has_boxes(),
+  FRUGAL_CHECK(spec.kind != Kind::graph && !spec.target_of_each_pixel() &&
+                   !spec.target_of_each_token() && !spec.has_boxes(),
                "[predict] expected a network with one answer for each sample; this one has others");
   const bool tokens = spec.kind == Kind::sequences;
   const int axes = spec.sample.dim();
@@ -324,7 +327,7 @@ void Model::predict_each(
   check(options);
   if (description_.spec.kind == Kind::sequences)
     each_text(inputs, options, on_answer);
-  else if (description_.spec.target_of_each_pixel)
+  else if (description_.spec.target_of_each_pixel())
     each_mask(inputs, options, on_answer);
   else
     each_picture(inputs, options, on_answer);
@@ -369,7 +372,7 @@ std::vector<uint8_t> Model::classes_of(const data::Picture& picture,
                                        const PredictOptions& options) const {
   const BatchSpec& spec = description_.spec;
   check_size_of_pictures();
-  FRUGAL_CHECK(spec.target_of_each_pixel && spec.classes <= 256,
+  FRUGAL_CHECK(spec.target_of_each_pixel() && spec.classes <= 256,
                "[predict] expected a network that gives one of at most 256 classes to each pixel");
   FRUGAL_CHECK(options.views == data::Views::centre,
                "[predict] expected no views with a network that gives a class to each pixel");

@@ -7,28 +7,10 @@
 #include "autograd/segmentation_functions.h"
 #include "ops/dense/copy.h"
 #include "ops/dense/reduce.h"
-#include "train/metrics.h"
+#include "train/named_metrics.h"
 
 namespace frugal::train {
 namespace {
-
-class OfConfusion final : public Metric {
- public:
-  OfConfusion(int64_t classes, std::string name)
-      : confusion_(std::max<int64_t>(classes, 1)), name_(std::move(name)) {}
-  void add(const Tensor& output, const Batch& batch) override {
-    confusion_.add(output, batch.target);
-  }
-  bool adds_up() const override { return true; }
-  void add_ranks(distributed::Communicator& ranks) override { confusion_.add_ranks(ranks); }
-  double value(double) const override {
-    return name_ == "f1" ? confusion_.f1() : confusion_.matthews();
-  }
-
- private:
-  Confusion confusion_;
-  std::string name_;
-};
 
 bool are_shares(const Tensor& target) { return is_floating(target.dtype()); }
 
@@ -136,11 +118,7 @@ Counts Classification::count(const ForwardPass& pass) const {
   return counts;
 }
 
-std::unique_ptr<Metric> Classification::metric() const {
-  const std::string& name = spec().metric;
-  if (name != "f1" && name != "matthews") return nullptr;
-  return std::make_unique<OfConfusion>(spec().classes, name);
-}
+std::unique_ptr<Metric> Classification::metric() const { return make_metric(spec()); }
 
 Tensor Classification::predict(const Tensor& output) const {
   const Tensor logits = Task::predict(output);

@@ -44,6 +44,7 @@ int64_t rows_before(const Tensor& counts, int64_t end, int64_t rows) {
 
 class BoxMetric final : public Metric {
  public:
+  explicit BoxMetric(bool halves) : halves_(halves) {}
   void add(const Tensor& output, const Batch& batch) override {
     const Tensor boxes = extra(batch, "boxes"), labels = extra(batch, "labels");
     const Tensor counts = extra(batch, "counts");
@@ -92,7 +93,8 @@ class BoxMetric final : public Metric {
     }
   }
   double value(double) const override {
-    const double ap = metrics_.scores().ap;
+    const CocoScores scores = metrics_.scores();
+    const double ap = halves_ ? scores.ap50 : scores.ap;
     if (ap < 0)
       log().warn(
           "[detection] no object counts in the {} pictures of this evaluation, so its "
@@ -105,6 +107,7 @@ class BoxMetric final : public Metric {
   }
 
  private:
+  bool halves_;  // of overlaps of 0.5 alone
   CocoMetrics metrics_;
 };
 
@@ -248,6 +251,8 @@ Batch Detection::shape(int64_t samples, Device device) const {
   return batch;
 }
 
-std::unique_ptr<Metric> Detection::metric() const { return std::make_unique<BoxMetric>(); }
+std::unique_ptr<Metric> Detection::metric() const {
+  return std::make_unique<BoxMetric>(spec().metric == "map_50");
+}
 
 }  // namespace frugal::train

@@ -9,9 +9,10 @@ namespace frugal::train {
 // terms. In an evaluation each picture is judged by itself, with the padding that it would have
 // alone. So the result depends on neither the batches nor their order. Its output: [N, M, 6] f32 on
 // the host, found boxes by falling score: x1, y1, x2, y2 in pixels of the input, class, score; rows
-// of class -1 are none. The metric ("map") is the mean average precision of COCO over overlaps of
-// 0.5 to 0.95, in pixels of the files; its details are all twelve numbers of COCO
-// (train/detection_metrics.h). On `meta` a picture has kPlannedObjects objects.
+// of class -1 are none. The metric map is the mean average precision of COCO over overlaps of 0.5
+// to 0.95, in pixels of the files, and map_50 that for the overlap 0.5. Their details are all
+// twelve numbers of COCO (train/detection_metrics.h). On `meta` a picture has kPlannedObjects
+// objects.
 class Detection final : public Task {
  public:
   static constexpr int64_t kPlannedObjects = 32;
@@ -23,7 +24,6 @@ class Detection final : public Task {
                    const LossOptions& options) const override;
   Batch part(const Batch& batch, int64_t begin, int64_t end) const override;
   Batch shape(int64_t samples, Device device) const override;
-  bool has_accuracy() const override { return false; }
   std::unique_ptr<Metric> metric() const override;
 
  private:

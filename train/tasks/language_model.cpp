@@ -2,20 +2,12 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
 
 #include "autograd/functions.h"
 #include "core/integers.h"
 
 namespace frugal::train {
 namespace {
-
-class Perplexity final : public Metric {
- public:
-  bool reads_outputs() const override { return false; }
-  void add(const Tensor&, const Batch&) override {}
-  double value(double loss) const override { return std::exp(loss); }
-};
 
 // Each part reads the whole weight, so it has at least so many rows.
 constexpr int64_t kLeastRows = 512;
@@ -57,11 +49,6 @@ ForwardPass LanguageModel::loss(Module& model, Batch& batch, Context& context,
   pass.target = batch.target;
   pass.answers = std::move(judged.top);
   return pass;
-}
-
-std::unique_ptr<Metric> LanguageModel::metric() const {
-  if (spec().metric != "perplexity") return Classification::metric();
-  return std::make_unique<Perplexity>();
 }
 
 }  // namespace frugal::train

@@ -6,7 +6,8 @@ namespace frugal::train {
 
 // Targets [N, T] i64: the next word of each position, or the word behind a mask and kIgnored
 // elsewhere. The logits of a HeadedModule are made in parts where they take more than kLogitBytes,
-// unless they are kept. Metric: perplexity.
+// unless they are kept. Metrics: perplexity and, where there are few
+// words, f1, macro_f1 and matthews, which count each pair of them.
 class LanguageModel : public Classification {
  public:
   static constexpr int64_t kLogitBytes = int64_t{64} << 20;
@@ -16,7 +17,6 @@ class LanguageModel : public Classification {
       : Classification(std::move(spec)), part_bytes_(part_bytes) {}
   ForwardPass loss(Module& model, Batch& batch, Context& context,
                    const LossOptions& options) const override;
-  std::unique_ptr<Metric> metric() const override;
 
  private:
   int64_t part_bytes_;

@@ -1,49 +1,61 @@
 #include "train/tasks/make_task.h"
 
-#include <algorithm>
-
 #include "core/quoted.h"
 #include "train/metric_names.h"
 #include "train/tasks/classification.h"
 #include "train/tasks/detection.h"
 #include "train/tasks/node_classification.h"
 #include "train/tasks/regression.h"
-#include "train/tasks/segmentation.h"
 #include "train/tasks/several_labels.h"
 
 namespace frugal::train {
 namespace {
 
-std::shared_ptr<const SupervisedTask> of_samples(const BatchSpec& spec, int64_t logit_bytes,
-                                                 const ClassOptions& options) {
-  if (spec.has_several_labels()) return std::make_shared<SeveralLabels>(spec, options);
-  if (spec.has_values()) return std::make_shared<Regression>(spec);
-  if (spec.target_of_each_pixel)
-    return std::make_shared<Segmentation>(
-        spec, SegmentationOptions{.class_weights = options.class_weights});
-  if (spec.target_of_each_token) return std::make_shared<LanguageModel>(spec, logit_bytes);
-  return std::make_shared<Classification>(spec, options);
+using Target = BatchSpec::Target;
+
+void check(const BatchSpec& spec, const TaskOptions& options) {
+  const Target target = spec.target;
+  const bool has_classes = target == Target::class_of_sample || target == Target::labels ||
+                           target == Target::class_of_pixel;
+  FRUGAL_CHECK(options.class_weights.empty() || has_classes,
+               "[task] expected data of classes for weights of classes, got others");
+  if (spec.metric.empty()) return;
+  const MetricName* const metric = find_metric(spec.metric);
+  FRUGAL_CHECK(metric != nullptr && metric->measures(target),
+               "[task] expected one of the metrics {}, or none, for targets of the kind {}, got {}",
+               names_of_metrics(target), target_name(target), in_quotes(spec.metric));
+}
+
+std::shared_ptr<const SupervisedTask> of_outputs(const BatchSpec& spec,
+                                                 const TaskOptions& options) {
+  switch (spec.target) {
+    case Target::labels:
+      return std::make_shared<SeveralLabels>(spec, ClassOptions{options.class_weights});
+    case Target::values:
+      return std::make_shared<Regression>(spec);
+    case Target::class_of_pixel:
+      return std::make_shared<Segmentation>(
+          spec, SegmentationOptions{.loss = options.pixel_loss,
+                                    .focal_gamma = options.focal_gamma,
+                                    .class_weights = options.class_weights});
+    case Target::class_of_token:
+      return std::make_shared<LanguageModel>(spec, options.logit_bytes);
+    default:
+      return std::make_shared<Classification>(spec, ClassOptions{options.class_weights});
+  }
 }
 
 }  // namespace
 
-TaskPtr make_task(const BatchSpec& spec, int64_t logit_bytes, const ClassOptions& options) {
-  FRUGAL_CHECK(options.class_weights.empty() ||
-                   !(spec.has_values() || spec.has_boxes() || spec.target_of_each_token),
-               "[task] expected data of classes for weights of classes, got others");
-  // The task of views is made with its network (train/tasks/self_supervised.h).
-  const auto known = [&](const MetricName& metric) {
-    return metric.name == spec.metric && metric.name != "knn";
-  };
-  FRUGAL_CHECK(
-      spec.metric.empty() || std::any_of(kMetrics.begin(), kMetrics.end(), known),
-      "[task] expected one of the metrics f1, map, matthews, miou, micro_f1, r2 and perplexity, "
-      "or none, got {}",
-      in_quotes(spec.metric));
-  if (spec.kind == BatchSpec::Kind::graph)
-    return std::make_shared<NodeClassification>(spec, of_samples(spec, logit_bytes, options));
+TaskPtr make_task(BatchSpec spec, const TaskOptions& options) {
+  if (spec.metric.empty() && !has_accuracy(spec.target)) spec.metric = usual_metric(spec.target);
+  check(spec, options);
   if (spec.has_boxes()) return std::make_shared<Detection>(spec);
-  return of_samples(spec, logit_bytes, options);
+  if (spec.has_views())
+    return std::make_shared<SelfSupervision>(spec, options.knn, options.samples);
+  if (spec.kind == BatchSpec::Kind::graph)
+    return std::make_shared<NodeClassification>(spec, of_outputs(spec, options));
+  return of_outputs(spec, options);
 }
 
 }  // namespace frugal::train

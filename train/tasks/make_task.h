@@ -1,12 +1,29 @@
 // The task of some data.
 #pragma once
+#include <vector>
+
 #include "train/tasks/language_model.h"
+#include "train/tasks/segmentation.h"
+#include "train/tasks/self_supervised.h"
 
 namespace frugal::train {
 
-// By kind of batch, targets and metric. logit_bytes: LanguageModel's part_bytes. Errors: a metric
-// that no task has; weights of classes for data without.
-TaskPtr make_task(const BatchSpec& spec, int64_t logit_bytes = LanguageModel::kLogitBytes,
-                  const ClassOptions& options = {});
+// What tasks are made with, beside the data. Each of them reads what concerns it.
+struct TaskOptions {
+  // Of each class, or of each of several labels, while training; empty: all are 1.
+  std::vector<double> class_weights = {};
+  // A class for each token: LanguageModel's part_bytes.
+  int64_t logit_bytes = LanguageModel::kLogitBytes;
+  // A class for each pixel: what is trained with.
+  SegmentationOptions::Loss pixel_loss = SegmentationOptions().loss;
+  double focal_gamma = SegmentationOptions().focal_gamma;
+  // Views: what the metric knn compares with. Without `samples` evaluations have no metric.
+  KnnOptions knn = {};
+  SelfSupervision::MakeSamples samples = {};
+};
+
+// By spec.target and spec.kind. Errors: a metric that does not measure the target; weights of
+// classes for data without; those of the task.
+TaskPtr make_task(BatchSpec spec, const TaskOptions& options = {});
 
 }  // namespace frugal::train

@@ -2,21 +2,9 @@
 
 #include "autograd/functions.h"
 #include "ops/dense/copy.h"
-#include "train/metrics.h"
+#include "train/named_metrics.h"
 
 namespace frugal::train {
-namespace {
-
-class R2 final : public Metric {
- public:
-  void add(const Tensor& output, const Batch& batch) override { fit_.add(output, batch.target); }
-  double value(double) const override { return fit_.r2(); }
-
- private:
-  FitOfValues fit_;
-};
-
-}  // namespace
 
 void Regression::judge(const Judged& judged, ForwardPass& pass) const {
   pass.counts = {judged.target.numel(), 0};
@@ -35,6 +23,6 @@ int64_t Regression::counted(const Tensor& target, FloatTargets) const { return t
 
 Counts Regression::count(const ForwardPass& pass) const { return pass.counts; }
 
-std::unique_ptr<Metric> Regression::metric() const { return std::make_unique<R2>(); }
+std::unique_ptr<Metric> Regression::metric() const { return make_metric(spec()); }
 
 }  // namespace frugal::train

@@ -4,7 +4,8 @@
 
 namespace frugal::train {
 
-// Targets [N, C] f32. The loss is the mean squared error; no value is ever right. Metric: r2.
+// Targets [N, C] f32. The loss is the mean squared error; no value is ever right. Metrics: r2,
+// mse, mae.
 class Regression : public SupervisedTask {
  public:
   using SupervisedTask::SupervisedTask;
@@ -13,7 +14,6 @@ class Regression : public SupervisedTask {
   int64_t counted(const Tensor& target, FloatTargets floats) const override;
   Counts count(const ForwardPass& pass) const override;
   std::unique_ptr<Metric> metric() const override;
-  bool has_accuracy() const override { return false; }
 };
 
 }  // namespace frugal::train

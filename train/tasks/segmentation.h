@@ -25,16 +25,14 @@ struct SegmentationOptions {
 // loss of an evaluation is the plain cross-entropy, which does not depend on how samples were cut
 // into batches. The terms of cross_entropy_dice are cross_entropy and dice. Beside a second head
 // the first one's loss is the term out, unless it has terms, and the weighted second one is aux.
-// The metric miou is the mean of the classes' intersections over unions. Its details: dice, the
-// mean of 2 tp / (2 tp + fp + fn) over the classes that occur, and, of up to 64 classes, both for
-// each that occurs. The share of right pixels is the accuracy.
+// Metrics: miou and dice, each of which has the other one and those of single classes as details
+// (train/named_metrics.h); f1, macro_f1, matthews. The share of right pixels is the accuracy.
 class Segmentation final : public Classification {
  public:
   // Errors: weights of another number than the classes, or not above 0; a gamma below 0.
   explicit Segmentation(BatchSpec spec, SegmentationOptions options = {});
   ForwardPass loss(Module& model, Batch& batch, Context& context,
                    const LossOptions& options) const override;
-  std::unique_ptr<Metric> metric() const override;
 
  protected:
   bool divides_by_weights() const override;  // not a focal loss or dice

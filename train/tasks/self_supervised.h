@@ -20,7 +20,7 @@ class SelfSupervision final : public Task {
  public:
   // Makes the training samples as evaluations see them, with their classes.
   using MakeSamples = std::function<std::unique_ptr<data::BatchSource>()>;
-  // spec: of images; its metric is knn. Without `samples` there is no metric.
+  // spec: of images, whose target is views. Without `samples` there is no metric.
   SelfSupervision(BatchSpec spec, KnnOptions knn, MakeSamples samples)
       : Task(std::move(spec)), knn_(knn), samples_(std::move(samples)) {}
 
@@ -31,7 +31,6 @@ class SelfSupervision final : public Task {
   Counts count(const ForwardPass& pass) const override;
   void after_update(Module& model, double progress) const override;
   Batch shape(int64_t samples, Device device) const override;
-  bool has_accuracy() const override { return false; }
   std::unique_ptr<Metric> metric() const override;
 
  private:

@@ -8,21 +8,11 @@
 #include "ops/dense/copy.h"
 #include "ops/dense/elementwise.h"
 #include "train/metrics.h"
+#include "train/named_metrics.h"
 #include "train/tasks/counted_rows.h"
 
 namespace frugal::train {
 namespace {
-
-class MicroF1 final : public Metric {
- public:
-  void add(const Tensor& output, const Batch& batch) override { counts_.add(output, batch.target); }
-  bool adds_up() const override { return true; }
-  void add_ranks(distributed::Communicator& ranks) override { counts_.add_ranks(ranks); }
-  double value(double) const override { return counts_.micro_f1(); }
-
- private:
-  MultiLabelCounts counts_;
-};
 
 bool some_are_ignored(const Tensor& target) {
   if (target.device() != kCpu || target.dtype() != DType::f32) return false;
@@ -119,7 +109,7 @@ Counts SeveralLabels::count(const ForwardPass& pass) const {
   return counts;
 }
 
-std::unique_ptr<Metric> SeveralLabels::metric() const { return std::make_unique<MicroF1>(); }
+std::unique_ptr<Metric> SeveralLabels::metric() const { return make_metric(spec()); }
 
 Tensor SeveralLabels::predict(const Tensor& output) const {
   const Tensor logits = Task::predict(output);

@@ -68,7 +68,7 @@ TEST_CASE("a network of one's own predicts, and names classes") {
   CHECK(Model(net.mlp, normalized).predict(Tensor::full({4, 4, 1}, 1))[0].probability ==
         doctest::Approx(bright[0].probability));  // (1 - 0.5) / 0.5
   ModelDescription several = description();
-  several.spec.metric = "micro_f1";  // each class has an answer of its own
+  several.spec.target = BatchSpec::Target::labels;  // each class has an answer of its own
   const Prediction each = Model(net.mlp, several).predict(Tensor::full({4, 4, 1}, 1));
   CHECK(each[0].probability + each[1].probability != doctest::Approx(1).epsilon(1e-3));
 }
@@ -89,6 +89,9 @@ TEST_CASE("a model refuses what its network does not read") {
   wrong = description();
   wrong.spec.kind = BatchSpec::Kind::sequences;
   CHECK_THROWS_AS(Model(net.mlp, wrong).predict("text"), Error);
+  wrong = description();
+  wrong.spec.target = BatchSpec::Target::views;
+  CHECK_THROWS_WITH_AS(Model(net.mlp, wrong), doctest::Contains("learns from views"), Error);
   CHECK_THROWS_AS(
       model.predict_each({"a"}, {.batch_size = 0}, [](int64_t, const Answer&) { return true; }),
       Error);

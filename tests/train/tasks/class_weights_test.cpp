@@ -76,7 +76,7 @@ TEST_CASE("samples, rows, texts and nodes: a weighted mean in training, a plain 
     BatchSpec spec;
     spec.kind = kind;
     spec.classes = kLabels;
-    const TaskPtr task = make_task(spec, LanguageModel::kLogitBytes, {.class_weights = kWeights});
+    const TaskPtr task = make_task(spec, {.class_weights = kWeights});
     const Batch batch = batch_of(kind);
     const Tensor& logits = model.logits.value();
     CHECK(loss_of(*task, model, batch, true) ==
@@ -93,7 +93,7 @@ TEST_CASE("outputs beyond the classes have the weight 1") {
   Fixed model(5);
   BatchSpec spec;
   spec.classes = kLabels;
-  const TaskPtr task = make_task(spec, LanguageModel::kLogitBytes, {.class_weights = kWeights});
+  const TaskPtr task = make_task(spec, {.class_weights = kWeights});
   const Batch batch = batch_of(spec.kind);
   CHECK(loss_of(*task, model, batch, true) ==
         doctest::Approx(wanted_loss(model.logits.value(), batch, kWeights)));
@@ -104,8 +104,8 @@ TEST_CASE("several labels: each label's loss has its weight, and the mean is ove
   BatchSpec spec;
   spec.kind = BatchSpec::Kind::rows;
   spec.classes = kLabels;
-  spec.metric = "micro_f1";
-  const TaskPtr task = make_task(spec, LanguageModel::kLogitBytes, {.class_weights = kWeights});
+  spec.target = BatchSpec::Target::labels;
+  const TaskPtr task = make_task(spec, {.class_weights = kWeights});
   Batch batch;
   batch.input = Tensor::zeros({kTargets, 2});
   batch.target = Tensor::zeros({kTargets, kLabels});
@@ -126,10 +126,10 @@ TEST_CASE("weights that no classes have are refused") {
   BatchSpec spec;
   spec.classes = kLabels;
   const auto make = [&](const std::vector<double>& weights) {
-    return make_task(spec, LanguageModel::kLogitBytes, {.class_weights = weights});
+    return make_task(spec, {.class_weights = weights});
   };
   CHECK_THROWS_WITH_AS(make({1, 2}), doctest::Contains("3 classes, got 2"), Error);
   CHECK_THROWS_AS(make({1, 0, 1}), Error);
-  spec.metric = "r2";
+  spec.target = BatchSpec::Target::values;
   CHECK_THROWS_WITH_AS(make(kWeights), doctest::Contains("data of classes"), Error);
 }

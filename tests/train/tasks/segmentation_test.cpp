@@ -41,8 +41,8 @@ struct Small final : ResizedModule {
 BatchSpec spec_of(int64_t classes) {
   BatchSpec spec;
   spec.classes = classes;
+  spec.target = BatchSpec::Target::class_of_pixel;
   spec.metric = "miou";
-  spec.target_of_each_pixel = true;
   return spec;
 }
 

@@ -41,6 +41,7 @@ BatchSpec spec() {
   BatchSpec images;
   images.sample = {kPictureSide, kPictureSide, 3};
   images.classes = kColours;
+  images.target = BatchSpec::Target::views;
   images.metric = "knn";
   return images;
 }

@@ -11,6 +11,7 @@
 #include "optim/sgd.h"
 #include "tests/train/task_of.h"
 #include "train/evaluate.h"
+#include "train/metric_names.h"
 #include "train/tasks/make_task.h"
 #include "train/trainer.h"
 
@@ -146,14 +147,77 @@ TEST_CASE("predict: probabilities of classes, of each label, and values as they 
       CHECK(found.item(static_cast<int64_t>(i)) == doctest::Approx(wanted[i]));
   };
   close(make_task(spec)->predict(output), {0.25, 0.25, 0.5});
-  spec.metric = "micro_f1";
+  spec.target = BatchSpec::Target::labels;
   close(make_task(spec)->predict(output), {0.5, 0.5, 2.0 / 3});
-  spec.metric = "r2";
+  spec.target = BatchSpec::Target::values;
   close(make_task(spec)->predict(output), {0, 0, std::log(2.0)});
 }
 
-TEST_CASE("a metric that no task has is refused") {
+TEST_CASE("a metric that no task has, or that measures other targets, is refused") {
   BatchSpec spec;
   spec.metric = "beauty";
   CHECK_THROWS_WITH_AS(make_task(spec), doctest::Contains("beauty"), Error);
+  spec.metric = "r2";
+  CHECK_THROWS_WITH_AS(make_task(spec),
+                       doctest::Contains("f1, macro_f1, micro_f1, matthews and perplexity, or "
+                                         "none, for targets of the kind class_of_sample, got "
+                                         "\"r2\""),
+                       Error);
+}
+
+TEST_CASE("the target decides the task, and any of its metrics may be measured") {
+  using Target = BatchSpec::Target;
+  for (const MetricName& metric : known_metrics())
+    for (const Target target : metric.targets) {
+      CAPTURE(std::string(metric.name));
+      CAPTURE(target_name(target));
+      BatchSpec spec;
+      spec.classes = 3;
+      spec.target = target;
+      spec.metric = metric.name;
+      const TaskPtr task =
+          make_task(spec, {.samples = [] { return std::unique_ptr<data::BatchSource>(); }});
+      CHECK(task->has_accuracy() == metric.has_accuracy());
+      REQUIRE(task->metric() != nullptr);
+      CHECK(higher_is_better(*task) == metric.higher_is_better);
+      // Without a metric, the usual one is measured where nothing is right or wrong.
+      spec.metric = "";
+      CHECK(make_task(spec)->spec().metric == (has_accuracy(target) ? "" : usual_metric(target)));
+    }
+  CHECK_FALSE(find_metric("perplexity")->higher_is_better);
+  CHECK_FALSE(find_metric("mae")->higher_is_better);
+  CHECK(find_metric("beauty") == nullptr);
+}
+
+TEST_CASE("metrics of equal outputs, against their formulas") {
+  using Target = BatchSpec::Target;
+  // Answers 0, 1, 1, 2 where 0, 1, 2, 2 are right, and a row that does not count.
+  Batch classes;
+  classes.target = Tensor::from<int64_t>({0, 1, 2, 2, kIgnored}, {5});
+  const Tensor logits = Tensor::from<float>({2, 0, 0, 0, 2, 0, 0, 2, 0, 0, 0, 2, 2, 0, 0}, {5, 3});
+  const auto measured = [](Target target, const char* name, const Tensor& output,
+                           const Batch& batch) {
+    BatchSpec spec;
+    spec.classes = 3;
+    spec.target = target;
+    spec.metric = name;
+    const auto metric = make_task(spec)->metric();
+    metric->add(output, batch);
+    return metric->value(std::log(5.0));
+  };
+  for (const Target target : {Target::class_of_sample, Target::class_of_pixel}) {
+    CHECK(measured(target, "f1", logits, classes) == doctest::Approx(2.0 / 3));
+    CHECK(measured(target, "macro_f1", logits, classes) == doctest::Approx((1 + 4.0 / 3) / 3));
+  }
+  CHECK(measured(Target::class_of_sample, "micro_f1", logits, classes) == doctest::Approx(0.75));
+  CHECK(measured(Target::class_of_sample, "perplexity", logits, classes) == doctest::Approx(5));
+  CHECK(measured(Target::class_of_pixel, "miou", logits, classes) == doctest::Approx(2.0 / 3));
+  CHECK(measured(Target::class_of_pixel, "dice", logits, classes) ==
+        doctest::Approx((1 + 4.0 / 3) / 3));
+  Batch values;
+  values.target = Tensor::from<float>({1, 2, 3, 6}, {2, 2});
+  const Tensor outputs = Tensor::from<float>({1, 4, 3, 2}, {2, 2});
+  CHECK(measured(Target::values, "mse", outputs, values) == doctest::Approx(20.0 / 4));
+  CHECK(measured(Target::values, "mae", outputs, values) == doctest::Approx(6.0 / 4));
+  CHECK(measured(Target::values, "r2", outputs, values) == doctest::Approx((1 - 1.5) / 2));
 }

@@ -1,0 +1,87 @@
+#include "train/metric_names.h"
+
+#include <algorithm>
+
+namespace frugal::train {
+
+namespace {
+using Target = BatchSpec::Target;
+}
+
+bool MetricName::measures(Target target) const {
+  return std::find(targets.begin(), targets.end(), target) != targets.end();
+}
+
+bool MetricName::has_accuracy() const {
+  return std::all_of(targets.begin(), targets.end(),
+                     [](Target target) { return train::has_accuracy(target); });
+}
+
+const std::vector<MetricName>& known_metrics() {
+  static const std::vector<Target> classes = {Target::class_of_sample, Target::class_of_pixel,
+                                              Target::class_of_token};
+  static const std::vector<MetricName> all = {
+      {"f1", classes},
+      {"macro_f1", classes},
+      {"micro_f1", {Target::labels, Target::class_of_sample}},
+      {"matthews", classes},
+      {"perplexity", {Target::class_of_token, Target::class_of_sample}, false},
+      {"miou", {Target::class_of_pixel}},
+      {"dice", {Target::class_of_pixel}},
+      {"r2", {Target::values}},
+      {"mse", {Target::values}, false},
+      {"mae", {Target::values}, false},
+      {"map", {Target::boxes}},
+      {"map_50", {Target::boxes}},
+      {"knn", {Target::views}}};
+  return all;
+}
+
+const MetricName* find_metric(std::string_view name) {
+  const std::vector<MetricName>& all = known_metrics();
+  const auto found = std::find_if(all.begin(), all.end(),
+                                  [&](const MetricName& metric) { return metric.name == name; });
+  return found == all.end() ? nullptr : &*found;
+}
+
+std::string names_of_metrics(Target target) {
+  std::vector<std::string> names;
+  for (const MetricName& metric : known_metrics())
+    if (metric.measures(target)) names.emplace_back(metric.name);
+  std::string text;
+  for (size_t i = 0; i < names.size(); ++i)
+    text += (i == 0 ? "" : i + 1 == names.size() ? " and " : ", ") + names[i];
+  return text;
+}
+
+std::string usual_metric(Target target) {
+  switch (target) {
+    case Target::class_of_sample:
+      return "";
+    case Target::labels:
+      return "micro_f1";
+    case Target::values:
+      return "r2";
+    case Target::class_of_pixel:
+      return "miou";
+    case Target::class_of_token:
+      return "perplexity";
+    case Target::boxes:
+      return "map";
+    case Target::views:
+      return "knn";
+  }
+  return "";
+}
+
+bool has_accuracy(Target target) {
+  return target != Target::values && target != Target::boxes && target != Target::views;
+}
+
+Target target_of_usual_metric(std::string_view metric) {
+  for (const Target target : {Target::labels, Target::values, Target::boxes, Target::views})
+    if (usual_metric(target) == metric) return target;
+  return Target::class_of_sample;
+}
+
+}  // namespace frugal::train
