@@ -172,8 +172,7 @@ void eval_command(const EvalArguments& arguments) {
     std::string text = fmt::format("loss {:.4f}", result.loss);
     if (task->has_accuracy()) text += fmt::format("  accuracy {:.2f} %", 100 * result.accuracy);
     text += fmt::format("  samples {}", result.samples);
-    if (result.metric)
-      text += fmt::format("  {} {:.4f}", run.description.spec.metric, *result.metric);
+    if (result.metric) text += fmt::format("  {} {:.4f}", task->spec().metric, *result.metric);
     for (const auto& [name, value] : result.details)
       text += fmt::format("\n  {} {:.4f}", name, value);
     std::printf("%s\n", text.c_str());

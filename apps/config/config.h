@@ -205,6 +205,7 @@ struct TrainConfig {
   int64_t eval_interval = 1;
   int64_t patience = 0;
   int64_t keep_best = 1;
+  std::string metric = "auto";
   // train.early_stop
   int64_t stop_patience = 0;
   double stop_min_delta = 0;

@@ -9,6 +9,7 @@
 #include "apps/config/sequential_config.h"
 #include "apps/config/value_schema.h"
 #include "compress/bounded/error_bounded.h"
+#include "train/metric_names.h"
 
 namespace frugal::apps {
 namespace {
@@ -1002,6 +1003,12 @@ Reader with_pixels() {
           }};
 }
 
+std::vector<std::string> metric_choices() {
+  std::vector<std::string> names = {"auto", "accuracy"};
+  for (const MetricName& metric : known_metrics()) names.emplace_back(metric.name);
+  return names;
+}
+
 Section train() {
   constexpr auto s = &Config::train;
   using C = TrainConfig;
@@ -1030,9 +1037,14 @@ Section train() {
        field(s, "eval_interval", &C::eval_interval, integer(1, 1'000'000),
              "Epochs between evaluations on the test images; the last epoch always has one.",
              every_run()),
+       field(s, "metric", &C::metric, choice(metric_choices()),
+             "What evaluations measure beside the loss. auto: what the data usually have, such as "
+             "perplexity or r2; accuracy: nothing else. The best epoch is the best by this "
+             "metric, or that of the highest accuracy where there is none.",
+             every_run()),
        field(s, "patience", &C::patience, integer(0, 1'000'000),
              "Stop after so many epochs without a lower validation loss, whose epoch is the best "
-             "one; 0: never, and the best is that of the highest accuracy or other metric.",
+             "one; 0: never, and train.metric says which is the best.",
              with_data(BatchSpec::Kind::graph)),
        field(s, "keep_best", &C::keep_best, integer(1, 1000),
              "Keep the weights of so many best evaluations, as checkpoint/best_step_N.safetensors; "
@@ -1103,7 +1115,8 @@ Section early_stop() {
            field(s, "min_delta", &C::stop_min_delta, number(0, 1e9),
                  "An evaluation is better if its metric is better by more than this.", stopping),
            field(s, "metric", &C::stop_metric, choice({"loss", "accuracy", "metric"}),
-                 "What gets better; metric: the data's own, such as f1 or perplexity.", stopping)}};
+                 "What gets better; metric: what train.metric says, such as f1 or perplexity.",
+                 stopping)}};
 }
 
 Json bits_of_gradients() {

@@ -5,7 +5,9 @@
 
 #include "apps/config/csv_columns.h"
 #include "apps/config/data_kinds.h"
+#include "core/quoted.h"
 #include "data/fetch/sources.h"
+#include "train/metric_names.h"
 
 namespace frugal::apps {
 namespace {
@@ -20,6 +22,30 @@ const DataKind& kind_of(const std::string& name) {
     if (std::find(names.begin(), names.end(), name) != names.end()) return *kind;
   }
   throw ConfigError("data.name", fmt::format("expected a known dataset, got '{}'", name));
+}
+
+// A table of all pairs of classes, such as f1 is counted with, has 128 MiB.
+constexpr int64_t kMostInPairs = 4096;
+
+// train.metric; auto: the metric that the data have.
+std::string metric_of(const Config& config, const BatchSpec& spec) {
+  const std::string& wanted = config.train.metric;
+  if (wanted == "auto") return spec.metric;
+  const bool accuracy = wanted == "accuracy" && has_accuracy(spec.target);
+  const MetricName* const metric = find_metric(wanted);
+  if (!accuracy && (metric == nullptr || !metric->measures(spec.target)))
+    throw ConfigError("train.metric", fmt::format("expected auto{} or one of {} for {}, got {}",
+                                                  has_accuracy(spec.target) ? ", accuracy" : "",
+                                                  names_of_metrics(spec.target), config.data.name,
+                                                  in_quotes(wanted)));
+  if (accuracy) return "";
+  if (spec.target_of_each_token() && spec.vocabulary > kMostInPairs && metric->higher_is_better)
+    throw ConfigError(
+        "train.metric",
+        fmt::format("expected perplexity or accuracy for a vocabulary of more than {} "
+                    "tokens, since {} counts each pair of them; it has {}",
+                    kMostInPairs, wanted, spec.vocabulary));
+  return wanted;
 }
 
 // What arrays hold is what data.layout says.
@@ -48,6 +74,7 @@ std::vector<std::string> dataset_names() {
 
 BatchSpec batch_spec(const Config& config) {
   BatchSpec spec = kind_of(config).spec(config);
+  spec.metric = metric_of(config, spec);
   // A recorded step has a batch of its own, which lives as long as the recording.
   const int64_t whole = config.distributed.whole_batch;
   spec.releases_input =

@@ -44,6 +44,7 @@ std::string find_data(const std::string& name);
 std::string searched_folders();
 
 // What batches of the data look like. It reads no image; vocabularies and graphs are read once.
+// Errors: a train.metric that does not measure the targets of the data.
 BatchSpec batch_spec(const Config& config);
 // Finds the folder of the data, and checks what is asked of them. Errors: ConfigError.
 void resolve_data(Config& config);
