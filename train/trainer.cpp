@@ -125,7 +125,7 @@ Trainer::Trainer(Module& model, Optimizer& optimizer, optim::SchedulePtr schedul
                         "expected 0 with train.patience, which ends training itself");
     if (options_.test == nullptr)
       throw OptionError("train.early_stop.patience", "expected 0 without a test set");
-    early_stop_.emplace(*options_.early_stop, task_.spec());
+    early_stop_.emplace(*options_.early_stop, task_);
   }
   if constexpr (kHasCuda)
     if (options_.cuda_graphs) {
@@ -356,7 +356,7 @@ void Trainer::add_batch(Step& step, int64_t part) {
   step.how.weight = step.weights.next(batch, copied ? ranks_.size() : 1);
   const bool counts = !copied || ranks_.rank() == 0;
   if (counts) step.units += units_of(task_.spec(), batch);
-  const bool has_lasting = batch.held || task_.spec().target_of_each_pixel;
+  const bool has_lasting = batch.held || task_.spec().target_of_each_pixel();
   if (step.is_recorded && part == 0 && times_.steps() == 0 && has_lasting)
     make_lasting(batch, step);
   compression_.before_forward(batch,
@@ -566,10 +566,10 @@ void Trainer::check_finite(double value, const char* what) {
 bool Trainer::is_better(const EpochResult& a, const EpochResult& b) const {
   if (early_stop_) {
     const std::string& metric = options_.early_stop->metric;
-    return measure_of(a, metric, task_.spec()) > measure_of(b, metric, task_.spec());
+    return measure_of(a, metric, task_) > measure_of(b, metric, task_);
   }
   if (options_.patience > 0) return a.validation->loss < b.validation->loss;
-  return score_of(a, task_.spec()) > score_of(b, task_.spec());
+  return score_of(a, task_) > score_of(b, task_);
 }
 
 bool Trainer::evaluate_epoch(EpochReport& report) {

@@ -99,7 +99,7 @@ struct TrainerOptions {
   // Both may be null, and must outlive the trainer. Without `test` nothing is evaluated.
   data::BatchSource* test = nullptr;
   data::BatchSource* validation = nullptr;
-  // What a batch means. Null: make_task() chooses by `spec`, of which kind and metric count.
+  // What a batch means. Null: make_task() chooses by the target, kind and metric of `spec`.
   TaskPtr task = {};
   BatchSpec spec = {};
 

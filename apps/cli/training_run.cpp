@@ -72,8 +72,8 @@ std::shared_ptr<RunFolder> open_folder(const TrainOptions& options, const Config
 }
 
 std::string stopping_metric(const Config& config, const BatchSpec& spec) {
-  const std::string& metric = config.train.stop_metric;
-  return metric == "metric" ? spec.metric : metric;
+  const std::string& which = config.train.stop_metric;
+  return which == "metric" ? spec.metric : which;
 }
 
 int64_t steps_of(const TrainConfig& config, int64_t per_epoch) {
