@@ -72,7 +72,7 @@ bool reads_outputs(const Task& task) {
 
 bool higher_is_better(const Task& task) {
   const auto metric = task.metric();
-  return metric == nullptr || metric->higher_is_better();
+  return !metric || metric->higher_is_better();
 }
 
 }  // namespace frugal::train

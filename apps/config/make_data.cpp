@@ -24,7 +24,7 @@ const DataKind& kind_of(const std::string& name) {
   throw ConfigError("data.name", fmt::format("expected a known dataset, got '{}'", name));
 }
 
-// A table of all pairs of classes, such as f1 is counted with, has 128 MiB.
+// A table of all pairs of so many classes, with which f1 is counted, takes 128 MiB.
 constexpr int64_t kMostInPairs = 4096;
 
 // train.metric; auto: the metric that the data have.
@@ -32,14 +32,14 @@ std::string metric_of(const Config& config, const BatchSpec& spec) {
   const std::string& wanted = config.train.metric;
   if (wanted == "auto") return spec.metric;
   const bool accuracy = wanted == "accuracy" && has_accuracy(spec.target);
-  const MetricName* const metric = find_metric(wanted);
-  if (!accuracy && (metric == nullptr || !metric->measures(spec.target)))
+  const MetricName* const known = find_metric(wanted);
+  if (!accuracy && (known == nullptr || !known->measures(spec.target)))
     throw ConfigError("train.metric", fmt::format("expected auto{} or one of {} for {}, got {}",
                                                   has_accuracy(spec.target) ? ", accuracy" : "",
                                                   names_of_metrics(spec.target), config.data.name,
                                                   in_quotes(wanted)));
   if (accuracy) return "";
-  if (spec.target_of_each_token() && spec.vocabulary > kMostInPairs && metric->higher_is_better)
+  if (spec.target_of_each_token() && spec.vocabulary > kMostInPairs && known->higher_is_better)
     throw ConfigError(
         "train.metric",
         fmt::format("expected perplexity or accuracy for a vocabulary of more than {} "

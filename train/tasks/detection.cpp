@@ -44,7 +44,7 @@ int64_t rows_before(const Tensor& counts, int64_t end, int64_t rows) {
 
 class BoxMetric final : public Metric {
  public:
-  explicit BoxMetric(bool halves) : halves_(halves) {}
+  explicit BoxMetric(std::string name) : name_(std::move(name)) {}
   void add(const Tensor& output, const Batch& batch) override {
     const Tensor boxes = extra(batch, "boxes"), labels = extra(batch, "labels");
     const Tensor counts = extra(batch, "counts");
@@ -94,7 +94,7 @@ class BoxMetric final : public Metric {
   }
   double value(double) const override {
     const CocoScores scores = metrics_.scores();
-    const double ap = halves_ ? scores.ap50 : scores.ap;
+    const double ap = name_ == "map_50" ? scores.ap50 : scores.ap;
     if (ap < 0)
       log().warn(
           "[detection] no object counts in the {} pictures of this evaluation, so its "
@@ -107,7 +107,7 @@ class BoxMetric final : public Metric {
   }
 
  private:
-  bool halves_;  // of overlaps of 0.5 alone
+  std::string name_;  // map or map_50
   CocoMetrics metrics_;
 };
 
@@ -252,7 +252,7 @@ Batch Detection::shape(int64_t samples, Device device) const {
 }
 
 std::unique_ptr<Metric> Detection::metric() const {
-  return std::make_unique<BoxMetric>(spec().metric == "map_50");
+  return std::make_unique<BoxMetric>(spec().metric);
 }
 
 }  // namespace frugal::train
