@@ -177,6 +177,9 @@ TEST_CASE("detection: an evaluation depends on neither batches nor the order of 
       CHECK(other["loss"].get<double>() ==
             doctest::Approx(one["loss"].get<double>()).epsilon(1e-6));
     }
+    const Json halves = judged(" --set data.test_batch_size=1 --set train.metric=map_50");
+    CHECK(halves["map_50"] == one["details"]["ap50"]);
+    CHECK(!halves.contains("map"));
   }
 }
 
