@@ -27,7 +27,8 @@ struct BatchSpec {
   Kind kind = Kind::images;
   Target target = Target::class_of_sample;
   // What evaluations measure beside loss and accuracy: a name of train/metric_names.h that goes
-  // with `target`. Empty: nothing, or usual_metric() where no target can be counted as right.
+  // with `target`, or that of a metric of one's own task. Empty: nothing, or usual_metric() where
+  // no target can be counted as right.
   std::string metric = {};
   bool mixes = false;  // training batches hold mixed samples, and targets are shares of classes
   // sequences

@@ -21,19 +21,23 @@ const std::vector<MetricName>& known_metrics() {
   static const std::vector<Target> classes = {Target::class_of_sample, Target::class_of_pixel,
                                               Target::class_of_token};
   static const std::vector<MetricName> all = {
-      {"f1", classes},
-      {"macro_f1", classes},
-      {"micro_f1", {Target::labels, Target::class_of_sample}},
-      {"matthews", classes},
-      {"perplexity", {Target::class_of_token, Target::class_of_sample}, false},
-      {"miou", {Target::class_of_pixel}},
-      {"dice", {Target::class_of_pixel}},
-      {"r2", {Target::values}},
-      {"mse", {Target::values}, false},
-      {"mae", {Target::values}, false},
-      {"map", {Target::boxes}},
-      {"map_50", {Target::boxes}},
-      {"knn", {Target::views}}};
+      {.name = "f1", .targets = classes, .counts_pairs = true},
+      {.name = "macro_f1", .targets = classes, .counts_pairs = true},
+      {.name = "micro_f1",
+       .targets = {Target::labels, Target::class_of_sample},
+       .counts_pairs = true},
+      {.name = "matthews", .targets = classes, .counts_pairs = true},
+      {.name = "perplexity",
+       .targets = {Target::class_of_token, Target::class_of_sample},
+       .higher_is_better = false},
+      {.name = "miou", .targets = {Target::class_of_pixel}, .counts_pairs = true},
+      {.name = "dice", .targets = {Target::class_of_pixel}, .counts_pairs = true},
+      {.name = "r2", .targets = {Target::values}},
+      {.name = "mse", .targets = {Target::values}, .higher_is_better = false},
+      {.name = "mae", .targets = {Target::values}, .higher_is_better = false},
+      {.name = "map", .targets = {Target::boxes}},
+      {.name = "map_50", .targets = {Target::boxes}},
+      {.name = "knn", .targets = {Target::views}}};
   return all;
 }
 

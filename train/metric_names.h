@@ -13,6 +13,9 @@ struct MetricName {
   std::string_view name;
   std::vector<BatchSpec::Target> targets;  // that it measures
   bool higher_is_better = true;
+  // Of classes: is each pair of a right class and a prediction counted? Then the network has an
+  // output for each class of the data and no more, and memory grows as the square of their number.
+  bool counts_pairs = false;
 
   bool measures(BatchSpec::Target target) const;
   // Do evaluations with this metric have an accuracy, too?

@@ -39,7 +39,7 @@ std::string metric_of(const Config& config, const BatchSpec& spec) {
                                                   names_of_metrics(spec.target), config.data.name,
                                                   in_quotes(wanted)));
   if (accuracy) return "";
-  if (spec.target_of_each_token() && spec.vocabulary > kMostInPairs && known->higher_is_better)
+  if (spec.target_of_each_token() && spec.vocabulary > kMostInPairs && known->counts_pairs)
     throw ConfigError(
         "train.metric",
         fmt::format("expected perplexity or accuracy for a vocabulary of more than {} "

@@ -28,6 +28,7 @@
 #include "models/zoo/unet.h"
 #include "models/zoo/vgg.h"
 #include "models/zoo/vit.h"
+#include "train/metric_names.h"
 
 namespace frugal::apps {
 namespace {
@@ -526,6 +527,19 @@ std::string readers_of(const BatchSpec& spec) {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
+// A metric that counts pairs of classes knows those of the data. What data measure by themselves is
+// not refused here, since a run may end without an evaluation.
+void check_metric(const Config& config, const BatchSpec& spec) {
+  const MetricName* const metric = find_metric(config.train.metric);
+  if (metric == nullptr || !metric->counts_pairs || spec.has_several_labels()) return;
+  const bool tokens = spec.target_of_each_token();
+  const int64_t outputs = tokens ? *config.model.vocab_size : *config.model.num_classes;
+  if (outputs != spec.classes)
+    throw ConfigError(tokens ? "model.vocab_size" : "model.num_classes",
+                      fmt::format("expected {}, the classes of {}, with train.metric {}, got {}",
+                                  spec.classes, config.data.name, metric->name, outputs));
+}
+
 // What would contradict a network that follows another one and has no labels.
 void check_self_supervised(const Config& config) {
   const std::string& name = config.model.name;
@@ -670,6 +684,7 @@ void resolve_model(Config& config, const BatchSpec& spec) {
                         fmt::format("expected at least data.max_length, {}, got {}", spec.sample[0],
                                     *model.max_positions));
   }
+  check_metric(config, spec);
   if (sequential) check_sequential(model, spec);
   if (is_self_supervised(model)) check_self_supervised(config);
 }

@@ -69,6 +69,10 @@ TEST_CASE_FIXTURE(Measured, "train.metric: other measures of classes, and the ac
   // Weights do not depend on what is measured.
   CHECK(read_file(folder / "auto/checkpoint/last.safetensors") ==
         read_file(folder / "f1/checkpoint/last.safetensors"));
+  const Ran more = train("more", "--set train.metric=f1 --set model.num_classes=4");
+  CHECK(more.status == 2);
+  CHECK(
+      has(more.err, "model.num_classes: expected 3, the classes of random, with train.metric f1"));
   // A run is evaluated by another metric than it was trained by.
   const Ran other = frugal("eval " + (folder / "auto") + " --set train.metric=matthews");
   CHECK_MESSAGE(other.status == 0, other.err);
@@ -135,6 +139,11 @@ TEST_CASE_FIXTURE(Measured, "train.metric: the best epoch of a text is that of t
   check("perplexity", false);
   REQUIRE(train("auto", "").status == 0);
   CHECK(file("auto", "summary.json")["best"] == file("perplexity", "summary.json")["best"]);
+  const Ran more = train("more", "--set train.metric=f1 --set model.vocab_size=999");
+  CHECK(more.status == 2);
+  CHECK(has(more.err, "model.vocab_size: expected"));
+  REQUIRE(train("f1", "--set train.metric=f1 --set train.epochs=1").status == 0);
+  CHECK(file("f1", "summary.json")["final"].contains("test_f1"));
   const Ran wrong = train("miou", "--set train.metric=miou");
   CHECK(wrong.status == 2);
   CHECK(has(wrong.err,
