@@ -13,8 +13,8 @@ struct MetricName {
   std::string_view name;
   std::vector<BatchSpec::Target> targets;  // that it measures
   bool higher_is_better = true;
-  // Of classes: is each pair of a right class and a prediction counted? Then the network has an
-  // output for each class of the data and no more, and memory grows as the square of their number.
+  // For classes: is each pair of a right class and a prediction counted? Then the network needs one
+  // output for each class of the data, and memory grows as the square of their number.
   bool counts_pairs = false;
 
   bool measures(BatchSpec::Target target) const;

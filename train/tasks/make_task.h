@@ -10,7 +10,7 @@ namespace frugal::train {
 
 // What tasks are made with, beside the data. Each of them reads what concerns it.
 struct TaskOptions {
-  // Of each class, or of each of several labels, while training; empty: all are 1.
+  // The weight of each class, or of each of several labels, in training; empty: all are 1.
   std::vector<double> class_weights = {};
   // A class for each token: LanguageModel's part_bytes.
   int64_t logit_bytes = LanguageModel::kLogitBytes;
