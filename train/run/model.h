@@ -74,7 +74,8 @@ struct Answer {
 // Thread safety: none.
 class Model {
  public:
-  // Errors: no network; pictures without sizes; means and deviations of another number of channels.
+  // Errors: no network; targets of views without a task; pictures without sizes; means and
+  // deviations of another number of channels.
   Model(std::shared_ptr<Module> network, ModelDescription description);
 
   // A picture as a tensor: [H, W, C] f32 in [0, 1], of the network's size.
