@@ -530,14 +530,14 @@ std::string readers_of(const BatchSpec& spec) {
 // A metric that counts pairs of classes knows those of the data. What data measure by themselves is
 // not refused here, since a run may end without an evaluation.
 void check_metric(const Config& config, const BatchSpec& spec) {
-  const MetricName* const metric = find_metric(config.train.metric);
-  if (metric == nullptr || !metric->counts_pairs || spec.has_several_labels()) return;
+  const MetricName* const known = find_metric(config.train.metric);
+  if (known == nullptr || !known->counts_pairs || spec.has_several_labels()) return;
   const bool tokens = spec.target_of_each_token();
   const int64_t outputs = tokens ? *config.model.vocab_size : *config.model.num_classes;
   if (outputs != spec.classes)
     throw ConfigError(tokens ? "model.vocab_size" : "model.num_classes",
                       fmt::format("expected {}, the classes of {}, with train.metric {}, got {}",
-                                  spec.classes, config.data.name, metric->name, outputs));
+                                  spec.classes, config.data.name, known->name, outputs));
 }
 
 // What would contradict a network that follows another one and has no labels.
