@@ -1,5 +1,6 @@
 #include "compress/entropy/cuda_decode.h"
 #include "compress/quantize/fused_kernels.h"
+#include "ops/dense/elementwise.h"
 
 namespace frugal::compress {
 namespace {
@@ -97,6 +98,7 @@ __global__ void __launch_bounds__(kThreads) map_kernel(Map p) {
 void map_codes_kernel(Cuda, const MapJob& job) {
   const UnpackJob& codes = job.codes;
   check_dtype(codes.dtype);
+  FRUGAL_ASSERT(ops::has_estimate(job.function));
   if (codes.begin >= codes.end) return;
   Map p{unpacking(codes), job.dy, codes.dithered, job.estimates, false};
   with_activation(codes.dtype, [&]<class T>(T) {

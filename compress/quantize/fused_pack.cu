@@ -1,6 +1,7 @@
 #include "compress/quantize/cuda_pack.h"
 #include "compress/quantize/fused_kernels.h"
 #include "ops/cuda/cuda_smooth.h"
+#include "ops/dense/elementwise.h"
 
 namespace frugal::compress {
 namespace {
@@ -165,10 +166,12 @@ AffineMap affine_map(const PackJob& job, const PackPassJob& pass) {
 }  // namespace
 
 void quantize_and_run_kernel(Cuda, const PackJob& job, const PackPassJob& pass) {
-  if (pass.function)
+  if (pass.function) {
+    FRUGAL_ASSERT(ops::has_estimate(*pass.function));
     pack<1>(job, UnaryMap{*pass.function, pass.out, quads_of(job, pass.out)});
-  else
+  } else {
     pack<1>(job, affine_map(job, pass));
+  }
 }
 
 void split_quantize_and_run_kernel(Cuda, const PackJob& job, const PackPassJob& pass) {

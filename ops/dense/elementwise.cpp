@@ -12,7 +12,19 @@
 namespace frugal::ops {
 namespace {
 
-constexpr const char* kBinaryNames[] = {"add", "sub", "mul", "div"};
+const char* name_of(Binary op) {
+  switch (op) {
+    case Binary::add:
+      return "add";
+    case Binary::sub:
+      return "sub";
+    case Binary::mul:
+      return "mul";
+    case Binary::div:
+      return "div";
+  }
+  throw InternalError("unknown binary op");
+}
 
 // Calls f(begin, end) over [0, n) in blocks that do not depend on the number of threads. Other
 // instructions may compute the last elements of a block, and these may round differently.
@@ -187,7 +199,7 @@ void unary_backward_estimate_kernel(Cpu, Unary op, const Tensor& dy, const Tenso
 }
 
 Tensor binary(Binary op, const Tensor& a, const Tensor& b) {
-  const char* name = kBinaryNames[static_cast<size_t>(op)];
+  const char* name = name_of(op);
   check_real(name, "a", a);
   check_real(name, "b", b);
   check_same(name, a, {&b});
@@ -205,9 +217,26 @@ Tensor affine(const Tensor& x, double factor, double term) {
 }
 
 const char* name_of(Unary op) {
-  constexpr const char* names[] = {"neg",  "exp",  "log",  "sqrt", "sigmoid",
-                                   "tanh", "gelu", "gelu", "silu"};
-  return names[static_cast<size_t>(op)];
+  switch (op) {
+    case Unary::neg:
+      return "neg";
+    case Unary::exp:
+      return "exp";
+    case Unary::log:
+      return "log";
+    case Unary::sqrt:
+      return "sqrt";
+    case Unary::sigmoid:
+      return "sigmoid";
+    case Unary::tanh:
+      return "tanh";
+    case Unary::gelu_exact:
+    case Unary::gelu_tanh:
+      return "gelu";
+    case Unary::silu:
+      return "silu";
+  }
+  throw InternalError("unknown unary op");
 }
 
 Tensor unary(Unary op, const Tensor& x) {

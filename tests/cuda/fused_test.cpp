@@ -2,6 +2,8 @@
 // give: outputs, payloads, gradients. And it is done there: nothing is unpacked.
 #include "autograd/packed_pass.h"
 
+#include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <functional>
 
@@ -13,7 +15,10 @@
 #include "compress/policies/offload_policy.h"
 #include "models/zoo/bert.h"
 #include "models/zoo/resnet_cifar.h"
+#include "ops/dense/copy.h"
+#include "ops/dense/elementwise.h"
 #include "tests/cuda/seen_policy.h"
+#include "tests/unary_ops.h"
 
 using namespace frugal;
 using namespace frugal::compress;
@@ -210,6 +215,58 @@ TEST_CASE("CUDA: gelu and silu pack, go backward and are rebuilt over codes") {
         CHECK(fused.seen.unpacked < apart.seen.unpacked);
         ++n;
       }
+}
+
+TEST_CASE("CUDA: each op that has an estimate packs and goes backward with its own function") {
+  if (!gpu::available()) return;
+  const auto same_there = [](const Tensor& expected, const Tensor& got) {
+    return gpu::same_bits(to_device(expected, kCpu), got);
+  };
+  int smooth = 0;
+  for (const ops::Unary op : frugal_test::unary_ops())
+    for (const DType dtype : {DType::f32, DType::bf16})
+      for (const Rounding rounding : {Rounding::nearest, Rounding::stochastic}) {
+        CAPTURE(ops::name_of(op));
+        CAPTURE(static_cast<int>(op));
+        CAPTURE(name_of(dtype));
+        CAPTURE(static_cast<int>(rounding));
+        const Tensor host = gpu::normals({72, 5}, dtype, 33, 1), x = to_device(host, gpu::kCuda);
+        QuantizeOptions options;
+        options.rounding = rounding;
+        const Quantizer codec(options);
+        PackedPass forward{PackedPass::Map{op}};
+        const auto packed = codec.pack_and_run(x, {}, forward);
+        REQUIRE((packed != nullptr) == ops::has_estimate(op));
+        if (packed == nullptr) {
+          const auto apart = codec.pack(x, {});
+          CHECK(!run_over(*apart, {PackedPass::Map{op}}).defined());
+          continue;
+        }
+        ++smooth;
+        CHECK(same_there(ops::unary(op, x), forward.out));
+        // The CPU has the function from elsewhere.
+        const std::vector<double> right = ops::unary(op, ops::cast(host, DType::f32)).to_vector(),
+                                  got = to_device(forward.out, kCpu).to_vector();
+        double worst = 0;
+        for (size_t i = 0; i < got.size(); ++i)
+          worst = std::max(worst, std::abs(got[i] - right[i]));
+        CHECK(worst < (dtype == DType::f32 ? 1e-5 : 0.02));
+
+        const Tensor wide = packed->unpack(),
+                     dy = to_device(gpu::normals({72, 5}, dtype, 34), gpu::kCuda);
+        Tensor value, gradient;
+        if (rounding == Rounding::stochastic) {
+          const Tensor variance = variance_of(*packed);
+          value = ops::unary_estimate(op, wide, variance);
+          gradient = ops::unary_backward_estimate(op, dy, wide, variance);
+        } else {
+          value = ops::unary(op, wide);
+          gradient = ops::unary_backward(op, dy, wide);
+        }
+        CHECK(same_there(value, run_over(*packed, {PackedPass::Map{op}})));
+        CHECK(same_there(gradient, run_over(*packed, {PackedPass::Map{op, dy}})));
+      }
+  CHECK(smooth == 2 * 2 * 3);  // gelu in two forms and silu
 }
 
 TEST_CASE("CUDA: a linear layer's gelu packs, goes backward and is rebuilt over codes") {

@@ -12,6 +12,7 @@
 #include "ops/dense/elementwise.h"
 #include "ops/dense/linear_activation.h"
 #include "tests/compress/quantize/samples.h"
+#include "tests/unary_ops.h"
 
 using namespace frugal;
 using namespace frugal::compress;
@@ -133,6 +134,23 @@ TEST_CASE("silu over codes, entropy-coded or not: the bits of unpacking all") {
     REQUIRE(gradient.defined());
     CHECK(gradient.to_vector() == dx.to_vector());
     CHECK(!run_over(*packed, {PackedPass::Map{ops::Unary::tanh}}).defined());  // has no estimate
+  }
+}
+
+TEST_CASE("each op that has an estimate is computed over codes, and no other op is") {
+  const Shape shape{700, 96};
+  const Tensor x = Tensor::from(normals(shape.numel(), 5), shape), dy = Tensor::full(shape, 0.75);
+  const auto packed = Quantizer().pack(x, entry(2));
+  const Tensor wide = packed->unpack(), variance = variance_of(*packed);
+  for (const ops::Unary op : frugal_test::unary_ops()) {
+    CAPTURE(ops::name_of(op));
+    const Tensor value = run_over(*packed, {PackedPass::Map{op}}),
+                 gradient = run_over(*packed, {PackedPass::Map{op, dy}});
+    REQUIRE(value.defined() == ops::has_estimate(op));
+    REQUIRE(gradient.defined() == ops::has_estimate(op));
+    if (!value.defined()) continue;
+    CHECK(value.to_vector() == ops::unary_estimate(op, wide, variance).to_vector());
+    CHECK(gradient.to_vector() == ops::unary_backward_estimate(op, dy, wide, variance).to_vector());
   }
 }
 

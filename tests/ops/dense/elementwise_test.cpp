@@ -2,10 +2,12 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <functional>
 
 #include "ops/dense/reduce.h"
 #include "tests/ops/samples.h"
+#include "tests/unary_ops.h"
 
 namespace frugal::ops {
 namespace {
@@ -89,6 +91,17 @@ TEST_CASE("unary: values and gradients agree with their formulas") {
         if (!c.slope) continue;
         CHECK(error(unary_backward(c.op, dy, c.from_output ? y : x), gradient) < 4 * bound);
       }
+}
+
+TEST_CASE("unary: the cases here have each op once") {
+  const std::vector<Unary> all = frugal_test::unary_ops();
+  const std::vector<UnaryCase> cases = unary_cases();
+  CHECK(all.size() == cases.size());
+  for (const Unary op : all) {
+    CAPTURE(name_of(op));
+    CHECK(std::count_if(cases.begin(), cases.end(),
+                        [&](const UnaryCase& c) { return c.op == op; }) == 1);
+  }
 }
 
 TEST_CASE("unary: f32 keeps its relative precision where the value is small") {
@@ -243,8 +256,11 @@ TEST_CASE("elementwise: errors name the op") {
 TEST_CASE("an estimate takes away what noise adds on average, in the value and in the gradient") {
   // x is known to +-h, each with probability 1/2: variance h^2. What is left is of fourth order.
   const double h = 0.1;
+  int smooth = 0;
   for (const DType dtype : {DType::f32, DType::f64})
-    for (const Unary op : {Unary::gelu_exact, Unary::gelu_tanh, Unary::silu}) {
+    for (const Unary op : frugal_test::unary_ops()) {
+      if (!has_estimate(op)) continue;
+      ++smooth;
       CAPTURE(static_cast<int>(op));
       const Tensor x = ramp(1000, -5, 5, dtype), dy = Tensor::full(x.shape(), 3, dtype);
       const Tensor low = affine(x, 1, -h), high = affine(x, 1, h);
@@ -271,7 +287,13 @@ TEST_CASE("an estimate takes away what noise adds on average, in the value and i
       CHECK(after < share * before);
       CHECK(after_slope < 2 * share * before_slope);
       CHECK(before > 1e-3);
+      // Without noise it is the op itself.
+      const Tensor none = Tensor::zeros(x.shape(), dtype);
+      const double bound = dtype == DType::f32 ? 1e-6 : 1e-14;
+      CHECK(error(unary_estimate(op, x, none), exact) < bound);
+      CHECK(error(unary_backward_estimate(op, dy, x, none), slope) < bound);
     }
+  CHECK(smooth == 2 * 3);  // gelu in two forms and silu
   CHECK_THROWS_WITH_AS(unary_estimate(Unary::silu, Tensor::zeros({2}), Tensor::zeros({3})),
                        doctest::Contains("[silu] expected the variance of shape [2]"), Error);
   CHECK_THROWS_AS(unary_estimate(Unary::exp, Tensor::zeros({2}), Tensor::zeros({2})),
