@@ -5,8 +5,15 @@
 namespace frugal {
 
 std::string Device::str() const {
-  if (type == DeviceType::cpu) return "cpu";
-  return type == DeviceType::meta ? "meta" : fmt::format("cuda:{}", index);
+  switch (type) {
+    case DeviceType::cpu:
+      return "cpu";
+    case DeviceType::meta:
+      return "meta";
+    case DeviceType::cuda:
+      break;
+  }
+  return fmt::format("cuda:{}", index);
 }
 
 Device Device::parse(const std::string& text) {

@@ -1,22 +1,66 @@
 #include "core/dtype.h"
 
-#include <array>
 #include <cmath>
 
 namespace frugal {
 
+// A switch without a default: the compiler names a dtype that is missing.
+
 size_t size_of(DType dtype) {
-  constexpr std::array<size_t, 8> sizes = {8, 4, 2, 2, 8, 4, 1, 1};
-  return sizes[static_cast<size_t>(dtype)];
+  switch (dtype) {
+    case DType::f64:
+    case DType::i64:
+      return 8;
+    case DType::f32:
+    case DType::i32:
+      return 4;
+    case DType::bf16:
+    case DType::f16:
+      return 2;
+    case DType::u8:
+    case DType::bool_:
+      break;
+  }
+  return 1;
 }
 
 std::string_view name_of(DType dtype) {
-  constexpr std::array<std::string_view, 8> names = {"f64", "f32", "bf16", "f16",
-                                                     "i64", "i32", "u8",   "bool"};
-  return names[static_cast<size_t>(dtype)];
+  switch (dtype) {
+    case DType::f64:
+      return "f64";
+    case DType::f32:
+      return "f32";
+    case DType::bf16:
+      return "bf16";
+    case DType::f16:
+      return "f16";
+    case DType::i64:
+      return "i64";
+    case DType::i32:
+      return "i32";
+    case DType::u8:
+      return "u8";
+    case DType::bool_:
+      break;
+  }
+  return "bool";
 }
 
-bool is_floating(DType dtype) { return dtype <= DType::f16; }
+bool is_floating(DType dtype) {
+  switch (dtype) {
+    case DType::f64:
+    case DType::f32:
+    case DType::bf16:
+    case DType::f16:
+      return true;
+    case DType::i64:
+    case DType::i32:
+    case DType::u8:
+    case DType::bool_:
+      break;
+  }
+  return false;
+}
 
 Float16::Float16(float value) {
   uint32_t u;

@@ -207,9 +207,23 @@ void copy_bytes(void* to, Device to_device, const void* from, Device from_device
 }
 
 std::string_view name_of(Category category) {
-  constexpr std::string_view names[kCategories] = {
-      "parameter", "gradient", "optimizer", "activation", "packed", "workspace", "input"};
-  return names[static_cast<size_t>(category)];
+  switch (category) {
+    case Category::parameter:
+      return "parameter";
+    case Category::gradient:
+      return "gradient";
+    case Category::optimizer:
+      return "optimizer";
+    case Category::activation:
+      return "activation";
+    case Category::packed:
+      return "packed";
+    case Category::workspace:
+      return "workspace";
+    case Category::input:
+      break;
+  }
+  return "input";
 }
 
 std::string MemoryReport::str() const {

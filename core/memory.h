@@ -18,9 +18,9 @@ enum class Category : uint8_t {
   activation,
   packed,
   workspace,
-  input
+  input  // the last one, see kCategories
 };
-inline constexpr int kCategories = 7;
+inline constexpr int kCategories = static_cast<int>(Category::input) + 1;
 std::string_view name_of(Category category);
 
 using CategoryBytes = std::array<int64_t, kCategories>;  // indexed by Category

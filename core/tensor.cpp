@@ -35,9 +35,13 @@ bool holds(DType dtype, double value) {
       return value == std::trunc(value) && value >= 0 && value < 256;
     case DType::bool_:
       return value == 0 || value == 1;
-    default:
-      return true;
+    case DType::f64:
+    case DType::f32:
+    case DType::bf16:
+    case DType::f16:
+      break;
   }
+  return true;
 }
 
 // What tensors for `device` are filled with on the host first; on meta nothing is.

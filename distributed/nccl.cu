@@ -139,7 +139,15 @@ ncclDataType_t type_of(DType dtype) {
 }
 
 ncclRedOp_t type_of(Reduction reduction) {
-  return reduction == Reduction::sum ? ncclSum : reduction == Reduction::max ? ncclMax : ncclMin;
+  switch (reduction) {
+    case Reduction::sum:
+      return ncclSum;
+    case Reduction::max:
+      return ncclMax;
+    case Reduction::min:
+      break;
+  }
+  return ncclMin;
 }
 
 // Whether all shares have one size, as NCCL's own all-gather and reduce-scatter want it.

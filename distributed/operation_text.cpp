@@ -3,7 +3,15 @@
 namespace frugal::distributed {
 
 std::string_view name_of(Reduction reduction) {
-  return reduction == Reduction::sum ? "sum" : reduction == Reduction::max ? "max" : "min";
+  switch (reduction) {
+    case Reduction::sum:
+      return "sum";
+    case Reduction::max:
+      return "max";
+    case Reduction::min:
+      break;
+  }
+  return "min";
 }
 
 std::string text_of(const char* op, const Tensor& x, const std::string& how,

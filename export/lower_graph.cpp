@@ -125,17 +125,26 @@ const Lowering::Edges& Lowering::edges(const Op& op, int x) {
   edges.runs = runs_of(target);
   edges.source = gather(*this, source, edges.runs.order);
   if (!weight.empty()) edges.weight = gather(*this, weight, edges.runs.order);
-  const auto norm = static_cast<ops::EdgeNorm>(made.integer("norm"));
-  if (norm != ops::EdgeNorm::none) {
+  bool normalizes = true, symmetric = false;
+  switch (static_cast<ops::EdgeNorm>(made.integer("norm"))) {
+    case ops::EdgeNorm::none:
+      normalizes = false;
+      break;
+    case ops::EdgeNorm::symmetric:
+      symmetric = true;
+      break;
+    case ops::EdgeNorm::mean:
+      break;
+  }
+  if (normalizes) {
     const std::string degree =
         spread(weight.empty() ? counts(edges.runs) : sums(edges.weight, edges.runs, {}), edges.runs,
                nodes, {});
-    const std::string root = norm == ops::EdgeNorm::mean ? degree : emit("Sqrt", {degree});
+    const std::string root = symmetric ? emit("Sqrt", {degree}) : degree;
     const std::string scale = emit(
         "Where", {emit("Greater", {degree, scalar(0)}), emit("Div", {scalar(1), root}), scalar(0)});
     std::string value = gather(*this, scale, edges.runs.sorted);
-    if (norm == ops::EdgeNorm::symmetric)
-      value = emit("Mul", {value, gather(*this, scale, edges.source)});
+    if (symmetric) value = emit("Mul", {value, gather(*this, scale, edges.source)});
     edges.weight = weight.empty() ? value : emit("Mul", {edges.weight, value});
   }
   return edges_[graph] = edges;

@@ -313,10 +313,17 @@ std::string Lowering::constant_in_order(int value, const Order& order) {
   const auto known = parameters_.find({tensor.storage()->id(), tensor.offset()});
   if (known != parameters_.end() && known->second.shape == tensor.shape() &&
       tensor.is_contiguous()) {
-    const Module::Layout layout = known->second.layout;
-    const Order file = layout == Module::Layout::conv_weight         ? channels_first(tensor.dim())
-                       : layout == Module::Layout::transposed_linear ? Order{1, 0}
-                                                                     : natural(tensor.dim());
+    Order file = natural(tensor.dim());
+    switch (known->second.layout) {
+      case Module::Layout::plain:
+        break;
+      case Module::Layout::conv_weight:
+        file = channels_first(tensor.dim());
+        break;
+      case Module::Layout::transposed_linear:
+        file = {1, 0};
+        break;
+    }
     set(value, initializer(known->second.name, tensor.permute(file)), file);
     return in_order(value, order);
   }

@@ -167,6 +167,7 @@ Variable GraphModule::activate(int64_t conv, Variable y, const Variable& x, Cont
 }
 
 Variable GraphModule::join(const Variables& outputs) const {
+  FRUGAL_ASSERT(joins());
   return options_.jk == JumpingKnowledge::cat ? concat(outputs, 1) : elementwise_max(outputs);
 }
 

@@ -13,8 +13,14 @@ double bound_of(int64_t fan_in) { return 1 / std::sqrt(static_cast<double>(fan_i
 
 Tensor conv_weight(Init& init, const Shape& shape, ConvInit kind) {
   const int64_t fan_in = shape[1] * shape[2] * shape[3], fan_out = shape[0] * shape[1] * shape[2];
-  if (kind == ConvInit::kaiming_fan_in) return kaiming_normal(init, shape, fan_in);
-  if (kind == ConvInit::kaiming_fan_out) return kaiming_normal(init, shape, fan_out);
+  switch (kind) {
+    case ConvInit::kaiming_fan_in:
+      return kaiming_normal(init, shape, fan_in);
+    case ConvInit::kaiming_fan_out:
+      return kaiming_normal(init, shape, fan_out);
+    case ConvInit::pytorch:
+      break;
+  }
   return uniform(init, shape, bound_of(fan_in));
 }
 

@@ -59,12 +59,17 @@ std::vector<Taps> taps_of(int64_t from, int64_t to, GridSampling sampling) {
   std::vector<Taps> all;
   for (int64_t cell = 0; cell < to; ++cell) {
     const auto i = static_cast<double>(cell);
-    if (sampling == GridSampling::smooth)
-      all.push_back(average((i + 0.5) * n / m, n / m, from));
-    else if (sampling == GridSampling::centres)
-      all.push_back(neighbours((i + 0.5) * n / m - 0.5, from));
-    else
-      all.push_back(neighbours(to > 1 ? i * (n - 1) / (m - 1) : 0, from));
+    switch (sampling) {
+      case GridSampling::smooth:
+        all.push_back(average((i + 0.5) * n / m, n / m, from));
+        break;
+      case GridSampling::centres:
+        all.push_back(neighbours((i + 0.5) * n / m - 0.5, from));
+        break;
+      case GridSampling::corners:
+        all.push_back(neighbours(to > 1 ? i * (n - 1) / (m - 1) : 0, from));
+        break;
+    }
   }
   return all;
 }

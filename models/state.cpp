@@ -48,9 +48,10 @@ Tensor as_file(const Tensor& tensor, Module::Layout layout) {
       return channels_second(tensor);
     case Module::Layout::transposed_linear:
       return tensor.transpose(0, 1);
-    default:
-      return tensor;
+    case Module::Layout::plain:
+      break;
   }
+  return tensor;
 }
 
 Tensor from_file(const Tensor& tensor, Module::Layout layout) {
@@ -59,9 +60,10 @@ Tensor from_file(const Tensor& tensor, Module::Layout layout) {
       return channels_last(tensor);
     case Module::Layout::transposed_linear:
       return tensor.transpose(0, 1);
-    default:
-      return tensor;
+    case Module::Layout::plain:
+      break;
   }
+  return tensor;
 }
 
 struct Target {

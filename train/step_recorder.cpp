@@ -78,13 +78,33 @@ std::vector<float> first_rows(const Tensor& tensor, int64_t rows) {
 }  // namespace
 
 std::string_view name_of(SavedRecord::How how) {
-  constexpr std::string_view kNames[] = {"kept", "in memory", "packed", "moved", "rebuilt"};
-  return kNames[static_cast<size_t>(how)];
+  using How = SavedRecord::How;
+  switch (how) {
+    case How::kept:
+      return "kept";
+    case How::in_memory:
+      return "in memory";
+    case How::packed:
+      return "packed";
+    case How::moved:
+      return "moved";
+    case How::rebuilt:
+      break;
+  }
+  return "rebuilt";
 }
 
 std::string_view name_of(MemoryCurve::Phase phase) {
-  constexpr std::string_view kNames[] = {"forward", "backward", "update"};
-  return kNames[static_cast<size_t>(phase)];
+  using Phase = MemoryCurve::Phase;
+  switch (phase) {
+    case Phase::forward:
+      return "forward";
+    case Phase::backward:
+      return "backward";
+    case Phase::update:
+      break;
+  }
+  return "update";
 }
 
 // Another one's packed tensor, with the time that it takes.

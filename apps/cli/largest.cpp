@@ -139,9 +139,17 @@ Growth growth_named(const std::string& name) {
 }
 
 std::string key_of(const Config& config, Growth growth) {
-  constexpr const char* kKeys[] = {"data.batch_size", "model.layers", "model.width", "data.shape"};
-  if (growth == Growth::resolution && reads_image_size(config)) return "data.image_size";
-  return kKeys[static_cast<size_t>(growth)];
+  switch (growth) {
+    case Growth::batch:
+      return "data.batch_size";
+    case Growth::layers:
+      return "model.layers";
+    case Growth::width:
+      return "model.width";
+    case Growth::resolution:
+      break;
+  }
+  return reads_image_size(config) ? "data.image_size" : "data.shape";
 }
 
 LargestSearch::LargestSearch(const Config& config, Growth growth) : growth_(growth) {

@@ -23,9 +23,14 @@ std::string title_of(const Timeline::Span& span) {
     case Kind::unpack:
     case Kind::rebuild:
       return fmt::format("{} {}", category_of(span.kind), span.name);
-    default:
-      return span.name;
+    case Kind::phase:
+    case Kind::forward:
+    case Kind::backward:
+    case Kind::update:
+    case Kind::load:
+      break;
   }
+  return span.name;
 }
 
 void add(ProfileRow& row, const Timeline::Span& span, double steps) {
@@ -47,7 +52,9 @@ void add(ProfileRow& row, const Timeline::Span& span, double steps) {
     case Kind::rebuild:
       row.rebuild += ms;
       break;
-    default:
+    case Kind::phase:
+    case Kind::update:
+    case Kind::load:
       row.other += ms;
   }
 }

@@ -45,12 +45,22 @@ bool has_samples(const Config& c) {
   const DataTraits t = traits(c);
   return t.kind != BatchSpec::Kind::graph && !t.is_text && !has_array_stream(c);
 }
+const char* samples_of(BatchSpec::Kind kind) {
+  switch (kind) {
+    case BatchSpec::Kind::images:
+      return "images";
+    case BatchSpec::Kind::rows:
+      return "rows";
+    case BatchSpec::Kind::graph:
+      return "graphs";
+    case BatchSpec::Kind::sequences:
+      break;
+  }
+  return "text";
+}
 Reader with_data(BatchSpec::Kind kind) {
-  const char* who = kind == BatchSpec::Kind::images  ? "images"
-                    : kind == BatchSpec::Kind::rows  ? "rows"
-                    : kind == BatchSpec::Kind::graph ? "graphs"
-                                                     : "text";
-  return {who, {"data.name"}, [kind](const Config& c) { return traits(c).kind == kind; }};
+  return {
+      samples_of(kind), {"data.name"}, [kind](const Config& c) { return traits(c).kind == kind; }};
 }
 Reader data_named(const std::vector<std::string>& names) {
   return {listed("data.name", names), {"data.name"}, [names](const Config& c) {

@@ -75,7 +75,15 @@ DataParts find_parts(const Config& config, const std::vector<std::string>& endin
 }
 
 const std::vector<int64_t>& part_of(const data::SplitIndices& split, Split part) {
-  return part == Split::train ? split.train : part == Split::test ? split.test : split.validation;
+  switch (part) {
+    case Split::train:
+      return split.train;
+    case Split::validation:
+      return split.validation;
+    case Split::test:
+      break;
+  }
+  return split.test;
 }
 
 data::SplitIndices split_by(const Config& config, const std::vector<int64_t>& labels,

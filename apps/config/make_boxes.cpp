@@ -18,9 +18,15 @@ constexpr int64_t kRandomTrain = 256, kRandomTest = 64;
 constexpr int64_t kMultiple = 32;  // divides the sides of batches that are no letterbox
 
 const char* name_of(data::BoxPart part) {
-  return part == data::BoxPart::train        ? "train"
-         : part == data::BoxPart::validation ? "validation"
-                                             : "test";
+  switch (part) {
+    case data::BoxPart::train:
+      return "train";
+    case data::BoxPart::validation:
+      return "validation";
+    case data::BoxPart::test:
+      break;
+  }
+  return "test";
 }
 
 const data::BoxSet& box_part(const Config& config, data::BoxPart part);

@@ -119,17 +119,25 @@ constexpr int64_t kRandomTrain = 2048, kRandomTest = 512;
 constexpr int64_t kMostRandom = int64_t{1} << 28;  // an epoch's order lies in memory
 constexpr int64_t kSamplesAtWork = 8;  // copies of a sample that a thread augments, at most
 
+std::vector<std::string> part_names(Split split) {
+  switch (split) {
+    case Split::train:
+      return {"train"};
+    case Split::validation:
+      return {"val", "valid", "validation"};
+    case Split::test:
+      break;
+  }
+  return {"test"};
+}
+
 // The part of the data for a split, or an empty path: a folder of classes, or a list.
 std::filesystem::path part_path(const Config& config, Split split) {
   namespace fs = std::filesystem;
   const fs::path dir = within(*config.data.dir, {"ILSVRC/Data/CLS-LOC", "Data/CLS-LOC"});
   const bool lists = config.data.name == "image_list";
-  const std::vector<std::string> names =
-      split == Split::train        ? std::vector<std::string>{"train"}
-      : split == Split::validation ? std::vector<std::string>{"val", "valid", "validation"}
-                                   : std::vector<std::string>{"test"};
   std::error_code ignored;
-  for (const std::string& name : names) {
+  for (const std::string& name : part_names(split)) {
     const fs::path path = dir / (lists ? name + ".csv" : name);
     if (lists ? fs::is_regular_file(path, ignored) : fs::is_directory(path, ignored)) return path;
   }
@@ -406,6 +414,20 @@ DatasetPtr with_changes(DatasetPtr dataset, const DataConfig& c) {
 // How samples are changed before they are normalized.
 enum class Changes : uint8_t { none, training, first_view, second_view };
 
+// The least share of a picture's area that a sample is cut from; 0: nothing is cut at random.
+double area_to_cut(const DataConfig& c, Changes changes) {
+  switch (changes) {
+    case Changes::none:
+      return 0;
+    case Changes::training:
+      return c.crop_area;
+    case Changes::first_view:
+    case Changes::second_view:
+      break;
+  }
+  return c.view_area;
+}
+
 // The changes of one of two views, in the papers' order. Picture files are cut by their reader.
 DatasetPtr with_view(DatasetPtr dataset, const DataConfig& c, size_t view, bool of_files) {
   if (!of_files && c.view_area > 0)
@@ -431,10 +453,7 @@ DatasetPtr open_images(const Config& config, Split split, Changes changes) {
   const int64_t limit = train ? c.train_samples : c.test_samples;
   DatasetPtr dataset;
   if (row.of_files()) {
-    dataset = open_picture_files(config, split,
-                                 changes == Changes::none       ? 0
-                                 : changes == Changes::training ? c.crop_area
-                                                                : c.view_area);
+    dataset = open_picture_files(config, split, area_to_cut(c, changes));
     if (dataset == nullptr) return nullptr;
   } else if (row.of_masks()) {
     dataset = open_masks(config, split);

@@ -70,12 +70,22 @@ std::vector<int64_t> values_of_masks(const Config& config) {
   return mask_parts(config).values.of_classes;
 }
 
+const std::vector<data::MaskFile>& MaskParts::of(Split part) const {
+  switch (part) {
+    case Split::train:
+      return train;
+    case Split::validation:
+      return validation;
+    case Split::test:
+      break;
+  }
+  return test;
+}
+
 DatasetPtr open_masks(const Config& config, Split split) {
   const DataConfig& c = config.data;
   const MaskParts& parts = mask_parts(config);
-  std::vector<data::MaskFile> files = split == Split::train        ? parts.train
-                                      : split == Split::validation ? parts.validation
-                                                                   : parts.test;
+  std::vector<data::MaskFile> files = parts.of(split);
   if (files.empty()) return nullptr;
   const int64_t limit = split == Split::train ? c.train_samples : c.test_samples;
   if (limit > 0 && limit < static_cast<int64_t>(files.size()))

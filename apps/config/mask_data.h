@@ -10,6 +10,7 @@ struct MaskParts {
   std::vector<data::MaskFile> train, validation, test;
   data::MaskValues values;
   std::optional<KeptParts> split;  // none: the folder has parts of its own
+  const std::vector<data::MaskFile>& of(Split part) const;
 };
 // The parts of data.dir. Masks are read once, and only if neither data.mask_values nor data.classes
 // says which classes there are. Errors: those of list_masks() and find_mask_values(); no pictures

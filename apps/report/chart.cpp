@@ -212,7 +212,15 @@ constexpr const char* kFileStyle =
 double four_digits(double value) { return std::stod(fmt::format("{:.4g}", value)); }
 
 const char* name_of(Unit unit) {
-  return unit == Unit::bytes ? "bytes" : unit == Unit::percent ? "percent" : "number";
+  switch (unit) {
+    case Unit::bytes:
+      return "bytes";
+    case Unit::percent:
+      return "percent";
+    case Unit::number:
+      break;
+  }
+  return "number";
 }
 
 std::string data_of(const Json& json) {

@@ -65,12 +65,26 @@ std::string tile(const std::string& what, const std::string& value, const std::s
 // ---- headline
 
 const char* text_of(RunStatus status) {
-  return status == RunStatus::finished  ? "finished"
-         : status == RunStatus::running ? "running"
-                                        : "interrupted";
+  switch (status) {
+    case RunStatus::finished:
+      return "finished";
+    case RunStatus::running:
+      return "running";
+    case RunStatus::cut:
+      break;
+  }
+  return "interrupted";
 }
 const char* style_of(RunStatus status) {
-  return status == RunStatus::finished ? "" : status == RunStatus::running ? " running" : " cut";
+  switch (status) {
+    case RunStatus::finished:
+      return "";
+    case RunStatus::running:
+      return " running";
+    case RunStatus::cut:
+      break;
+  }
+  return " cut";
 }
 
 std::string tiles(const RunFacts& facts) {

@@ -103,7 +103,7 @@ Cell cell_of(const TableFile& table, const TableRow& row, const TableColumn& col
   apply_sets(document, cell.sets);
   cell.config = parse_config(document);
   check_set_keys(cell.config, cell.sets);
-  cell.hash = data::sha256_hex(Json({{"kind", cell_kind_names()[static_cast<size_t>(cell.kind)]},
+  cell.hash = data::sha256_hex(Json({{"kind", name_of(cell.kind)},
                                      {"measure", cell.measure},
                                      {"defaults", kDefaults},
                                      {"config", deciding(cell.config)}})

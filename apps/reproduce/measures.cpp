@@ -32,7 +32,7 @@ const std::vector<Kind>& kinds() {
       {{"largest"}, {"max", "memory"}}};
   return all;
 }
-const Kind& row_of(CellKind kind) { return kinds()[static_cast<size_t>(kind)]; }
+const Kind& row_of(CellKind kind) { return kinds().at(static_cast<size_t>(kind)); }
 
 const std::vector<Metric>& all_metrics() {
   static const std::vector<Metric> all = {

@@ -263,7 +263,7 @@ class Runner {
 }  // namespace
 
 ResultKey key_of(const Cell& cell, int64_t seed) {
-  return {cell.hash, cell_kind_names()[static_cast<size_t>(cell.kind)], seed, name_of(cell.scale)};
+  return {cell.hash, name_of(cell.kind), seed, name_of(cell.scale)};
 }
 
 RunnerReport run_cells(const std::vector<Cell>& cells, ResultStore& store,

@@ -132,12 +132,13 @@ WaySets ways_of(Object& object) {
 
 CellKind kind_of(Object& object) {
   const std::string name = object.text("kind");
-  const auto& names = cell_kind_names();
-  const auto found = std::find(names.begin(), names.end(), name);
-  if (found == names.end())
-    object.fail("kind",
-                fmt::format("expected one of {}, got {}", fmt::join(names, ", "), in_quotes(name)));
-  return static_cast<CellKind>(found - names.begin());
+  std::vector<std::string> names;
+  for (const CellKind kind : kCellKinds) {
+    names.push_back(name_of(kind));
+    if (names.back() == name) return kind;
+  }
+  object.fail("kind",
+              fmt::format("expected one of {}, got {}", fmt::join(names, ", "), in_quotes(name)));
 }
 
 Json measure_of(Object& object) {
@@ -297,14 +298,32 @@ TableRow row_of(Object& object, const TableFile& table, const std::vector<std::s
 
 }  // namespace
 
-const std::vector<std::string>& cell_kind_names() {
-  static const std::vector<std::string> names = {"memory", "accuracy", "throughput", "variance",
-                                                 "largest"};
-  return names;
+std::string name_of(CellKind kind) {
+  switch (kind) {
+    case CellKind::memory:
+      return "memory";
+    case CellKind::accuracy:
+      return "accuracy";
+    case CellKind::throughput:
+      return "throughput";
+    case CellKind::variance:
+      return "variance";
+    case CellKind::largest:
+      break;
+  }
+  return "largest";
 }
 
 std::string name_of(Scale scale) {
-  return scale == Scale::smoke ? "smoke" : scale == Scale::reduced ? "reduced" : "full";
+  switch (scale) {
+    case Scale::smoke:
+      return "smoke";
+    case Scale::reduced:
+      return "reduced";
+    case Scale::full:
+      break;
+  }
+  return "full";
 }
 
 Scale scale_named(const std::string& name) {

@@ -15,7 +15,10 @@ namespace frugal::apps {
 
 // How a cell is measured.
 enum class CellKind : uint8_t { memory, accuracy, throughput, variance, largest };
-const std::vector<std::string>& cell_kind_names();
+constexpr std::array<CellKind, 5> kCellKinds = {CellKind::memory, CellKind::accuracy,
+                                                CellKind::throughput, CellKind::variance,
+                                                CellKind::largest};
+std::string name_of(CellKind kind);
 
 // How much is run. Smoke: seconds, only to see that everything works.
 enum class Scale : uint8_t { smoke, reduced, full };

@@ -170,9 +170,7 @@ Variable sqrt(const Variable& x) { return from_output(Unary::sqrt, x); }
 Variable sigmoid(const Variable& x) { return from_output(Unary::sigmoid, x); }
 Variable tanh(const Variable& x) { return from_output(Unary::tanh, x); }
 Variable silu(const Variable& x) { return from_input(Unary::silu, x); }
-Variable gelu(const Variable& x, Gelu kind) {
-  return from_input(kind == Gelu::exact ? Unary::gelu_exact : Unary::gelu_tanh, x);
-}
+Variable gelu(const Variable& x, Gelu kind) { return from_input(ops::unary_of(kind), x); }
 
 Variable log(const Variable& x) {
   if (lossy({x}))

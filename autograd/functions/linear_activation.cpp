@@ -29,10 +29,6 @@ Grads linear_gradients(const Backward& b, const Tensor& dh) {
   return grads;
 }
 
-ops::Unary unary_of(Gelu kind) {
-  return kind == Gelu::exact ? ops::Unary::gelu_exact : ops::Unary::gelu_tanh;
-}
-
 // Calls f(begin, end) over the items of h that belong to `variance`. So many items are taken at
 // once as stay in a cache between unpacking and use. Without a variance there is one call for all
 // of h: then h is whole already, or its codec may have to unpack everything for a part.
@@ -61,7 +57,7 @@ Tensor over(const Tensor& x) {
 // y = gelu(h) from the slots, written over the variance.
 Tensor rebuild_gelu(const Slots& s, Gelu kind) {
   const SavedTensor& h = s[0];
-  const Tensor made = run_over(h, {PackedPass::Map{unary_of(kind)}});
+  const Tensor made = run_over(h, {PackedPass::Map{ops::unary_of(kind)}});
   if (made.defined()) return made;
   const Tensor variance = variance_of(h);
   if (!variance.defined()) {
@@ -80,7 +76,7 @@ Tensor rebuild_gelu(const Slots& s, Gelu kind) {
 Tensor gelu_gradient(const Backward& b, Gelu kind) {
   const Tensor dy = ops::contiguous(b.take_dy());
   const Tensor dh = over(dy);
-  if (b.run({PackedPass::Map{unary_of(kind), dy}, dh}, 0)) return dh;
+  if (b.run({PackedPass::Map{ops::unary_of(kind), dy}, dh}, 0)) return dh;
   const Tensor variance = variance_of(b.slot(0));
   for_slices(b.slot(0), variance, [&](const Rows& rows) {
     ops::gelu_backward_into(kind, rows_of(dy, rows),
@@ -96,7 +92,7 @@ Tensor gelu_gradient(const Backward& b, Gelu kind) {
 // only h as its source: noise in x, whose variance nobody knows, does not reach y. Where h is
 // packed, its known variance is taken away in replay and in backward.
 Variable linear_gelu(const Variable& x, const Variable& weight, const Variable& bias, Gelu kind) {
-  const ops::Unary gelu = unary_of(kind);
+  const ops::Unary gelu = ops::unary_of(kind);
   ops::LinearGelu made = ops::linear_gelu(x.value(), weight.value(), value_of(bias), kind,
                                           /*leaves_y=*/x.device().type == DeviceType::cuda);
   const Variable h = record("linear", {x, weight, bias}, std::move(made.h),

@@ -147,15 +147,24 @@ std::vector<std::string> classes_in(const fs::path& folder) {
   return {names.begin(), names.end()};
 }
 
+const char* list_of(BoxPart part) {
+  switch (part) {
+    case BoxPart::train:
+      return "train.txt";
+    case BoxPart::validation:
+      return "val.txt";
+    case BoxPart::test:
+      break;
+  }
+  return "test.txt";
+}
+
 }  // namespace
 
 BoxSet read_voc(const std::string& folder, BoxPart part, const BoxListOptions& options,
                 BadEntries& bad) {
   const fs::path root(folder);
-  const char* name = part == BoxPart::train        ? "train.txt"
-                     : part == BoxPart::validation ? "val.txt"
-                                                   : "test.txt";
-  const fs::path list = root / "ImageSets" / "Main" / name;
+  const fs::path list = root / "ImageSets" / "Main" / list_of(part);
   if (!is_file(list.string())) return {};
   BoxSet set;
   if (options.known.names.empty()) {

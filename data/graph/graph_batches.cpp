@@ -5,7 +5,27 @@
 namespace frugal::data {
 
 std::string_view name_of(GraphPart part) {
-  return part == GraphPart::train ? "train" : part == GraphPart::val ? "val" : "test";
+  switch (part) {
+    case GraphPart::train:
+      return "train";
+    case GraphPart::val:
+      return "val";
+    case GraphPart::test:
+      break;
+  }
+  return "test";
+}
+
+static Tensor kept_mask(const GraphData& graph, GraphPart part) {
+  switch (part) {
+    case GraphPart::train:
+      return graph.train_mask;
+    case GraphPart::val:
+      return graph.val_mask;
+    case GraphPart::test:
+      break;
+  }
+  return graph.test_mask;
 }
 
 void check_graph(const char* op, const GraphData& graph) {
@@ -36,9 +56,7 @@ void check_graph(const char* op, const GraphData& graph) {
 }
 
 Tensor mask_of(const GraphData& graph, GraphPart part) {
-  const Tensor mask = part == GraphPart::train ? graph.train_mask
-                      : part == GraphPart::val ? graph.val_mask
-                                               : graph.test_mask;
+  const Tensor mask = kept_mask(graph, part);
   FRUGAL_CHECK(mask.defined(),
                "[graph] expected a graph with a {} mask, got none: make one with random_split",
                name_of(part));

@@ -183,15 +183,35 @@ struct SaintBatches::Sampler {
 };
 
 int64_t most_saint_draws(const GraphData& graph, GraphPart part, const SaintOptions& options) {
-  if (options.sampler == SaintSampler::edge) {
-    const Tensor edges = edges_of(graph, part);
-    return std::max(kFewDraws, edges.defined() && edges.dim() == 2 ? edges.size(1) : 0);
+  const auto pool = [&] {
+    const bool less = part == GraphPart::train && graph.train_edge_index.defined();
+    return less ? static_cast<int64_t>(nodes_of(graph, part).size()) : graph.nodes;
+  };
+  switch (options.sampler) {
+    case SaintSampler::edge: {
+      const Tensor edges = edges_of(graph, part);
+      return std::max(kFewDraws, edges.defined() && edges.dim() == 2 ? edges.size(1) : 0);
+    }
+    case SaintSampler::node:
+      return std::max(kFewDraws, pool());
+    case SaintSampler::walk:
+      break;
   }
-  const bool less = part == GraphPart::train && graph.train_edge_index.defined();
-  const auto pool = less ? static_cast<int64_t>(nodes_of(graph, part).size()) : graph.nodes;
-  if (options.sampler == SaintSampler::node) return std::max(kFewDraws, pool);
-  const int64_t steps = std::max(kFewSteps, kStepsOfNode * pool) / (options.length + 1);
-  return std::clamp<int64_t>(steps, 1, std::max(kFewDraws, pool));
+  const int64_t nodes = pool();
+  const int64_t steps = std::max(kFewSteps, kStepsOfNode * nodes) / (options.length + 1);
+  return std::clamp<int64_t>(steps, 1, std::max(kFewDraws, nodes));
+}
+
+static int64_t draws_of(const SaintOptions& options) {
+  switch (options.sampler) {
+    case SaintSampler::walk:
+      return options.roots;
+    case SaintSampler::node:
+      return options.nodes;
+    case SaintSampler::edge:
+      break;
+  }
+  return options.edges;
 }
 
 SaintBatches::SaintBatches(const GraphData& graph, GraphPart part, const SaintOptions& options)
@@ -205,9 +225,7 @@ SaintBatches::SaintBatches(const GraphData& graph, GraphPart part, const SaintOp
       options.roots, options.length, options.nodes, options.edges, options.coverage,
       options.batches);
   const int64_t most = most_saint_draws(graph, part, options);
-  const int64_t draws = options.sampler == SaintSampler::walk   ? options.roots
-                        : options.sampler == SaintSampler::node ? options.nodes
-                                                                : options.edges;
+  const int64_t draws = draws_of(options);
   FRUGAL_CHECK(draws <= most,
                "[saint] expected at most {} draws for a subgraph of this graph, got {}", most,
                draws);

@@ -29,7 +29,13 @@ std::vector<PictureBox> boxes_of(const PictureInfo& info, const ViewOptions& opt
 }  // namespace
 
 std::vector<Crop> crops_of(Views views) {
-  if (views != Views::ten_crop) return {Crop::centre};
+  switch (views) {
+    case Views::centre:
+    case Views::flip:
+      return {Crop::centre};
+    case Views::ten_crop:
+      break;
+  }
   return {Crop::top_left, Crop::top_right, Crop::bottom_left, Crop::bottom_right, Crop::centre};
 }
 

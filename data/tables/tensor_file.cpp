@@ -155,9 +155,17 @@ SampleTargets read_targets(const TensorFile& file, const std::string& name, Targ
   const TensorFileReader reader(file, name);
   if (like != nullptr) task = task_of(*like);
   if (task == TargetTask::automatic) task = reader.automatic();
-  if (task == TargetTask::classes) return reader.classes(like);
-  return reader.numbers(task == TargetTask::labels ? FloatTargets::answers : FloatTargets::values,
-                        like);
+  switch (task) {
+    case TargetTask::classes:
+      return reader.classes(like);
+    case TargetTask::labels:
+      return reader.numbers(FloatTargets::answers, like);
+    case TargetTask::values:
+    case TargetTask::automatic:
+      break;
+  }
+  FRUGAL_ASSERT(task == TargetTask::values);
+  return reader.numbers(FloatTargets::values, like);
 }
 
 }  // namespace frugal::data

@@ -139,9 +139,18 @@ std::vector<GlueExample> read_glue(const std::string& folder, const std::string&
   const Row& row = row_of(name);
   FRUGAL_CHECK(split != GlueSplit::dev_mismatched || name == "MNLI",
                "[glue] expected MNLI for the mismatched split, got {}", name);
-  std::string file = split == GlueSplit::train ? "train.tsv" : "dev.tsv";
-  if (name == "MNLI" && split == GlueSplit::dev) file = "dev_matched.tsv";
-  if (split == GlueSplit::dev_mismatched) file = "dev_mismatched.tsv";
+  std::string file;
+  switch (split) {
+    case GlueSplit::train:
+      file = "train.tsv";
+      break;
+    case GlueSplit::dev:
+      file = name == "MNLI" ? "dev_matched.tsv" : "dev.tsv";
+      break;
+    case GlueSplit::dev_mismatched:
+      file = "dev_mismatched.tsv";
+      break;
+  }
   const std::string where = find_folder(folder, name, file);
   if (name == "MRPC" && has_mrpc(where)) return read_mrpc(where, row, split == GlueSplit::dev);
   return read_table(where + "/" + file, row, {});

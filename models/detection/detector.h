@@ -27,6 +27,17 @@ struct Detections {
 // How a box is compared with the object that it stands for: by codes, see ops::encode_boxes(), or
 // by 1 - GIoU of the boxes themselves. The names are torchvision's.
 enum class BoxLoss : uint8_t { l1, smooth_l1, giou };
+// The beta with which codes are compared, `smooth` for smooth_l1; giou compares none.
+inline double beta_of(BoxLoss loss, double smooth) {
+  switch (loss) {
+    case BoxLoss::smooth_l1:
+      return smooth;
+    case BoxLoss::l1:
+    case BoxLoss::giou:
+      break;
+  }
+  return 0;
+}
 
 using NamedVariables = std::vector<std::pair<std::string, Variable>>;
 

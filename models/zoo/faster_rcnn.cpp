@@ -94,7 +94,7 @@ FasterRcnn::FasterRcnn(Init& init, const FasterRcnnOptions& options)
   boxes_ = linear("box_predictor.bbox_pred", options.hidden, options.num_classes * 4);
 }
 
-double FasterRcnn::beta() const { return options_.box_loss == BoxLoss::l1 ? 0 : kFasterRcnnBeta; }
+double FasterRcnn::beta() const { return beta_of(options_.box_loss, kFasterRcnnBeta); }
 
 std::vector<FasterRcnn::Level> FasterRcnn::rpn(const Variables& levels, Context& context) const {
   std::vector<Level> all;

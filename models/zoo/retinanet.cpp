@@ -100,7 +100,7 @@ NamedVariables RetinaNet::losses(Variable images, const DetectionTargets& target
       maps[0].dtype() == DType::f64 ? DType::f64 : DType::f32;  // dtype of boxes and weights
   const Tensor all_anchors = make_anchors(anchors_, grids_of(maps), height, width);
   const bool by_overlap = options_.box_loss == BoxLoss::giou;
-  const double beta = options_.box_loss == BoxLoss::smooth_l1 ? kRetinaNetBeta : 0;
+  const double beta = beta_of(options_.box_loss, kRetinaNetBeta);
   ops::FocalTargets wanted;
   Tensor anchors, boxes, matches, codes;
   {

@@ -85,7 +85,11 @@ void set(const Preference& to, cublasLtMatmulPreferenceAttributes_t name, const 
       lt().cublasLtMatmulPreferenceSetAttribute(to.get(), name, &value, sizeof(value)));
 }
 
-cudaDataType_t type_of(DType dtype) { return dtype == DType::bf16 ? CUDA_R_16BF : CUDA_R_32F; }
+cudaDataType_t type_of(DType dtype) {
+  if (dtype == DType::bf16) return CUDA_R_16BF;
+  FRUGAL_ASSERT(dtype == DType::f32);
+  return CUDA_R_32F;
+}
 
 cublasComputeType_t compute_of(const Gemm& p) {
   const bool rounds = p.input == DType::f32 && matmul_precision() == MatmulPrecision::tf32;

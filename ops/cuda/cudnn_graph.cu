@@ -378,7 +378,9 @@ std::vector<Descriptor> Descriptor::descriptors(cudnnBackendAttributeName_t attr
 }
 
 cudnnDataType_t type_of(DType dtype) {
-  return dtype == DType::bf16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT;
+  if (dtype == DType::bf16) return CUDNN_DATA_BFLOAT16;
+  FRUGAL_ASSERT(dtype == DType::f32);
+  return CUDNN_DATA_FLOAT;
 }
 
 Descriptor& Graph::part(cudnnBackendDescriptorType_t type, const char* name) {

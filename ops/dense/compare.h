@@ -32,9 +32,10 @@ FRUGAL_HD bool holds(Compare op, T a, T b) {
       return a <= b;
     case Compare::gt:
       return a > b;
-    default:
-      return a >= b;
+    case Compare::ge:
+      break;
   }
+  return a >= b;
 }
 
 }  // namespace frugal::ops

@@ -239,6 +239,16 @@ const char* name_of(Unary op) {
   throw InternalError("unknown unary op");
 }
 
+Unary unary_of(Gelu kind) {
+  switch (kind) {
+    case Gelu::exact:
+      return Unary::gelu_exact;
+    case Gelu::tanh:
+      break;
+  }
+  return Unary::gelu_tanh;
+}
+
 Tensor unary(Unary op, const Tensor& x) {
   check_real(name_of(op), "x", x);
   const Tensor in = contiguous(x);

@@ -47,5 +47,6 @@ void unary_backward_estimate_kernel(Cuda, Unary op, const Tensor& dy, const Tens
                                     const Tensor& variance, const Tensor& dx);
 
 const char* name_of(Unary op);
+Unary unary_of(Gelu kind);
 
 }  // namespace frugal::ops

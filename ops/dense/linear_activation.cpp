@@ -19,8 +19,6 @@ void check_linear(const char* op, const Tensor& x, const Tensor& weight, const T
   if (bias.defined()) check_shape(op, "bias", bias, {weight.size(0)});
 }
 
-Unary unary_of(Gelu kind) { return kind == Gelu::exact ? Unary::gelu_exact : Unary::gelu_tanh; }
-
 // Checks tensors that only Frugal's own code passes.
 void check_like(const Tensor& h, std::initializer_list<const Tensor*> others) {
   check_real("gelu", "h", h);

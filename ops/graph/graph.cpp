@@ -137,13 +137,22 @@ void normalize(Csr& a, EdgeNorm norm) {
   for (int64_t r = 0; r < a.rows; ++r)
     for (int64_t e = ptr[r]; e < ptr[r + 1]; ++e)
       degree[static_cast<size_t>(r)] += static_cast<double>(value[e]);
+  bool symmetric = false;  // else the mean
+  switch (norm) {
+    case EdgeNorm::none:
+      return;
+    case EdgeNorm::symmetric:
+      symmetric = true;
+      break;
+    case EdgeNorm::mean:
+      break;
+  }
   std::vector<double> scale(degree.size(), 0.0);
   for (size_t r = 0; r < degree.size(); ++r)
-    if (degree[r] > 0) scale[r] = norm == EdgeNorm::mean ? 1 / degree[r] : 1 / std::sqrt(degree[r]);
+    if (degree[r] > 0) scale[r] = symmetric ? 1 / std::sqrt(degree[r]) : 1 / degree[r];
   for (int64_t r = 0; r < a.rows; ++r)
     for (int64_t e = ptr[r]; e < ptr[r + 1]; ++e) {
-      const double other =
-          norm == EdgeNorm::symmetric ? scale[static_cast<size_t>(a.col.data<int32_t>()[e])] : 1;
+      const double other = symmetric ? scale[static_cast<size_t>(a.col.data<int32_t>()[e])] : 1;
       value[e] =
           static_cast<float>(static_cast<double>(value[e]) * scale[static_cast<size_t>(r)] * other);
     }
