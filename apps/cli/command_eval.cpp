@@ -11,6 +11,7 @@
 #include "apps/config/resolve.h"
 #include "apps/config/set_up_device.h"
 #include "apps/config/stored_run.h"
+#include "apps/config/value_named.h"
 #include "core/quoted.h"
 #include "train/evaluate.h"
 
@@ -142,7 +143,8 @@ void eval_command(const EvalArguments& arguments) {
   if (arguments.tta != "none") check_tta(arguments, run);
   const Device device = set_up_computing_device(config.run, "evaluated");
   catch_signals();
-  const Split split = arguments.split == "val" ? Split::validation : Split::test;
+  const Split split =
+      value_named<Split>(arguments.split, {{"test", Split::test}, {"val", Split::validation}});
   const std::string weights =
       arguments.checkpoint.empty() ? weights_file(run, arguments.weights) : arguments.checkpoint;
   try {

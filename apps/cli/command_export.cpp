@@ -9,6 +9,7 @@
 #include "apps/config/resolve.h"
 #include "apps/config/set_up_device.h"
 #include "apps/config/stored_run.h"
+#include "apps/config/value_named.h"
 #include "core/quoted.h"
 #include "data/formats/safetensors.h"
 #include "export/onnx_file.h"
@@ -176,7 +177,8 @@ Json export_onnx(const ExportArguments& arguments, const std::string& output,
 }
 
 DType dtype_named(const std::string& name) {
-  return name == "f16" ? DType::f16 : name == "bf16" ? DType::bf16 : DType::f32;
+  return value_named<DType>(name,
+                            {{"f32", DType::f32}, {"f16", DType::f16}, {"bf16", DType::bf16}});
 }
 
 Json export_safetensors(const ExportArguments& arguments, const std::string& output,

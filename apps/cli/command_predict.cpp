@@ -19,6 +19,7 @@
 #include "apps/config/resolve.h"
 #include "apps/config/set_up_device.h"
 #include "apps/config/stored_run.h"
+#include "apps/config/value_named.h"
 #include "core/quoted.h"
 #include "data/formats/atomic_file.h"
 #include "data/formats/file_bytes.h"
@@ -30,9 +31,9 @@
 namespace frugal::apps {
 
 data::Views views_named(const std::string& name) {
-  return name == "flip"       ? data::Views::flip
-         : name == "ten_crop" ? data::Views::ten_crop
-                              : data::Views::centre;
+  using data::Views;
+  return value_named<Views>(
+      name, {{"none", Views::centre}, {"flip", Views::flip}, {"ten_crop", Views::ten_crop}});
 }
 
 namespace {

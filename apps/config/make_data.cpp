@@ -6,6 +6,7 @@
 #include "apps/config/csv_columns.h"
 #include "apps/config/data_kinds.h"
 #include "core/quoted.h"
+#include "apps/config/value_named.h"
 #include "data/fetch/sources.h"
 #include "train/metric_names.h"
 
@@ -51,9 +52,10 @@ std::string metric_of(const Config& config, const BatchSpec& spec) {
 // What arrays hold is what data.layout says.
 const DataKind& kind_of(const Config& config) {
   if (config.data.name != "tensors") return kind_of(config.data.name);
-  return config.data.layout == "tokens" ? text_data()
-         : config.data.layout == "rows" ? row_data()
-                                        : image_data();
+  using Find = const DataKind& (*)();
+  return value_named<Find>(
+      config.data.layout,
+      {{"nhwc", image_data}, {"nchw", image_data}, {"rows", row_data}, {"tokens", text_data}})();
 }
 
 }  // namespace
@@ -85,9 +87,10 @@ BatchSpec batch_spec(const Config& config) {
 DataTraits data_traits(const Config& config) { return kind_of(config).traits(config); }
 
 data::Exif exif_of(const Config& config) {
-  const std::string& wanted = config.data.exif;
-  const bool turned = wanted == "auto" ? data_traits(config).of_picture_files : wanted == "turn";
-  return turned ? data::Exif::turn : data::Exif::ignore;
+  using data::Exif;
+  if (config.data.exif == "auto")
+    return data_traits(config).of_picture_files ? Exif::turn : Exif::ignore;
+  return value_named<Exif>(config.data.exif, {{"turn", Exif::turn}, {"ignore", Exif::ignore}});
 }
 
 std::string find_data(const std::string& name) {

@@ -4,6 +4,7 @@
 
 #include "apps/config/data_kinds.h"
 #include "apps/config/make_model.h"
+#include "apps/config/value_named.h"
 #include "core/memo.h"
 #include "core/random_streams.h"
 #include "core/rng.h"
@@ -298,9 +299,10 @@ std::unique_ptr<data::BatchSource> open(const Config& config, Split split) {
     return std::make_unique<data::ClusterBatches>(graph, data::GraphPart::train, options);
   }
   data::SaintOptions options;
-  options.sampler = c.sampler == "node"   ? data::SaintSampler::node
-                    : c.sampler == "edge" ? data::SaintSampler::edge
-                                          : data::SaintSampler::walk;
+  using data::SaintSampler;
+  options.sampler = value_named<SaintSampler>(c.sampler, {{"node", SaintSampler::node},
+                                                          {"edge", SaintSampler::edge},
+                                                          {"random_walk", SaintSampler::walk}});
   options.roots = options.nodes = options.edges = c.batch_size;
   options.length = c.walk_length;
   options.aggregate = aggregate_of(config.model.name);

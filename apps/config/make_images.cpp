@@ -402,8 +402,12 @@ data::ColorJitterOptions jitter_options(const std::vector<double>& strengths, do
 DatasetPtr with_changes(DatasetPtr dataset, const DataConfig& c) {
   if (c.crop_padding > 0) dataset = std::make_shared<data::PadCrop>(dataset, c.crop_padding);
   if (c.flip) dataset = std::make_shared<data::HorizontalFlip>(dataset);
-  if (c.auto_augment == "rand") dataset = std::make_shared<data::RandAugment>(dataset);
-  if (c.auto_augment == "trivial") dataset = std::make_shared<data::TrivialAugment>(dataset);
+  if (c.auto_augment == "rand")
+    dataset = std::make_shared<data::RandAugment>(dataset);
+  else if (c.auto_augment == "trivial")
+    dataset = std::make_shared<data::TrivialAugment>(dataset);
+  else
+    FRUGAL_ASSERT(c.auto_augment == "none");
   if (!c.color_jitter.empty())
     dataset = std::make_shared<data::ColorJitter>(dataset, jitter_options(c.color_jitter, 1));
   if (c.grayscale > 0) dataset = std::make_shared<data::RandomGrayscale>(dataset, c.grayscale);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "apps/config/sequential_config.h"
+#include "apps/config/value_named.h"
 #include "autograd/record.h"
 #include "core/random_streams.h"
 #include "models/freeze.h"
@@ -69,7 +70,8 @@ models::ResNetOptions resnet_options(const ModelConfig& config) {
 
 ModelPtr make_cifar_resnet(Init& init, const ModelConfig& config, const BatchSpec&) {
   models::CifarResNetOptions options = cifar_resnet_options(config);
-  options.shortcut = config.shortcut == "A" ? models::Shortcut::A : models::Shortcut::B;
+  options.shortcut = value_named<models::Shortcut>(
+      config.shortcut, {{"A", models::Shortcut::A}, {"B", models::Shortcut::B}});
   options.in_channels = *config.in_channels;
   options.num_classes = *config.num_classes;
   return std::make_shared<models::CifarResNet>(init, options);
@@ -77,7 +79,8 @@ ModelPtr make_cifar_resnet(Init& init, const ModelConfig& config, const BatchSpe
 
 ModelPtr make_resnet(Init& init, const ModelConfig& config, const BatchSpec&) {
   models::ResNetOptions options = resnet_options(config);
-  options.stem = config.stem == "cifar" ? models::Stem::cifar : models::Stem::imagenet;
+  options.stem = value_named<models::Stem>(
+      config.stem, {{"imagenet", models::Stem::imagenet}, {"cifar", models::Stem::cifar}});
   options.in_channels = *config.in_channels;
   options.num_classes = *config.num_classes;
   return std::make_shared<models::ResNet>(init, options);
@@ -202,9 +205,9 @@ void set_detector(Options& options, const ModelConfig& config) {
   options.num_classes = *config.num_classes;
   using models::BoxLoss;
   if (config.box_loss)
-    options.box_loss = *config.box_loss == "l1"     ? BoxLoss::l1
-                       : *config.box_loss == "giou" ? BoxLoss::giou
-                                                    : BoxLoss::smooth_l1;
+    options.box_loss = value_named<BoxLoss>(
+        *config.box_loss,
+        {{"l1", BoxLoss::l1}, {"smooth_l1", BoxLoss::smooth_l1}, {"giou", BoxLoss::giou}});
 }
 
 ModelPtr make_retinanet(Init& init, const ModelConfig& config, const BatchSpec&) {
@@ -258,9 +261,10 @@ void set_common(models::GnnOptions& options, const ModelConfig& config, const Ba
   take(options.dropout, config.dropout);
   options.batch_norm = config.batch_norm;
   options.residual = config.residual;
-  options.jk = config.jump == "cat"   ? models::JumpingKnowledge::cat
-               : config.jump == "max" ? models::JumpingKnowledge::max
-                                      : models::JumpingKnowledge::none;
+  using models::JumpingKnowledge;
+  options.jk = value_named<JumpingKnowledge>(config.jump, {{"none", JumpingKnowledge::none},
+                                                           {"cat", JumpingKnowledge::cat},
+                                                           {"max", JumpingKnowledge::max}});
 }
 
 ModelPtr make_gcn(Init& init, const ModelConfig& config, const BatchSpec& spec) {
@@ -274,8 +278,9 @@ ModelPtr make_sage(Init& init, const ModelConfig& config, const BatchSpec& spec)
   models::SageOptions options;
   set_common(options, config, spec);
   take(options.input_dropout, config.input_dropout);
-  options.aggregation =
-      config.aggregation == "max" ? models::SageAggregation::max : models::SageAggregation::mean;
+  options.aggregation = value_named<models::SageAggregation>(
+      config.aggregation,
+      {{"mean", models::SageAggregation::mean}, {"max", models::SageAggregation::max}});
   return std::make_shared<models::Sage>(init, options);
 }
 

@@ -244,6 +244,7 @@ optim::SchedulePtr make_schedule(const Config& config, int64_t steps_per_epoch, 
       milestones.push_back(std::max<int64_t>(std::llround(epoch * per_epoch) - warm, 0));
     rest = optim::step_schedule(lr, milestones, c.gamma);
   }
+  FRUGAL_ASSERT(rest != nullptr);
   return optim::warmup(rest, warm, c.warmup_start);
 }
 

@@ -1,6 +1,7 @@
 #include "apps/config/make_policy.h"
 
 #include "apps/config/config_error.h"
+#include "apps/config/value_named.h"
 #include "compress/policies/levels.h"
 #include "compress/policies/width_profile.h"
 
@@ -9,11 +10,12 @@ namespace {
 
 // An unresolved configuration (`auto`) gets what the CPU takes.
 compress::Rounding parse_rounding(const CompressionConfig& config) {
-  if (config.rounding == "auto" && config.policy != "acgc")
-    return compress::defaults_on(kCpu).rounding;
-  if (config.rounding == "nearest") return compress::Rounding::nearest;
-  return config.rounding == "dithered" ? compress::Rounding::dithered
-                                       : compress::Rounding::stochastic;
+  using compress::Rounding;
+  if (config.rounding == "auto")
+    return config.policy == "acgc" ? Rounding::stochastic : compress::defaults_on(kCpu).rounding;
+  return value_named<Rounding>(config.rounding, {{"stochastic", Rounding::stochastic},
+                                                 {"nearest", Rounding::nearest},
+                                                 {"dithered", Rounding::dithered}});
 }
 
 // The fixed and the adaptive levels.
@@ -22,8 +24,11 @@ compress::PolicyOptions gact_options(const CompressionConfig& config, uint64_t s
   const compress::Level& level = compress::level(config.level);
   if (!level.adaptive) return {.policy = keep};
   const double average = config.average_bits > 0 ? config.average_bits : level.bits;
-  return {.policy = compress::AdaptiveOptions{
-              .keep = keep, .average = average, .greedy = config.gact_solver == "greedy"}};
+  return {
+      .policy = compress::AdaptiveOptions{
+          .keep = keep,
+          .average = average,
+          .greedy = value_named<bool>(config.gact_solver, {{"exact", false}, {"greedy", true}})}};
 }
 
 compress::ActnnOptions actnn_options(const CompressionConfig& config, uint64_t seed) {
@@ -40,8 +45,10 @@ compress::ActnnOptions actnn_options(const CompressionConfig& config, uint64_t s
   options.by_sample = config.actnn_by_sample;
   options.by_tensor = config.actnn_by_tensor;
   options.use_gradient = config.actnn_use_gradient;
-  options.norms_outside = config.actnn_norms == "outside";
-  if (config.actnn_gradients == "last") options.momentum = 0;
+  options.norms_outside =
+      value_named<bool>(config.actnn_norms, {{"inside", false}, {"outside", true}});
+  options.momentum =
+      value_named<double>(config.actnn_gradients, {{"averaged", options.momentum}, {"last", 0.0}});
   return options;
 }
 
@@ -55,9 +62,12 @@ compress::AcgcOptions acgc_options(const CompressionConfig& config, uint64_t see
   options.rounding = options.keep.rounding;
   options.codec = config.acgc_codec;
   options.interval = config.acgc_interval;
-  if (config.acgc_count == "expected") options.count = compress::acgc::Count::expected;
-  if (config.acgc_rule == "published") {
-    options.rule = compress::acgc::Rule::published;
+  using compress::acgc::Count, compress::acgc::Rule;
+  options.count = value_named<Count>(config.acgc_count,
+                                     {{"worst", Count::worst}, {"expected", Count::expected}});
+  options.rule = value_named<Rule>(config.acgc_rule,
+                                   {{"derived", Rule::derived}, {"published", Rule::published}});
+  if (options.rule == Rule::published) {
     options.rounding = compress::Rounding::nearest;
     options.keep.recipes = false;
   }
@@ -69,6 +79,7 @@ compress::PolicyOptions policy_options(const CompressionConfig& config, uint64_t
     return {.policy = compress::BudgetPolicyOptions{.keep = keep_options(config, seed)}};
   if (config.policy == "actnn") return {.policy = actnn_options(config, seed)};
   if (config.policy == "acgc") return {.policy = acgc_options(config, seed)};
+  FRUGAL_ASSERT(config.policy == "gact");
   return gact_options(config, seed);
 }
 
@@ -101,13 +112,16 @@ compress::FixedPolicyOptions keep_options(const CompressionConfig& config, uint6
   if (config.policy == "gact") options.bits = compress::level(config.level).bits;
   if (config.bits > 0) options.bits = static_cast<int>(config.bits);
   options.recipes = config.recipes;
-  options.signs = config.signs == "codes" ? compress::Signs::codes : compress::Signs::masks;
+  options.signs = value_named<compress::Signs>(
+      config.signs, {{"codes", compress::Signs::codes}, {"masks", compress::Signs::masks}});
   options.chain = config.chain;
   options.slice_bytes = slice_bytes_of(config);
   options.min_elements = config.min_elements;
   options.group = config.group_size;
-  if (config.group_axis == "row") options.axis = compress::GroupAxis::row;
-  if (config.group_axis == "nchw") options.axis = compress::GroupAxis::nchw;
+  using compress::GroupAxis;
+  options.axis = value_named<GroupAxis>(
+      config.group_axis,
+      {{"column", GroupAxis::column}, {"row", GroupAxis::row}, {"nchw", GroupAxis::nchw}});
   options.rounding = parse_rounding(config);
   options.seed = seed;
   return options;

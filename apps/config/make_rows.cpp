@@ -4,6 +4,7 @@
 #include "apps/config/data_kinds.h"
 #include "apps/config/data_parts.h"
 #include "apps/config/tensor_data.h"
+#include "apps/config/value_named.h"
 #include "core/memo.h"
 #include "core/quoted.h"
 #include "data/loader.h"
@@ -25,11 +26,12 @@ struct CsvData {
 }  // namespace
 
 data::TextEncoding encoding_of(const Config& config) {
-  const std::string& name = config.data.encoding;
-  return name == "latin-1"        ? data::TextEncoding::latin_1
-         : name == "windows-1252" ? data::TextEncoding::windows_1252
-         : name == "utf-16"       ? data::TextEncoding::utf_16
-                                  : data::TextEncoding::utf_8;
+  using data::TextEncoding;
+  return value_named<TextEncoding>(config.data.encoding,
+                                   {{"utf-8", TextEncoding::utf_8},
+                                    {"latin-1", TextEncoding::latin_1},
+                                    {"windows-1252", TextEncoding::windows_1252},
+                                    {"utf-16", TextEncoding::utf_16}});
 }
 
 namespace {
@@ -39,12 +41,14 @@ data::CsvOptions csv_options(const Config& config) {
   data::CsvOptions options;
   options.target = c.target.value_or("");
   options.drop = c.drop;
-  options.one_hot = c.categories == "one_hot";
-  options.fill_missing = c.missing == "fill";
+  options.one_hot = value_named<bool>(c.categories, {{"one_hot", true}, {"index", false}});
+  options.fill_missing = value_named<bool>(c.missing, {{"error", false}, {"fill", true}});
   options.standardize = c.normalize == "auto";
-  options.task = c.task == "classes"  ? data::CsvOptions::Task::classes
-                 : c.task == "values" ? data::CsvOptions::Task::values
-                                      : data::CsvOptions::Task::automatic;
+  using Task = data::CsvOptions::Task;
+  options.task = value_named<Task>(c.task, {{"auto", Task::automatic},
+                                            {"classes", Task::classes},
+                                            {"values", Task::values},
+                                            {"labels", Task::automatic}});  // check() refuses it
   return options;
 }
 

@@ -2,6 +2,7 @@
 
 #include "apps/config/make_data.h"
 #include "apps/config/set_up_device.h"
+#include "apps/config/value_named.h"
 #include "train/tasks/make_task.h"
 
 namespace frugal::apps {
@@ -25,10 +26,10 @@ train::SegmentationOptions::Loss pixel_loss(const TrainConfig& config) {
   if (config.label_smoothing > 0 && config.loss != "cross_entropy")
     throw ConfigError("train.label_smoothing",
                       "expected 0 with a train.loss other than cross_entropy");
-  return config.loss == "focal"                ? Loss::focal
-         : config.loss == "dice"               ? Loss::dice
-         : config.loss == "cross_entropy_dice" ? Loss::cross_entropy_dice
-                                               : Loss::cross_entropy;
+  return value_named<Loss>(config.loss, {{"cross_entropy", Loss::cross_entropy},
+                                         {"focal", Loss::focal},
+                                         {"dice", Loss::dice},
+                                         {"cross_entropy_dice", Loss::cross_entropy_dice}});
 }
 
 }  // namespace

@@ -129,8 +129,9 @@ TextTokens text_tokens(const Config& config, const std::vector<std::string>& pat
       made.tokenizer = std::make_shared<data::Characters>(data::Characters::of(all));
     else if (kind == "wordpiece")
       made.tokenizer = word_pieces(config);
-    else
+    else if (kind == "byte_bpe")
       made.tokenizer = std::make_shared<data::ByteBpe>(by + "/vocab.json", by + "/merges.txt");
+    FRUGAL_ASSERT(made.tokenizer != nullptr);
     for (size_t i = 0; i < texts.size(); ++i)
       made.ids.push_back(
           std::make_shared<data::TokenIds>(own != nullptr ? encode_known(*own, texts[i], paths[i])

@@ -4,6 +4,7 @@
 
 #include "apps/config/config_table.h"
 #include "apps/config/nearest.h"
+#include "apps/config/value_named.h"
 #include "apps/config/value_schema.h"
 #include "autograd/record.h"
 #include "core/quoted.h"
@@ -514,8 +515,9 @@ ModulePtr make_leaky_relu(Build&, const Layer& layer, Flow& flow) {
 
 ModulePtr make_gelu(Build&, const Layer& layer, Flow& flow) {
   layer.takes(flow, kValues);
-  return std::make_shared<models::Gelu>(layer.values.at("approximate") == "tanh" ? Gelu::tanh
-                                                                                 : Gelu::exact);
+  return std::make_shared<models::Gelu>(
+      value_named<Gelu>(layer.values.at("approximate").get<std::string>(),
+                        {{"none", Gelu::exact}, {"tanh", Gelu::tanh}}));
 }
 
 ModulePtr make_dropout(Build&, const Layer& layer, Flow& flow) {

@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "apps/config/config_error.h"
+#include "apps/config/value_named.h"
 #include "core/cuda/cuda_memory.h"
 #include "core/memory.h"
 #include "core/parallel.h"
@@ -89,8 +90,11 @@ Device set_up_device(const RunConfig& config) {
                       fmt::format("expected f32 on the cpu, got {}", config.precision));
   if (device.type != DeviceType::cuda && config.cuda_graphs)
     throw ConfigError("cuda_graphs", "expected false without CUDA");
-  ops::set_matmul_precision(config.precision == "f32" ? ops::MatmulPrecision::f32
-                                                      : ops::MatmulPrecision::tf32);
+  using ops::MatmulPrecision;
+  ops::set_matmul_precision(
+      value_named<MatmulPrecision>(config.precision, {{"f32", MatmulPrecision::f32},
+                                                      {"tf32", MatmulPrecision::tf32},
+                                                      {"bf16", MatmulPrecision::tf32}}));
   ops::set_deterministic(config.deterministic);
   ops::set_convolution_workspace(config.workspace_limit);
   set_up_threads(config);

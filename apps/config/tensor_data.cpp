@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "apps/config/make_model.h"
+#include "apps/config/value_named.h"
 #include "core/memo.h"
 #include "core/quoted.h"
 #include "data/class_names.h"
@@ -73,17 +74,19 @@ Shape sample_of(const Config& config, const Place& place, const Shape& shape) {
   if (layout == "nhwc") return {shape[1], shape[2], shape.dim() == 4 ? shape[3] : 1};
   if (layout == "nchw") return {shape[2], shape[3], shape[1]};
   if (layout == "tokens") return {config.data.max_length};
+  FRUGAL_ASSERT(layout == "rows");
   return {shape[1]};
 }
 
 // Predicts next tokens, so targets are not read.
 
 data::TargetTask task_of(const Config& config) {
-  const std::string& task = config.data.task;
-  return config.data.layout == "tokens" || task == "classes" ? data::TargetTask::classes
-         : task == "labels"                                  ? data::TargetTask::labels
-         : task == "values"                                  ? data::TargetTask::values
-                                                             : data::TargetTask::automatic;
+  using data::TargetTask;
+  if (config.data.layout == "tokens") return TargetTask::classes;
+  return value_named<TargetTask>(config.data.task, {{"auto", TargetTask::automatic},
+                                                    {"classes", TargetTask::classes},
+                                                    {"labels", TargetTask::labels},
+                                                    {"values", TargetTask::values}});
 }
 
 TensorParts read_parts(const Config& config, const DataParts& files) {
