@@ -1,7 +1,5 @@
 #include "models/dense.h"
 
-#include <cmath>
-
 #include "autograd/functions.h"
 #include "ops/dense/dropout.h"
 
@@ -27,11 +25,6 @@ std::shared_ptr<Dense> normal_dense(Init& init, int64_t in, int64_t out, double 
                                     Module::Layout layout) {
   Tensor weight = normal(init, {out, in}, deviation);
   return std::make_shared<Dense>(std::move(weight), constant(init, {out}, 0), layout);
-}
-
-std::shared_ptr<Dense> xavier_dense(Init& init, int64_t in, int64_t out) {
-  Tensor weight = uniform(init, {out, in}, std::sqrt(6.0 / static_cast<double>(in + out)));
-  return std::make_shared<Dense>(std::move(weight), constant(init, {out}, 0));
 }
 
 Variable drop(const Variable& x, double p, Context& context) {

@@ -36,8 +36,6 @@ class FilledConv2d : public Module {
 // A Dense with weights from N(0, deviation^2) and biases 0.
 std::shared_ptr<Dense> normal_dense(Init& init, int64_t in, int64_t out, double deviation,
                                     Module::Layout layout = Module::Layout::plain);
-// A Dense with Glorot's uniform weights and biases 0. Ref: Glorot & Bengio 2010, equation 16.
-std::shared_ptr<Dense> xavier_dense(Init& init, int64_t in, int64_t out);
 
 // Dropout with probability p in training; x itself otherwise, and if p is 0. Errors: no random
 // stream in training.

@@ -67,11 +67,6 @@ typename P::primitive_desc describe_with(const dnnl::primitive_attr& attr, const
 #endif
 }
 
-template <class P, class... Args>
-typename P::primitive_desc describe_primitive(const Wanted& wanted, const Args&... args) {
-  return describe_with<P>(user_scratchpad(), wanted, args...);
-}
-
 // Makes the descriptor of a backward primitive, which needs that of its forward primitive as a
 // hint.
 template <class P, class Hint, class... Args>

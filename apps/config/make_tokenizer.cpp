@@ -61,11 +61,6 @@ data::TokenIds encode_known(const data::Tokenizer& tokenizer, const std::string&
 
 }  // namespace
 
-const std::vector<std::string>& tokenizer_file_names() {
-  static const std::vector<std::string> names = {kCharacters, kWordPieces, kBytePairs, kMerges};
-  return names;
-}
-
 std::vector<std::pair<std::string, std::string>> tokenizer_files(const Config& config) {
   const auto tokenizer = tokenizer_of(config);
   if (tokenizer == nullptr) return {};

@@ -23,8 +23,6 @@ std::shared_ptr<const data::Tokenizer> tokenizer_of(const Config& config);
 
 // The tokenizer's files for a run folder, as names and contents; none where there is no tokenizer.
 std::vector<std::pair<std::string, std::string>> tokenizer_files(const Config& config);
-// The names that tokenizer_files() gives.
-const std::vector<std::string>& tokenizer_file_names();
 // The tokenizer of these files in `folder`; null: there are none. Errors: those of the files.
 std::shared_ptr<const data::Tokenizer> read_tokenizer(const std::string& folder);
 

@@ -253,16 +253,6 @@ Tensor numpy_tensor(const std::string& where, DType dtype, const Shape& shape, b
   return finish(where, tensor, shape, fortran);
 }
 
-Tensor parse_npy(const std::string& where, std::span<const uint8_t> bytes) {
-  size_t at = 0;
-  return read_array(where, static_cast<int64_t>(bytes.size()), [&](void* out, size_t count) {
-    const size_t got = std::min(count, bytes.size() - at);
-    if (got > 0) std::memcpy(out, bytes.data() + at, got);
-    at += got;
-    return got;
-  });
-}
-
 Tensor read_npy(const std::string& path) {
   const FileHandle file = open_file("npy", path);
   return read_array(path, file_size("npy", path),

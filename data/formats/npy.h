@@ -17,8 +17,6 @@ namespace frugal::data {
 // executed); big-endian data; a shape that overflows or does not match the bytes; bytes behind the
 // data; a bool that is neither 0 nor 1.
 Tensor read_npy(const std::string& path);
-// Reads an array from memory. Messages name it `where`. Errors: those of read_npy.
-Tensor parse_npy(const std::string& where, std::span<const uint8_t> bytes);
 
 struct NpyInfo {
   DType dtype{};

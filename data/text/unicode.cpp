@@ -74,19 +74,11 @@ void append_utf8(std::string& text, char32_t code) {
   byte(0x80 | (code & 0x3F));
 }
 
-std::string to_utf8(std::u32string_view text) {
-  std::string out;
-  out.reserve(text.size());
-  for (char32_t code : text) append_utf8(out, code);
-  return out;
-}
-
 bool is_letter(char32_t code) { return in_category(code, U_GC_L_MASK); }
 bool is_number(char32_t code) { return in_category(code, U_GC_N_MASK); }
 bool is_punctuation(char32_t code) { return in_category(code, U_GC_P_MASK); }
 bool is_mark(char32_t code) { return in_category(code, U_GC_MN_MASK); }
 bool is_control(char32_t code) { return in_category(code, U_GC_CC_MASK | U_GC_CF_MASK); }
-bool is_separator(char32_t code) { return in_category(code, U_GC_ZS_MASK); }
 bool is_white_space(char32_t code) { return u_isUWhiteSpace(icu_code(code)) != 0; }
 
 std::u32string lower_case(std::u32string_view text) {

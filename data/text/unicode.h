@@ -17,7 +17,6 @@ struct CodePoint {
 CodePoint next_code_point(std::string_view text, size_t& at);
 
 std::u32string from_utf8(std::string_view text);  // bytes that are not UTF-8 are left out
-std::string to_utf8(std::u32string_view text);
 void append_utf8(std::string& text, char32_t code);
 
 bool is_letter(char32_t code);       // general category L*
@@ -25,7 +24,6 @@ bool is_number(char32_t code);       // N*
 bool is_punctuation(char32_t code);  // P*
 bool is_mark(char32_t code);         // Mn
 bool is_control(char32_t code);      // Cc, Cf
-bool is_separator(char32_t code);    // Zs
 bool is_white_space(char32_t code);  // the property White_Space
 
 std::u32string lower_case(std::u32string_view text);  // full mappings, rules of no language

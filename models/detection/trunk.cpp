@@ -64,10 +64,6 @@ Pyramid::Pyramid(Init& init, const PyramidOptions& options) : options_(options) 
                                        pyramid_conv(init, options.width, options.width, 3, 2)));
 }
 
-int64_t Pyramid::level_count() const {
-  return static_cast<int64_t>(inner_.size()) + (options_.last == LastLevels::p6_p7 ? 2 : 1);
-}
-
 Variables Pyramid::levels(Variable x, Context& context) {
   FRUGAL_CHECK(x.value().dim() == 4 && x.size(1) >= 1 && x.size(2) >= 1,
                "[pyramid] expected pictures [N, H, W, C], got {}", describe(x.value()));

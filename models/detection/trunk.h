@@ -35,7 +35,6 @@ class Pyramid : public Module {
   // [N, H, W, in_channels] -> maps [N, h, w, width], finest first. A side of a map is half of the
   // one before, rounded up.  Errors: pictures without pixels.
   Variables levels(Variable x, Context& context);
-  int64_t level_count() const;
   Variable forward(Variable x, Context& context) override;  // the finest level
 
  private:

@@ -423,11 +423,6 @@ std::vector<uint8_t> Model::classes_of(const data::Picture& picture,
   return classes;
 }
 
-data::Picture Model::predict_mask(const data::Picture& picture,
-                                  const PredictOptions& options) const {
-  return mask_of(picture, classes_of(picture, options));
-}
-
 data::Picture Model::mask_of(const data::Picture& picture, std::vector<uint8_t> classes) const {
   data::Picture mask{picture.height, picture.width, 1, std::move(classes)};
   if (!description_.mask_values.empty())

@@ -66,7 +66,9 @@ struct Answer {
   Prediction prediction;       // a network of classes fills it
   std::vector<double> values;  // a network that predicts numbers fills it, in its data's units
   // A network that gives a class to each pixel fills it. The guesses in `prediction` are then the
-  // classes that occur, with their shares of the pixels.
+  // classes that occur, with their shares of the pixels. Pixels have the values of masks. They are
+  // computed in windows of the network's size, as in evaluations. A pixel in two windows has the
+  // class of the first one.
   data::Picture mask;
   std::string error;
 };
@@ -86,12 +88,6 @@ class Model {
   // The path of a picture file, or a text where the network reads text. Errors also: those of the
   // file; an empty text.
   Prediction predict(const std::string& input, const PredictOptions& options = {}) const;
-
-  // The mask of a decoded picture of any size, with the values of masks: the class of each pixel,
-  // in windows of the network's size as in evaluations; a pixel that two windows show has the class
-  // of the first one. Errors: a network of other outputs; more than 256 classes.
-  data::Picture predict_mask(const data::Picture& picture,
-                             const PredictOptions& options = {}) const;
 
   // Several inputs, in their order. `on_answer` gets each answer and ends the work by returning
   // false. Files of the next batch are decoded while the network computes. An input that cannot be
