@@ -29,7 +29,6 @@
 #include "compress/policies/offload_policy.h"
 #include "compress/policies/per_sample.h"
 #include "compress/policies/width_profile.h"
-#include "compress/quantize/codec_table.h"
 #include "compress/quantize/quantize.h"
 #include "core/error.h"
 #include "core/log.h"

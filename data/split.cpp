@@ -8,7 +8,10 @@
 #include "data/loader.h"
 
 namespace frugal::data {
+namespace {
 
+// Draws `share` of the samples, each class alike: at least one of each class that has two or more,
+// and never the only one. Depends on labels, share and seed alone. Errors: a share outside [0, 1).
 std::vector<bool> draw_share(const std::vector<int64_t>& labels, int64_t classes, double share,
                              uint64_t seed) {
   FRUGAL_CHECK(share >= 0 && share < 1, "[split] expected a share in [0, 1), got {}", share);
@@ -28,6 +31,8 @@ std::vector<bool> draw_share(const std::vector<int64_t>& labels, int64_t classes
   }
   return drawn;
 }
+
+}  // namespace
 
 SplitIndices split_samples(const std::vector<int64_t>& labels, int64_t classes, double train,
                            double validation, uint64_t seed) {

@@ -41,7 +41,6 @@ double product_price(double rows, double fan, double dy2, Count count) {
   return fan * dy2 * (count == Count::worst ? rows : kVariance);
 }
 double published_price(double numel, double gain, double dy2) { return 2 * numel * gain * dy2; }
-double fast_price(double numel, double gain, double dy2) { return numel * gain * dy2 / 2; }
 
 double normalized_bound2(const Channel& c, double rows, double channels, double allowed_dx,
                          double allowed_dw, Count count) {

@@ -65,8 +65,6 @@ enum class Rule : uint8_t { derived, published };
 // prices, over all readers of the tensor.
 double product_price(double rows, double fan, double dy2, Count count);
 double published_price(double numel, double gain, double dy2);
-// published_price() as the speed version of the published code computes it.
-double fast_price(double numel, double gain, double dy2);
 
 // One channel of a normalization.
 struct Channel {

@@ -122,13 +122,4 @@ std::vector<int32_t> partition(const Tensor& edge_index, int64_t nodes,
   return part;
 }
 
-int64_t edge_cut(const Tensor& edge_index, const std::vector<int32_t>& parts) {
-  const int64_t count = edge_index.size(1);
-  const int64_t *from = edge_index.data<int64_t>(), *to = from + count;
-  int64_t cut = 0;
-  for (int64_t i = 0; i < count; ++i)
-    cut += parts[static_cast<size_t>(from[i])] != parts[static_cast<size_t>(to[i])];
-  return cut;
-}
-
 }  // namespace frugal::data

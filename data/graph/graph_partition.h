@@ -23,7 +23,4 @@ struct PartitionOptions {
 std::vector<int32_t> partition(const Tensor& edge_index, int64_t nodes,
                                const PartitionOptions& options);
 
-// The number of edges (from, to) whose ends lie in different parts.
-int64_t edge_cut(const Tensor& edge_index, const std::vector<int32_t>& parts);
-
 }  // namespace frugal::data

@@ -15,7 +15,6 @@
 #include "data/image/draws.h"
 #include "data/image/picture.h"
 #include "data/image/views.h"
-#include "data/split.h"
 
 namespace frugal::data {
 namespace {
@@ -342,21 +341,6 @@ PictureList read_several_labels(const std::string& path, const std::vector<std::
   list.answers = Tensor::from(
       values, {static_cast<int64_t>(rows.size()), static_cast<int64_t>(list.classes.size())});
   return list;
-}
-
-std::pair<PictureList, PictureList> split_pictures(const PictureList& list, double share,
-                                                   uint64_t seed) {
-  std::vector<int64_t> labels;
-  for (const PictureFile& file : list.files)
-    labels.push_back(list.answers.defined() ? 0 : file.label);
-  const std::vector<bool> second =
-      draw_share(labels, static_cast<int64_t>(list.classes.size()), share, seed);
-  std::pair<PictureList, PictureList> parts;
-  parts.first.classes = parts.second.classes = list.classes;
-  parts.first.answers = parts.second.answers = list.answers;
-  for (size_t i = 0; i < list.files.size(); ++i)
-    (second[i] ? parts.second : parts.first).files.push_back(list.files[i]);
-  return parts;
 }
 
 PictureFiles::PictureFiles(PictureList list, const PictureOptions& options)

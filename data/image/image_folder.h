@@ -66,12 +66,6 @@ PictureList read_several_labels(const std::string& path,
 PictureList list_imagenet_validation(const std::string& folder, const std::string& solution,
                                      const std::vector<std::string>& classes);
 
-// Splits a list at random, each class alike (of several labels, all alike): `share` of the files,
-// at least one of each class that has two or more, are in the second list. Depends on the seed
-// alone.
-std::pair<PictureList, PictureList> split_pictures(const PictureList& list, double share,
-                                                   uint64_t seed);
-
 struct PictureOptions {
   int64_t height = 224, width = 224, channels = 3;  // shape of a sample
   // Training: a random part, `least_area` to 1 of the picture's area with sides in a ratio of 3/4

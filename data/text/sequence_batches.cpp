@@ -97,24 +97,6 @@ void SequenceBatches::begin_epoch() {
   epoch_ready_ = true;
 }
 
-std::vector<int64_t> SequenceBatches::next_indices() {
-  if (state_.next_batch == batches_) return {};
-  if (!epoch_ready_) begin_epoch();
-  const Span span = share_of(spans_[static_cast<size_t>(state_.next_batch)]);
-  return {order_.begin() + span.begin, order_.begin() + span.end};
-}
-
-double SequenceBatches::padding_share() {
-  if (!epoch_ready_) begin_epoch();
-  int64_t tokens = 0, all = 0;
-  for (const Span& span : spans_) {
-    all += padded_length(span) * (span.end - span.begin);
-    for (int64_t i = span.begin; i < span.end; ++i)
-      tokens += length(order_[static_cast<size_t>(i)]);
-  }
-  return 1 - static_cast<double>(tokens) / static_cast<double>(all);
-}
-
 std::optional<Batch> SequenceBatches::next() {
   if (state_.next_batch == batches_) {
     state_ = {state_.epoch + 1, 0};

@@ -48,12 +48,6 @@ class SequenceBatches : public BatchSource {
   void set_share(const Share& share) override;
   int64_t smallest_batch() const override { return smallest_of(samples_, options_.batch_size); }
 
-  // The indices of the samples that the next batch will hold, in the batch's order; empty at the
-  // end of an epoch.
-  std::vector<int64_t> next_indices();
-  // The share of padding among all positions of the current epoch.
-  double padding_share();
-
  private:
   struct Span {
     int64_t begin, end;  // places in order_

@@ -7,12 +7,12 @@
 
 #include "autograd/engine.h"
 #include "bench/op_table/op_table.h"
-#include "compress/quantize/codec_table.h"
 #include "compress/quantize/group_layout.h"
 #include "core/memory.h"
 #include "core/rng.h"
 #include "ops/dense/bitmask.h"
 #include "tests/autograd/pack_all.h"
+#include "tests/compress/codec_table.h"
 
 using namespace frugal;
 

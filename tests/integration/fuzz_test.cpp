@@ -9,7 +9,7 @@
 #include "compress/policies/adaptive_policy.h"
 #include "compress/policies/levels.h"
 #include "compress/policies/offload_policy.h"
-#include "compress/quantize/identity.h"
+#include "tests/compress/identity.h"
 #include "tests/integration/random_graph.h"
 #include "tests/integration/storage.h"
 

@@ -10,7 +10,7 @@
 #include "autograd/record.h"
 #include "compress/policies/fixed_policy.h"
 #include "compress/policies/offload_policy.h"
-#include "compress/quantize/identity.h"
+#include "tests/compress/identity.h"
 #include "tests/integration/images.h"
 
 using namespace frugal;

@@ -4,9 +4,9 @@
 
 #include "autograd/packed_pass.h"
 #include "compress/policies/offload_policy.h"
-#include "compress/quantize/codec_table.h"
 #include "compress/quantize/quantize.h"
 #include "ops/dense/bitmask.h"
+#include "tests/compress/codec_table.h"
 #include "tests/compress/offload/offload_samples.h"
 #include "tests/compress/quantize/samples.h"
 

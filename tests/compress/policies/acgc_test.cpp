@@ -50,6 +50,9 @@ Normalized normalize(const std::vector<double>& xhat, const std::vector<double>&
   return g;
 }
 
+// What the speed version of the published code takes for published_price().
+double fast_price(double numel, double gain, double dy2) { return numel * gain * dy2 / 2; }
+
 }  // namespace
 
 TEST_CASE(
@@ -71,8 +74,8 @@ TEST_CASE(
   const double numel = static_cast<double>(x.numel()), gain = 9;
   CHECK(error(acgc::published_price(numel, gain, dy2)) <= 0.5);
   CHECK(error(acgc::published_price(numel, gain, dy2)) > 0.4);
-  CHECK(error(acgc::fast_price(numel, gain, dy2)) > 1.6);
-  CHECK(error(acgc::fast_price(numel, gain, dy2)) <= 2);
+  CHECK(error(fast_price(numel, gain, dy2)) > 1.6);
+  CHECK(error(fast_price(numel, gain, dy2)) <= 2);
 }
 
 TEST_CASE("prices of products, hand-worked") {
@@ -80,7 +83,6 @@ TEST_CASE("prices of products, hand-worked") {
   CHECK(acgc::product_price(10, 6, 2, Count::worst) == 120);
   CHECK(acgc::product_price(10, 6, 2, Count::expected) == 3);
   CHECK(acgc::published_price(60, 1, 2) == 240);
-  CHECK(acgc::fast_price(60, 1, 2) == 60);
 }
 
 TEST_CASE("independent errors of products cost what is expected of them") {

@@ -10,8 +10,8 @@
 
 #include "compress/bounded/error_bounded.h"
 #include "compress/policies/make_policy.h"
-#include "compress/quantize/codec_table.h"
 #include "compress/quantize/mixed.h"
+#include "tests/compress/codec_table.h"
 #include "tests/compress/policies/one_step.h"
 #include "tests/compress/quantize/samples.h"
 

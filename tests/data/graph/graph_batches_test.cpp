@@ -166,6 +166,20 @@ TEST_CASE("a partition is found while somebody sends SIGTERM, which is handled a
   sigaction(SIGTERM, &before, nullptr);
 }
 
+namespace {
+
+// The number of edges (from, to) whose ends lie in different parts.
+int64_t edge_cut(const Tensor& edge_index, const std::vector<int32_t>& parts) {
+  const int64_t count = edge_index.size(1);
+  const int64_t *from = edge_index.data<int64_t>(), *to = from + count;
+  int64_t cut = 0;
+  for (int64_t i = 0; i < count; ++i)
+    cut += parts[static_cast<size_t>(from[i])] != parts[static_cast<size_t>(to[i])];
+  return cut;
+}
+
+}  // namespace
+
 TEST_CASE("partitions are balanced, complete, deterministic, and cut few edges") {
   // 8 dense groups of 25 nodes with few edges between them, numbered so that order tells nothing.
   constexpr int64_t kNodes = 200;

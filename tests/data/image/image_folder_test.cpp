@@ -4,7 +4,7 @@
 
 #include <filesystem>
 #include <fstream>
-#include <set>
+#include <functional>
 
 #include "core/error.h"
 #include "data/image/transforms.h"
@@ -146,29 +146,6 @@ TEST_CASE("ImageNet's validation folder takes its classes from the solution file
   CHECK(listed().files[1].label == 0);
   write(root / "val/ILSVRC2012_val_00000003.JPEG", jpeg_file(plain(2)));
   CHECK(message_of(listed).find("00000003") != std::string::npos);
-}
-
-TEST_CASE("a split takes the same share of each class and depends on the seed alone") {
-  PictureList list;
-  list.classes = {"a", "b", "c"};
-  for (int64_t i = 0; i < 111; ++i) list.files.push_back({std::to_string(i), i < 100 ? 0 : 1});
-  list.files.back().label = 2;
-  const auto [rest, part] = split_pictures(list, 0.1, 5);
-  std::vector<int64_t> counts(3);
-  std::set<std::string> paths;
-  for (const PictureFile& file : part.files) {
-    ++counts[size_t(file.label)];
-    paths.insert(file.path);
-  }
-  CHECK(counts == std::vector<int64_t>{10, 1, 0});
-  for (const PictureFile& file : rest.files) CHECK(!paths.contains(file.path));
-  CHECK(rest.files.size() + part.files.size() == 111);
-  CHECK(split_pictures(list, 0.1, 5).second.files[3].path == part.files[3].path);
-  bool differs = false;
-  const PictureList other = split_pictures(list, 0.1, 6).second;
-  for (size_t i = 0; i < other.files.size(); ++i)
-    differs = differs || other.files[i].path != part.files[i].path;
-  CHECK(differs);
 }
 
 PictureList three_files(const fs::path& root) {
