@@ -45,9 +45,16 @@ std::string only_file(const fs::path& dir, const std::vector<std::string>& endin
 
 const std::string& DataParts::of(Split split) const {
   static const std::string none;
-  if (split == Split::train || one_file()) return train;
-  if (split == Split::test) return test.empty() ? validation : test;
-  return test.empty() ? none : validation;
+  if (one_file()) return train;
+  switch (split) {
+    case Split::train:
+      return train;
+    case Split::validation:
+      return test.empty() ? none : validation;
+    case Split::test:
+      break;
+  }
+  return test.empty() ? validation : test;
 }
 
 DataParts find_parts(const Config& config, const std::vector<std::string>& endings) {

@@ -78,6 +78,7 @@ const data::BoxSet& box_split(const Config& config, Split split) {
   const bool swapped = test.pictures.empty();
   if (split == Split::validation)
     return swapped ? none : box_part(config, data::BoxPart::validation);
+  FRUGAL_ASSERT(split == Split::test);
   const data::BoxSet& found = swapped ? box_part(config, data::BoxPart::validation) : test;
   FRUGAL_CHECK(!found.pictures.empty(), "[boxes] {}: expected pictures to test on, got none",
                in_quotes(*config.data.dir));

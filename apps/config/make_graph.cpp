@@ -277,6 +277,7 @@ std::unique_ptr<data::BatchSource> open(const Config& config, Split split) {
     return std::make_unique<data::GraphBatches>(graph, data::GraphPart::test);
   if (split == Split::validation)
     return std::make_unique<data::GraphBatches>(graph, data::GraphPart::val);
+  FRUGAL_ASSERT(split == Split::train);
   if (c.sampler == "full")
     return std::make_unique<data::GraphBatches>(graph, data::GraphPart::train);
   if (c.sampler == "neighbours") {

@@ -290,6 +290,7 @@ data::PictureList pictures_of(const Config& config, Split split) {
   if (split == Split::train) return list_part(config, training_path(config));
   const bool both = !validation.empty() && !test.empty();
   if (split == Split::validation) return both ? list_part(config, validation) : data::PictureList{};
+  FRUGAL_ASSERT(split == Split::test);
   return list_part(config, test.empty() ? validation : test);
 }
 

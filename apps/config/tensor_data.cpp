@@ -50,8 +50,16 @@ Places places_of(const DataParts& files) {
 }
 
 Place place_of(const Places& places, Split split) {
-  if (split == Split::train || places.split) return places.train;
-  return split == Split::test ? places.test : places.validation;
+  if (places.split) return places.train;
+  switch (split) {
+    case Split::train:
+      return places.train;
+    case Split::validation:
+      return places.validation;
+    case Split::test:
+      break;
+  }
+  return places.test;
 }
 
 // [H, W, C], [F] or [T] of an input array's shape.

@@ -35,7 +35,12 @@ constexpr Level kActnn[] = {
 }  // namespace
 
 std::span<const Level> levels(LevelsOf policy) {
-  if (policy == LevelsOf::gact) return kGact;
+  switch (policy) {
+    case LevelsOf::gact:
+      return kGact;
+    case LevelsOf::actnn:
+      break;
+  }
   return kActnn;
 }
 
