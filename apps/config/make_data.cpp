@@ -5,8 +5,8 @@
 
 #include "apps/config/csv_columns.h"
 #include "apps/config/data_kinds.h"
-#include "core/quoted.h"
 #include "apps/config/value_named.h"
+#include "core/quoted.h"
 #include "data/fetch/sources.h"
 #include "train/metric_names.h"
 
