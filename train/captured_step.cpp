@@ -88,7 +88,7 @@ CapturedStep::~CapturedStep() = default;
 
 void CapturedStep::forget() { entries_.clear(); }
 
-CapturedResult CapturedStep::run(Batch batch, Context& context, const StepOptions& options,
+CapturedResult CapturedStep::run(Batch batch, Context& context, const PassOptions& options,
                                  uint64_t number, const StepUpdate* update) {
   if (!obstacle_.empty() || is_sampled(batch))
     return {forward_backward(task_, model_, std::move(batch), context, policy_, options)};
@@ -127,7 +127,7 @@ CapturedResult CapturedStep::run(Batch batch, Context& context, const StepOption
   return replay(*entry, batch, context, number, update);
 }
 
-void CapturedStep::record_passes(Entry& entry, Context& context, const StepOptions& options) {
+void CapturedStep::record_passes(Entry& entry, Context& context, const PassOptions& options) {
   const CategoryScope activations(Category::activation);
   {
     PolicyScope policy(policy_);
@@ -147,7 +147,7 @@ void CapturedStep::record_passes(Entry& entry, Context& context, const StepOptio
   }
 }
 
-void CapturedStep::record(Entry& entry, Batch batch, Context& context, const StepOptions& options,
+void CapturedStep::record(Entry& entry, Batch batch, Context& context, const PassOptions& options,
                           uint64_t number, const StepUpdate* update) {
   const CategoryScope scope(Category::input);
   entry.batch = batch;

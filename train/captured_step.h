@@ -48,7 +48,7 @@ class CapturedStep {
   // is not finite leaves parameters and the optimizer as they were, clipped gradients aside. Work
   // that cannot be recorded is run. REQUIRES: gradients were dropped, options.weight and leaf_done
   // are as they are by default, and update->optimizer is the same at every call.
-  CapturedResult run(Batch batch, Context& context, const StepOptions& options, uint64_t number,
+  CapturedResult run(Batch batch, Context& context, const PassOptions& options, uint64_t number,
                      const StepUpdate* update = nullptr);
   void forget();
   int64_t replays() const { return replays_; }
@@ -56,9 +56,9 @@ class CapturedStep {
 
  private:
   struct Entry;
-  void record(Entry& entry, Batch batch, Context& context, const StepOptions& options,
+  void record(Entry& entry, Batch batch, Context& context, const PassOptions& options,
               uint64_t number, const StepUpdate* update);
-  void record_passes(Entry& entry, Context& context, const StepOptions& options);
+  void record_passes(Entry& entry, Context& context, const PassOptions& options);
   CapturedResult replay(Entry& entry, const Batch& batch, Context& context, uint64_t number,
                         const StepUpdate* update);
 

@@ -91,7 +91,7 @@ std::optional<optim::GradientSketch> Tracking::gradient(const Batch& part, int64
   context.checkpointed_blocks = options_.checkpointed_blocks;
   begin_step(streams::kTrackingSteps.first + static_cast<uint64_t>(step) * kDraws + draw);
   optim::GradientSketch sketch;
-  StepOptions how;
+  PassOptions how;
   how.label_smoothing = options_.label_smoothing;
   if (options_.checkpointed_blocks == 0)
     how.leaf_done = [&](GradAccumulator& leaf) {

@@ -67,33 +67,91 @@ TrainerOptions completed(TrainerOptions options, Module& model, const Optimizer&
 
 }  // namespace
 
-// The state of one step while it runs.
-struct Trainer::Step {
-  Step(const Task& task, const Ranks& ranks, int64_t batches, Optimizer& optimizer, double rate,
-       bool measured)
-      : lr(rate),
-        parts(batches),
-        weights(task, batches, ranks),
-        in_backward(optimizer, rate, measured ? &squares : nullptr),
-        measures_norms(measured) {}
-  Clock::time_point begin = Clock::now();
-  double lr;
-  int64_t parts, samples = 0, units = 0;
-  PartWeights weights;
-  UpdateInBackward::Squares squares;  // of gradients that in_backward dropped
-  UpdateInBackward in_backward;
-  bool measures_norms;
-  std::vector<BatchResult> results;  // of its batches
-  LayerNorms layer_norms;
-  Context context;
-  StepOptions how;
-  StepMemory memory;
-  double loss = 0, norm = 0;
-  std::optional<double> read_norm;  // of gradients that are clipped already
-  double watched = 0;               // seconds of measurements before this step
-  bool updated = false;             // the update was part of the pass, and so was the norm
-  bool is_recorded = false;
-  std::optional<StepRecorder> recorder;  // from the first forward pass on
+// What the trainer does beside the computation of a step.
+class Trainer::Watch final : public StepObserver {
+ public:
+  Watch(Trainer& trainer, bool measures_norms, bool is_recorded)
+      : t_(trainer), measures_norms_(measures_norms), is_recorded_(is_recorded) {}
+
+  StepPart next(int64_t) override {
+    t_.last_batch_ = t_.batches_.state();
+    t_.last_rng_ = t_.rng_.state();
+    bool copied = false;
+    Batch batch = t_.next_batch(copied);
+    return {std::move(batch), copied ? t_.ranks_.size() : 1, !copied || t_.ranks_.rank() == 0};
+  }
+
+  SavePolicy* before_forward(const Batch& batch, int64_t part, bool last,
+                             const Context& context) override {
+    const bool has_lasting = batch.held || t_.task_.spec().target_of_each_pixel();
+    if (is_recorded_ && part == 0 && t_.times_.steps() == 0 && has_lasting)
+      t_.make_lasting(batch, context);
+    t_.compression_.before_forward(batch,
+                                   {static_cast<uint64_t>(t_.state_.batches), t_.last_rng_,
+                                    t_.options_.label_smoothing, t_.options_.checkpointed_blocks},
+                                   last);
+    if (is_recorded_ && part == 0) {
+      recorder_.emplace(t_.model_, t_.optimizer_, t_.compression_.policy());
+      return recorder_->policy();
+    }
+    if (recorder_) recorder_->next_batch();
+    return t_.compression_.policy();
+  }
+
+  Capture capture() override {
+    if (t_.captured_ == nullptr) return {};
+    if (t_.compression_.is_usual() && !measures_norms_ && !recorder_)
+      return {t_.captured_.get(), static_cast<uint64_t>(t_.state_.batches)};
+    // So that no gradients are there beside those that are measured.
+    if constexpr (kHasCuda) t_.captured_->forget();
+    return {};
+  }
+
+  AtBackward at_backward(int64_t part) override {
+    if (!recorder_ || part > 0) return {};
+    return [this](const Variable& loss, const StepMemory& memory) {
+      recorder_->before_backward(loss, memory);
+    };
+  }
+
+  void after_backward(const BatchResult& result) override {
+    t_.compression_.after_backward();
+    if (t_.ranks_.alone()) t_.check_finite(result.loss, "loss");
+    ++t_.state_.batches;
+  }
+
+  // Results become those of all ranks.
+  void after_parts(StepResult& result) override {
+    result.results = t_.ranks_.sum(std::move(result.results), result.loss, result.units);
+    for (const BatchResult& part : result.results) {
+      if (!t_.ranks_.alone()) t_.check_finite(part.loss, "loss");
+      samples_ += part.samples;
+      t_.state_.interval.add(part);
+      t_.state_.epoch.add(part);
+    }
+    if (recorder_) recorder_->update();
+  }
+
+  void before_clipping(StepResult& result) override {
+    if (measures_norms_) layer_norms_ = t_.layer_norms(result.squares);
+  }
+
+  void before_update(const StepResult& result) override {
+    t_.check_finite(result.norm, "gradient norm");
+  }
+
+  void after_update() override { t_.share_buffers(); }
+
+  int64_t samples() const { return samples_; }
+  LayerNorms take_layer_norms() { return std::move(layer_norms_); }
+  std::optional<StepRecorder>& recorder() { return recorder_; }
+
+ private:
+  Trainer& t_;
+  bool measures_norms_, is_recorded_;
+  int64_t samples_ = 0;  // of all ranks
+  LayerNorms layer_norms_;
+  std::optional<StepRecorder> recorder_;  // from the first forward pass on
 };
 
 Trainer::Trainer(Module& model, Optimizer& optimizer, optim::SchedulePtr schedule,
@@ -145,6 +203,12 @@ Trainer::Trainer(Module& model, Optimizer& optimizer, optim::SchedulePtr schedul
   steps_ = options_.steps > 0 ? options_.steps : options_.epochs * per_epoch;
   epochs_ = ceil_div(steps_, per_epoch);
   join_ranks();
+  step_.emplace(StepSubject{task_, model_, optimizer_, *exchange_, ranks_, statistics_},
+                StepOptions{.gradient_accumulation = options_.gradient_accumulation,
+                            .label_smoothing = options_.label_smoothing,
+                            .clip_norm = options_.clip_norm,
+                            .in_backward = options_.in_backward,
+                            .checkpointed_blocks = options_.checkpointed_blocks});
   load_checkpoint(per_epoch);
   if (options_.folder != nullptr) options_.folder->replace();
   if (options_.folder != nullptr) options_.folder->start_metrics(state_.metrics_bytes);
@@ -307,117 +371,51 @@ bool Trainer::stops() {
 }
 
 void Trainer::step() {
+  const Clock::time_point begin = Clock::now();
   const int64_t left = batches_.batches() - batches_.state().next_batch;
   const std::optional<double> momentum = schedule_->momentum(state_.step);
   if (momentum) optimizer_.set_momentum(*momentum);
-  Step step(task_, ranks_, std::min(options_.gradient_accumulation, left), optimizer_,
-            schedule_->lr(state_.step), measures_norms());
-  step.is_recorded = is_recorded();
-  start(step);
+  StepCall call;
+  call.lr = schedule_->lr(state_.step);
+  call.rng = &rng_;
+  call.parts = std::min(options_.gradient_accumulation, left);
+  call.progress = static_cast<double>(state_.step + 1) / static_cast<double>(steps_);
+  call.measures_norms = measures_norms();
+  Watch watch(*this, call.measures_norms, is_recorded());
+  const double watched = compression_.adaptation_seconds() + compression_.tracking_seconds();
   compression_.begin_step(state_.step + 1);
-  for (int64_t part = 0; part < step.parts; ++part) add_batch(step, part);
-  add_ranks(step);
-  update(step);
+  StepResult result = step_->run(watch, call);
   ++state_.step;
-  end_peak(device_, step.memory);
-  if (step.recorder) {
-    step.memory = step.recorder->with_peak(step.memory);
-    options_.on_record(step.recorder->finish(step.memory), state_.step);
-    step.recorder.reset();
+  if (std::optional<StepRecorder>& recorder = watch.recorder()) {
+    result.memory = recorder->with_peak(result.memory);
+    options_.on_record(recorder->finish(result.memory), state_.step);
+    recorder.reset();
   }
-  step.memory = ranks_.most(step.memory);
-  state_.memory.raise(step.memory);
-  for (const auto& event : compression_.after_update(step.memory, step.lr, step.loss, momentum))
+  result.memory = ranks_.most(result.memory);
+  state_.memory.raise(result.memory);
+  for (const auto& event : compression_.after_update(result.memory, call.lr, result.loss, momentum))
     if (options_.on_event) options_.on_event(event, state_.step);
   if constexpr (kHasCuda)
     if (compression_.decided_anew() && captured_ != nullptr) captured_->forget();
-  finish(step);
-}
-
-void Trainer::start(Step& step) {
-  // Graphs that are not in use are dropped, so that a step takes the same memory in a run that was
-  // resumed before it.
-  if (auto* graph = dynamic_cast<models::GraphModule*>(&model_)) graph->forget_idle();
-  step.watched = compression_.adaptation_seconds() + compression_.tracking_seconds();
-  begin_peak(device_);
-  model_.zero_grad();
-  step.context.rng = &rng_;
-  step.context.checkpointed_blocks = options_.checkpointed_blocks;
-  step.how.label_smoothing = options_.label_smoothing;
-  step.how.backward_anyway = !ranks_.alone();
-  if (options_.in_backward) step.how.leaf_done = step.in_backward.leaf_done();
-}
-
-void Trainer::add_batch(Step& step, int64_t part) {
-  last_batch_ = batches_.state();
-  last_rng_ = rng_.state();
-  bool copied = false;
-  Batch batch = next_batch(copied);
-  step.how.weight = step.weights.next(batch, copied ? ranks_.size() : 1);
-  const bool counts = !copied || ranks_.rank() == 0;
-  if (counts) step.units += units_of(task_.spec(), batch);
-  const bool has_lasting = batch.held || task_.spec().target_of_each_pixel();
-  if (step.is_recorded && part == 0 && times_.steps() == 0 && has_lasting)
-    make_lasting(batch, step);
-  compression_.before_forward(batch,
-                              {static_cast<uint64_t>(state_.batches), last_rng_,
-                               options_.label_smoothing, options_.checkpointed_blocks},
-                              part + 1 == step.parts);
-  if (step.is_recorded && part == 0) {
-    step.recorder.emplace(model_, optimizer_, compression_.policy());
-    step.how.before_backward = [&step](const Variable& loss, const StepMemory& memory) {
-      step.recorder->before_backward(loss, memory);
-    };
-  } else if (step.recorder) {
-    step.recorder->next_batch();
-    step.how.before_backward = {};
-  }
-  // Gradients of several batches are added here first, and then over the ranks.
-  if (part + 1 == step.parts && (options_.in_backward || options_.checkpointed_blocks == 0))
-    step.how.leaf_done = exchange_->leaf_done(step.how.leaf_done);
-  // One wait for the device reads the norm and the loss.
-  if (device_.type == DeviceType::cuda && part + 1 == step.parts && ranks_.alone() &&
-      !options_.in_backward && !step.measures_norms && step.weights.factor() == 1)
-    step.how.norm = [this] { return optim::clip_grad_norm_there(parameters_, options_.clip_norm); };
-  BatchResult result = pass(std::move(batch), step, !copied);
-  step.read_norm = result.norm;
-  compression_.after_backward();
-  if (ranks_.alone()) check_finite(result.loss, "loss");
-  step.loss += result.loss * step.how.weight;
-  step.memory.raise(result.memory);
-  if (!counts) {
-    result.counted = result.correct = result.samples = 0;
-    result.weight = 0;
-  }
-  step.results.push_back(result);
-  ++state_.batches;
+  const double measured =
+      compression_.adaptation_seconds() + compression_.tracking_seconds() - watched;
+  const double seconds = std::chrono::duration<double>(Clock::now() - begin).count() - measured;
+  finish(result, watch, call.lr, seconds);
 }
 
 // The first step of a process makes what later steps use again: the matrix of a whole graph, and
 // the weights of pixels' classes. (What is made of a sampled graph lasts for its step alone.) Where
 // that step is recorded, a forward pass that leaves no other trace makes it before, so that the
 // record is that of a run which was not cut.
-void Trainer::make_lasting(const Batch& batch, const Step& step) {
+void Trainer::make_lasting(const Batch& batch, const Context& of_step) {
   const NoGrad no_grad;
   const RecomputeScope leaves_no_trace;
   Rng rng = rng_;
-  Context context = step.context;
+  Context context = of_step;
   context.rng = &rng;
   Batch copy = batch;
   forward_pass(task_, model_, copy, context, {.label_smoothing = options_.label_smoothing});
   begin_peak(device_);
-}
-
-// Results and gradients become those of all ranks.
-void Trainer::add_ranks(Step& step) {
-  exchange_->finish();
-  step.results = ranks_.sum(std::move(step.results), step.loss, step.units);
-  for (const BatchResult& result : step.results) {
-    if (!ranks_.alone()) check_finite(result.loss, "loss");
-    step.samples += result.samples;
-    state_.interval.add(result);
-    state_.epoch.add(result);
-  }
 }
 
 // This rank's share of the next batch. A batch that has fewer samples than there are ranks, or that
@@ -432,45 +430,6 @@ Batch Trainer::next_batch(bool& copied) {
   batch = *batches_.next();
   batches_.set_share(ranks_.share());
   return batch;
-}
-
-BatchResult Trainer::pass(Batch batch, Step& step, bool shares_statistics) {
-  if constexpr (kHasCuda)
-    if (captured_ != nullptr) {
-      if (compression_.is_usual() && !step.measures_norms && !step.recorder) {
-        const StepUpdate update{optimizer_, step.lr, true, options_.clip_norm};
-        const CapturedResult result =
-            captured_->run(std::move(batch), step.context, step.how,
-                           static_cast<uint64_t>(state_.batches), &update);
-        step.updated = result.updated;
-        step.norm = result.norm;
-        return result.batch;
-      }
-      captured_->forget();  // so that no gradients are there beside those that are measured
-    }
-  SavePolicy* const policy =
-      step.how.before_backward ? step.recorder->policy() : compression_.policy();
-  std::optional<distributed::SharedStatistics> shared;
-  if (statistics_ != nullptr && shares_statistics) shared.emplace(statistics_);
-  return forward_backward(task_, model_, std::move(batch), step.context, policy, step.how);
-}
-
-void Trainer::update(Step& step) {
-  if (step.recorder) step.recorder->update();
-  if (const double factor = step.weights.factor(); factor != 1) {
-    exchange_->scale(parameters_, factor);
-    step.loss *= factor;
-  }
-  if (step.measures_norms) step.layer_norms = layer_norms(step);
-  if (step.read_norm)
-    step.norm = *step.read_norm;
-  else if (!step.updated)
-    step.norm = options_.in_backward ? step.in_backward.norm()
-                                     : exchange_->norm(parameters_, options_.clip_norm);
-  check_finite(step.norm, "gradient norm");
-  if (!step.updated) optimizer_.step(step.lr);
-  task_.after_update(model_, static_cast<double>(state_.step + 1) / static_cast<double>(steps_));
-  share_buffers();
 }
 
 // Statistics and queues that ranks wrote by their own share of the batch become those of rank 0.
@@ -493,35 +452,32 @@ bool Trainer::is_recorded() const {
 }
 
 // Layers in the order of their first parameters.
-LayerNorms Trainer::layer_norms(const Step& step) const {
+LayerNorms Trainer::layer_norms(const UpdateInBackward::Squares& squares) const {
   LayerNorms norms;  // sums of squares until the end
   std::map<std::string, size_t> known;
   const std::vector<std::optional<double>> of_gradients = exchange_->norms(parameters_);
   for (size_t i = 0; i < parameters_.size(); ++i) {
     const GradAccumulator* const leaf = parameters_[i].accumulator().get();
-    const auto found = step.squares.find(leaf);
-    if (found == step.squares.end() && !of_gradients[i]) continue;
-    const double squares =
-        found != step.squares.end() ? found->second : *of_gradients[i] * *of_gradients[i];
+    const auto found = squares.find(leaf);
+    if (found == squares.end() && !of_gradients[i]) continue;
+    const double square =
+        found != squares.end() ? found->second : *of_gradients[i] * *of_gradients[i];
     const auto [place, added] = known.emplace(layers_[i], norms.size());
     if (added) norms.emplace_back(layers_[i], 0);
-    norms[place->second].second += squares;
+    norms[place->second].second += square;
   }
   for (auto& [name, value] : norms) value = std::sqrt(value);
   return norms;
 }
 
-void Trainer::finish(Step& step) {
-  const double watched =
-      compression_.adaptation_seconds() + compression_.tracking_seconds() - step.watched;
-  const double seconds = std::chrono::duration<double>(Clock::now() - step.begin).count() - watched;
-  times_.add(seconds, step.samples, step.units);
+void Trainer::finish(const StepResult& step, Watch& watch, double lr, double seconds) {
+  times_.add(seconds, watch.samples(), step.units);
   StepReport report;
   report.epoch = batches_.state().epoch + 1;
   report.step = state_.step;
-  report.lr = step.lr;
+  report.lr = lr;
   report.gradient_norm = step.norm;
-  report.layer_norms = std::move(step.layer_norms);
+  report.layer_norms = watch.take_layer_norms();
   report.memory = step.memory;
   if (step.memory.packed_elements > 0 && !compression_.offload_stats())
     report.mean_bits = 8 * static_cast<double>(step.memory.packed) /
@@ -529,7 +485,7 @@ void Trainer::finish(Step& step) {
   state_.last_step = {report.lr, report.mean_bits};
   state_.seconds += seconds;
   const std::string warning =
-      loss_watch_.add(state_.step, step.loss, std::max<int64_t>(step.samples, 1), step.lr);
+      loss_watch_.add(state_.step, step.loss, std::max<int64_t>(watch.samples(), 1), lr);
   if (!warning.empty() && ranks_.rank() == 0) log().warn("{}", warning);
   const Totals& recent = state_.interval.samples > 0 ? state_.interval : state_.epoch;
   report.loss = recent.mean_loss();

@@ -22,6 +22,7 @@
 #include "train/ranks/gradient_exchange.h"
 #include "train/run/run_folder.h"
 #include "train/run/run_state.h"
+#include "train/step.h"
 #include "train/step_record.h"
 #include "train/step_times.h"
 #include "train/training_step.h"
@@ -177,7 +178,7 @@ class Trainer {
   const Compression& compression() const { return compression_; }
 
  private:
-  struct Step;
+  class Watch;
   void join_ranks();
   void check_same_data();
   void load_checkpoint(int64_t per_epoch);
@@ -186,15 +187,10 @@ class Trainer {
   void next_epoch();  // REQUIRES: all batches of the epoch are done
   void thaw_if_due();
   void step();
-  void start(Step& step);
-  void add_batch(Step& step, int64_t part);
-  void make_lasting(const Batch& batch, const Step& step);
-  void add_ranks(Step& step);
-  void update(Step& step);
+  void make_lasting(const Batch& batch, const Context& of_step);
   void share_buffers();
-  void finish(Step& step);
+  void finish(const StepResult& step, Watch& watch, double lr, double seconds);
   Batch next_batch(bool& copied);
-  BatchResult pass(Batch batch, Step& step, bool shares_statistics);
   bool epoch_over() const;
   bool finish_epoch();  // false: options_.stop said so during the evaluation
   bool evaluate_epoch(EpochReport& report);
@@ -202,7 +198,7 @@ class Trainer {
   void keep(const EpochResult& result, bool averaged);
   bool measures_norms() const;  // in the step that runs
   bool is_recorded() const;     // the same
-  LayerNorms layer_norms(const Step& step) const;
+  LayerNorms layer_norms(const UpdateInBackward::Squares& squares) const;
   bool checkpoint_is_due();  // at the end of an epoch
   void checkpoint();
   void save_average();  // where the optimizer keeps averages
@@ -221,6 +217,7 @@ class Trainer {
   Compression compression_;
   std::shared_ptr<CapturedStep> captured_;  // shared: deleted by who made it, in CUDA builds only
   std::optional<GradientExchange> exchange_;
+  std::optional<TrainingStep> step_;
   distributed::CommunicatorPtr statistics_;  // of batch norms: a channel of its own
   bool writes_ = false;                      // has rank 0 a folder?
   bool has_small_batches_ = false;           // of fewer samples than there are ranks

@@ -102,7 +102,7 @@ Outcome run_forward(const Task& task, Module& model, Batch& batch, Context& cont
 }
 
 BatchResult forward_backward(const Task& task, Module& model, Batch batch, Context& context,
-                             SavePolicy* policy, const StepOptions& options) {
+                             SavePolicy* policy, const PassOptions& options) {
   const Device device = model.device();
   ForwardPass pass;
   {

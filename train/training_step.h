@@ -41,10 +41,10 @@ struct BatchResult {
   int64_t samples = 0;
   double weight = 0;           // of the loss beside those of other batches: `counted`, or weights
   StepMemory memory;           // activation and packed
-  std::optional<double> norm;  // what StepOptions::norm gave
+  std::optional<double> norm;  // what PassOptions::norm gave
 };
 
-struct StepOptions {
+struct PassOptions {
   double label_smoothing = 0;
   double weight = 1;      // of this batch's loss in the gradient
   LeafFn leaf_done = {};  // see backward()
@@ -77,7 +77,7 @@ Outcome run_forward(const Task& task, Module& model, Batch& batch, Context& cont
 // there is no backward, unless options.backward_anyway. On meta the loss is 0 and nothing is
 // counted as correct.
 BatchResult forward_backward(const Task& task, Module& model, Batch batch, Context& context,
-                             SavePolicy* policy, const StepOptions& options);
+                             SavePolicy* policy, const PassOptions& options);
 
 // Updates each parameter as soon as its gradient is complete, and drops the gradient, so that
 // gradients are never all alive. Parameters stay as they are from the first gradient on that is not
@@ -106,7 +106,7 @@ class PartWeights {
   // Both must outlive it.
   PartWeights(const Task& task, int64_t parts, const Ranks& ranks = one_rank())
       : task_(task), ranks_(ranks), parts_(parts) {}
-  // StepOptions::weight; the batch is still on the host. copies: so many ranks have this very
+  // PassOptions::weight; the batch is still on the host. copies: so many ranks have this very
   // batch, or 1 where each has a share.
   double next(const Batch& batch, int copies = 1);
   double factor() const;  // 1 where all batches have as many targets as the first

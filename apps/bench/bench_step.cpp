@@ -8,6 +8,7 @@
 
 #include "apps/bench/workloads.h"
 #include "apps/cli/commands.h"
+#include "apps/cli/plan_levels.h"
 #include "apps/cli/progress.h"
 #include "apps/cli/report.h"
 #include "apps/config/config_table.h"
@@ -27,15 +28,13 @@
 #include "core/parallel.h"
 #include "core/quoted.h"
 #include "core/random_streams.h"
-#include "ops/kernel_memory.h"
+#include "ops/dense/copy.h"
 #include "ops/library_fallbacks.h"
 #include "train/captured_step.h"
-#include "train/compression.h"
-#include "train/planning/meta_step.h"
 #include "train/planning/planner.h"
 #include "train/sensitivity.h"
 #include "train/statistics.h"
-#include "train/training_step.h"
+#include "train/trial_run.h"
 
 namespace frugal::apps {
 namespace {
@@ -49,12 +48,10 @@ const std::vector<std::string> kUsual = {"L0: compression.level=L0 compression.r
 struct Variant {
   std::string name;
   std::vector<std::string> sets;
-  std::vector<UnreadKey> unread;  // of all of `config`
-  std::unique_ptr<Compression> compression;
-  compress::RecordingPolicy* recording = nullptr;  // in it, with --record-profile
-  std::shared_ptr<CapturedStep> captured;          // with cuda_graphs
-  Context context;
-  Config config;
+  std::vector<UnreadKey> unread;                   // of all of `config`
+  std::unique_ptr<train::TrialRun> trial;          // null on meta
+  compress::RecordingPolicy* recording = nullptr;  // in its policy, with --record-profile
+  Config given, config;                            // before and after resolve()
   std::vector<double> milliseconds;
   double adapting = 0;  // milliseconds a step, of measuring now and then
   StepMemory memory;
@@ -109,6 +106,7 @@ Variant parse_variant(const std::string& text, const Json& document) {
   // In rows that the user did not name, keys of the configuration may have no reader.
   if (text != kBase && std::find(kUsual.begin(), kUsual.end(), text) == kUsual.end())
     check_set_keys(variant.config, variant.sets);
+  variant.given = variant.config;
   resolve(variant.config);
   const Config& c = variant.config;
   if (c.run.cuda_graphs &&
@@ -139,113 +137,113 @@ double milliseconds_since(Clock::time_point begin) {
 // decided step 0.
 double adapt(Variant& v, const Batch& batch) {
   const SensitivityOptions options = sensitivity_options(v.config);
-  const StepReplay replay{0, v.context.rng->state(), 0, v.context.checkpointed_blocks};
-  if (!v.compression->adapt(batch, options.first, replay)) return 0;
+  if (!v.trial->adapt(batch, options.first)) return 0;
   const auto begin = Clock::now();
-  v.compression->adapt(batch, options.interval, replay);
+  v.trial->adapt(batch, options.interval);
   return milliseconds_since(begin) / static_cast<double>(options.interval);
 }
 
-Batch first_batch(const Config& config, Device device) {
-  if (device.type == DeviceType::meta) {  // shapes are enough
-    Memo<TensorIdentity, Tensor> held(8);
-    return with_extras_on_meta(make_task(config)->shape(config.data.batch_size, device), held);
+// The batches of a step. Errors: the data have fewer samples than a whole batch.
+std::vector<Batch> first_batches(const Config& config) {
+  const auto source = make_batches(config, Split::train);
+  std::vector<Batch> batches;
+  while (static_cast<int64_t>(batches.size()) < config.train.gradient_accumulation) {
+    std::optional<Batch> batch = source->next();
+    if (!batch) continue;  // an epoch has ended
+    const bool drawn = config.data.name == "random" || config.data.name == "random_tokens";
+    if (drawn && batch->input.size(0) != config.data.batch_size)
+      throw ConfigError("data.train_samples",
+                        fmt::format("expected a batch of {} at least, got {}",
+                                    config.data.batch_size, config.data.train_samples));
+    batches.push_back(std::move(*batch));
   }
-  Batch batch = *make_batches(config, Split::train)->next();
-  const bool drawn = config.data.name == "random" || config.data.name == "random_tokens";
-  if (drawn && batch.input.size(0) != config.data.batch_size)
-    throw ConfigError("data.train_samples",
-                      fmt::format("expected a batch of {} at least, got {}", config.data.batch_size,
-                                  config.data.train_samples));
-  return batch;
+  return batches;
 }
 
-// The network and the batch, which all variants share. Where a step releases its input, each step
-// has a batch of its own, which nobody else holds.
+Tensor copy_on_host(const Tensor& tensor) {
+  const CategoryScope scope(Category::input);
+  return tensor.defined() ? ops::clone(tensor) : tensor;
+}
+
+Batch copy_of(const Batch& batch) {
+  if (batch.held) return batch;
+  Batch made = batch;
+  for (Tensor* tensor : {&made.input, &made.target, &made.samples}) *tensor = copy_on_host(*tensor);
+  for (auto& [name, tensor] : made.extras) tensor = copy_on_host(tensor);
+  return made;
+}
+
+// What all variants share: the network, and the batches of a step. Each part of a step gets a copy,
+// as it would get a batch of its own from the loader. A step must not wait for the data.
 struct Bench {
   Config config;
   Device device;
+  std::unique_ptr<PlanSteps> steps;  // on meta
   std::shared_ptr<Module> model;
   std::unique_ptr<Optimizer> optimizer;
   TaskPtr task;
-  Batch host, batch;  // the same, from the loader and where the model is
+  std::vector<Batch> batches;  // on the host
+  std::optional<Batch> first;  // a copy that is made before the time is taken
+  size_t taken = 0;            // parts of the step that have their batch
+  std::vector<Batch> ahead;    // without values: those that a loader prepares meanwhile
+  int64_t copied_bytes = 0;    // of `batches`, where a run has no such batches beside its own
   Rng rng;
   int64_t process = 0;  // the highest memory of the process until the system forgot it
 
-  // Makes the batch, unless it is there.
-  void make_batch() {
-    if (host.input.defined()) return;
-    host = first_batch(config, device);
-    batch = task->place(host, *model);
+  void make_batches_of_steps() {
+    const int64_t before = allocator(kCpu).report().of(Category::input);
+    batches = first_batches(config);
+    if (!batches[0].held) copied_bytes = allocator(kCpu).report().of(Category::input) - before;
+    for (const int64_t samples : samples_ahead(config, batches[0].input.size(0)))
+      ahead.push_back(task->shape(samples, kCpu));
   }
-  Batch take_batch() {
-    if (!task->spec().releases_input) return batch;
-    host = {};
-    return std::exchange(batch, {});
+  void begin_step() {
+    if (!first) first = copy_of(batches[0]);
+    taken = 0;
+  }
+  Batch take() {
+    const size_t part = taken++ % batches.size();
+    if (part > 0 || !first) return copy_of(batches[part]);
+    Batch batch = std::move(*first);
+    first.reset();
+    return batch;
+  }
+  // What the run itself would take, without the batches that are copied.
+  CategoryBytes of_run(CategoryBytes bytes) const {
+    if (device == kCpu) bytes[static_cast<size_t>(Category::input)] -= copied_bytes;
+    return bytes;
+  }
+  StepMemory of_run(StepMemory memory) const {
+    if (device == kCpu) memory.peak -= copied_bytes;
+    memory.at_peak = of_run(memory.at_peak);
+    return memory;
   }
 };
 
 void prepare(Variant& v, Bench& bench, bool records) {
-  const auto planner = make_planner(v.config);
-  CompressionOptions options = compression_options(v.config, planner);
-  options.tracking.reset();  // its passes are no part of a step
+  if (bench.steps != nullptr) return;
+  train::TrialOptions options = trial_options(v.config, make_planner(v.config));
   if (records)
-    options.make_policy =
-        [&v, made = options.make_policy](uint64_t seed) -> std::unique_ptr<SavePolicy> {
+    options.compression.make_policy =
+        [&v, made = options.compression.make_policy](uint64_t seed) -> std::unique_ptr<SavePolicy> {
       auto policy = std::make_unique<compress::RecordingPolicy>(made(seed));
       v.recording = policy.get();
       return policy;
     };
-  v.compression = std::make_unique<Compression>(*bench.task, *bench.model, options,
-                                                static_cast<uint64_t>(v.config.run.seed));
-  if constexpr (kHasCuda)
-    if (v.config.run.cuda_graphs)
-      v.captured =
-          std::make_shared<CapturedStep>(*bench.task, *bench.model, v.compression->policy());
-  v.context.rng = &bench.rng;
-  v.context.checkpointed_blocks = planner != nullptr ? planner->settings().checkpointed_blocks
-                                                     : checkpointed_blocks(v.config.train);
-}
-
-// Runs the forward pass, the backward pass and the update.
-BatchResult full_pass(Variant& v, Bench& bench, const StepOptions& options, uint64_t number) {
-  CapturedResult result;
-  bool recorded = false;
-  if constexpr (kHasCuda)
-    if (v.captured != nullptr) {
-      recorded = v.compression->is_usual();
-      const StepUpdate update{*bench.optimizer, kMeasuredRate, false, 0};
-      if (recorded)
-        result = v.captured->run(bench.take_batch(), v.context, options, number, &update);
-      else
-        v.captured->forget();
-    }
-  if (!recorded)
-    result.batch = forward_backward(*bench.task, *bench.model, bench.take_batch(), v.context,
-                                    v.compression->policy(), options);
-  MemoryTrace::mark("update");
-  if (!result.updated) bench.optimizer->step(kMeasuredRate);
-  return result.batch;
+  v.trial = std::make_unique<train::TrialRun>(
+      *bench.task, *bench.model, *bench.optimizer, [&bench] { return bench.take(); }, options,
+      bench.rng);
 }
 
 // Runs a step and returns its milliseconds and bytes.
 std::pair<double, StepMemory> run_step(Variant& v, Bench& bench, uint64_t number) {
-  // Without a number of threads, what is counted is the same on every machine.
-  const ops::KernelMemoryScope kernels(bench.config.run.threads > 0);
-  bench.make_batch();
+  if (bench.steps != nullptr) return {0, bench.steps->step(v.given)};
+  bench.begin_step();
   const auto begin = Clock::now();
-  MemoryTrace::mark("forward");
-  begin_peak(bench.device);
-  bench.model->zero_grad();
-  v.compression->before_forward(bench.host, {number, {}, 0, 0}, true);
-  UpdateInBackward update(*bench.optimizer, kMeasuredRate);
-  StepOptions options;
-  if (bench.config.optim.in_backward) options.leaf_done = update.leaf_done();
-  BatchResult result = full_pass(v, bench, options, number);
+  const StepMemory memory = bench.of_run(v.trial->step(number).memory);
   if constexpr (kHasCuda)
     if (bench.device.type == DeviceType::cuda) cuda::synchronize();
-  end_peak(bench.device, result.memory);
-  return {milliseconds_since(begin), result.memory};
+  return {milliseconds_since(begin), memory};
 }
 
 // Makes the system count the highest memory of the process from now on. Returns false if it cannot.
@@ -289,9 +287,9 @@ void attempt(Variant& v, Bench& bench, F&& work) {
     if (!is_out_of_memory(e)) throw;
     v.failed = fmt::format("out of memory: {}", e.what());
   }
-  v.captured.reset();
-  v.compression.reset();
-  bench.model->zero_grad();
+  v.trial.reset();
+  bench.first.reset();
+  if (bench.model != nullptr) bench.model->zero_grad();
   allocator(bench.device).trim();
 }
 
@@ -312,12 +310,7 @@ void measure(std::vector<Variant>& variants, Bench& bench, int64_t repeats) {
           return v.memory.raise(run_weighed_step(v, bench, number));
         const auto [took, memory] = run_step(v, bench, number);
         if (round == -warm) {
-          if (runs) {
-            bench.make_batch();
-            v.adapting = adapt(v, bench.host);
-          }
-          if constexpr (kHasCuda)
-            if (v.captured != nullptr) v.captured->forget();
+          if (runs) v.adapting = adapt(v, bench.batches[0]);
           return;
         }
         // The memory of recorded steps would count for every variant.
@@ -357,10 +350,12 @@ void trace(std::vector<Variant>& variants, Bench& bench, std::ofstream& file) {
   file << ",total\n";
   for (Variant& v : variants)
     attempt(v, bench, [&] {
+      bench.begin_step();
       const MemoryTrace recorded(bench.device);
       run_step(v, bench, 2 * kFirstMeasuredStep);
       size_t number = 0;
-      for (const MemoryTrace::Event& event : recorded.events()) {
+      for (MemoryTrace::Event event : recorded.events()) {
+        event.live = bench.of_run(event.live);
         file << in_csv(v.name)
              << fmt::format(",{},{:.3f},{}", number++, event.milliseconds, event.phase);
         int64_t total = 0;
@@ -426,9 +421,9 @@ Results results_of(const std::vector<Variant>& variants, bool based, bool runs, 
     row["memory"]["host_peak_rss"] = std::max(process, host_peak_rss());
     row["memory"]["process_peak"] = v.process > 0 ? Json(v.process) : Json(nullptr);
     if constexpr (kHasCuda)
-      if (v.captured != nullptr) {
-        row["replays"] = v.captured->replays();
-        row["obstacle"] = v.captured->obstacle();
+      if (v.trial != nullptr && v.trial->captured() != nullptr) {
+        row["replays"] = v.trial->captured()->replays();
+        row["obstacle"] = v.trial->captured()->obstacle();
       }
     results.list.push_back(row);
     results.rows.push_back({v.name, runs ? fmt::format("{:.1f} ms", ms) : "-", times(slower),
@@ -460,6 +455,7 @@ void bench_step(const BenchArguments& arguments) {
   bench.config = parse_config(document);
   const Config& config = bench.config;
   const std::vector<UnreadKey> refused = refused_keys(config, file, arguments.sets);
+  const Config given = bench.config;
   resolve(bench.config);
   std::vector<Variant> variants;
   if (!arguments.only) variants.push_back(parse_variant(kBase, document));
@@ -471,11 +467,16 @@ void bench_step(const BenchArguments& arguments) {
   const int64_t repeats = !runs ? 1 : arguments.repeats > 0 ? arguments.repeats : 5;
   int64_t parameter_count = 0;
   try {
-    bench.model = make_model(config, batch_spec(config), bench.device);
-    for (const auto& p : bench.model->parameters()) parameter_count += p.parameter->value().numel();
-    bench.optimizer = make_optimizer(config, *bench.model);
-    bench.task = make_task(config);
-    bench.make_batch();
+    if (runs) {
+      bench.model = make_model(config, batch_spec(config), bench.device);
+      bench.optimizer = make_optimizer(config, *bench.model);
+      bench.task = make_task(config);
+      bench.make_batches_of_steps();
+    } else {
+      bench.steps = std::make_unique<PlanSteps>(given);
+    }
+    Module& model = runs ? *bench.model : bench.steps->model();
+    for (const auto& p : model.parameters()) parameter_count += p.parameter->value().numel();
   } catch (const OutOfMemory& e) {
     throw Error(explain(e, config));
   }

@@ -12,7 +12,7 @@
 #include "train/planning/planner.h"
 #include "train/policy_parts.h"
 #include "train/sensitivity.h"
-#include "train/step_recorder.h"
+#include "train/trial_run.h"
 
 namespace frugal::apps {
 
@@ -32,17 +32,18 @@ GradientBench::GradientBench(const Config& config)
       batches_(make_batches(config, Split::train)),
       model_(make_model(config, batch_spec(config), device_)),
       task_(make_task(config)),
-      rng_(streams::kDropout.rng(static_cast<uint64_t>(config.run.seed))) {
-  context_.rng = &rng_;
-}
+      rng_(streams::kDropout.rng(static_cast<uint64_t>(config.run.seed))),
+      probe_(*task_, *model_) {}
 
 void GradientBench::train(int64_t steps) {
   const auto optimizer = make_optimizer(config_, *model_);
-  for (int64_t i = 0; i < steps; ++i) {
-    const RngKey now = rng_.state();
-    gradient(next(), nullptr, static_cast<uint64_t>(i), now);
-    optimizer->step(config_.optim.lr);
-  }
+  train::TrialOptions options = trial_options(config_, nullptr);
+  options.compression = {};
+  options.compression.bits = 0;
+  options.compression.recipes = false;
+  train::TrialRun run(
+      *task_, *model_, *optimizer, [this] { return next(); }, options, rng_);
+  for (int64_t i = 0; i < steps; ++i) run.step(static_cast<uint64_t>(i), config_.optim.lr);
 }
 
 Batch GradientBench::next() {
@@ -54,26 +55,7 @@ Batch GradientBench::next() {
 
 std::vector<float> GradientBench::gradient(const Batch& batch, SavePolicy* policy, uint64_t step,
                                            RngKey start, int64_t checkpointed_blocks) {
-  model_->zero_grad();
-  rng_.restore(start);
-  context_.checkpointed_blocks = checkpointed_blocks;
-  context_.block = 0;
-  if (policy != nullptr)
-    if (const PolicyParts parts(*policy); parts.per_sample != nullptr)
-      parts.per_sample->set_samples(batch.samples);
-  begin_step(step);
-  const BatchResult result = forward_backward(*task_, *model_, batch, context_, policy,
-                                              {config_.train.label_smoothing, 1, {}});
-  memory_ = result.memory;
-  std::vector<float> all;
-  for (const auto& p : model_->parameters()) {
-    const Tensor g = p.parameter->grad();
-    if (g.defined())
-      all.insert(all.end(), g.data<float>(), g.data<float>() + g.numel());
-    else  // frozen, or without effect on the loss
-      all.insert(all.end(), static_cast<size_t>(p.parameter->value().numel()), 0.0f);
-  }
-  return all;
+  return probe_.gradient(batch, policy, pass(step, start, checkpointed_blocks));
 }
 
 void GradientBench::let_learn(SavePolicy& policy, const Config& config, RngKey start) {
@@ -93,25 +75,13 @@ void GradientBench::let_learn(SavePolicy& policy, const Config& config, RngKey s
   options.samples = config.compression.adapt_samples;
   if (planner) options.allocate = [&] { planner->plan_again(*parts.budget); };
   Adaptation(*task_, *model_, *parts.adaptive, options)
-      .refresh(batch, 1, {0, start, config.train.label_smoothing, false});
+      .refresh(batch, 1, {0, start, config.train.label_smoothing, 0});
 }
 
 std::vector<SavedRecord> GradientBench::saved(const Batch& batch, SavePolicy& policy, uint64_t step,
                                               RngKey start) {
   const auto optimizer = make_optimizer(config_, *model_);
-  model_->zero_grad();
-  rng_.restore(start);
-  begin_peak(device_);
-  StepRecorder recorder(*model_, *optimizer, &policy);
-  StepOptions options;
-  options.label_smoothing = config_.train.label_smoothing;
-  options.before_backward = [&](const Variable& loss, const StepMemory& memory) {
-    recorder.before_backward(loss, memory);
-  };
-  begin_step(step);
-  const BatchResult result =
-      forward_backward(*task_, *model_, batch, context_, recorder.policy(), options);
-  return recorder.finish(result.memory).tensors;
+  return probe_.saved(batch, policy, *optimizer, pass(step, start));
 }
 
 double GradientBench::minibatch_variance(int64_t batches, RngKey start) {

@@ -5,8 +5,7 @@
 
 #include "apps/config/config.h"
 #include "data/batch_source.h"
-#include "train/step_record.h"
-#include "train/training_step.h"
+#include "train/gradient_probe.h"
 
 namespace frugal::apps {
 
@@ -30,20 +29,22 @@ class GradientBench {
   // Of the gradient between minibatches, around its mean.
   double minibatch_variance(int64_t batches, RngKey start);
 
-  const StepMemory& memory() const { return memory_; }  // of the last gradient
+  const StepMemory& memory() const { return probe_.memory(); }  // of the last gradient
   RngKey rng() const { return rng_.state(); }
   Module& model() { return *model_; }
   const train::Task& task() const { return *task_; }
 
  private:
+  train::StepReplay pass(uint64_t step, RngKey start, int64_t checkpointed_blocks = 0) const {
+    return {step, start, config_.train.label_smoothing, checkpointed_blocks};
+  }
   Config config_;
   Device device_;
   std::unique_ptr<data::BatchSource> batches_;
   std::shared_ptr<Module> model_;
   train::TaskPtr task_;
   Rng rng_;
-  Context context_;
-  StepMemory memory_;
+  train::GradientProbe probe_;
 };
 
 }  // namespace frugal::apps

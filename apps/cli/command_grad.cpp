@@ -10,15 +10,13 @@
 #include "apps/config/make_task.h"
 #include "apps/config/resolve.h"
 #include "apps/config/set_up_device.h"
-#include "autograd/engine.h"
-#include "autograd/functions.h"
 #include "core/random_streams.h"
 #include "data/formats/safetensors.h"
 #include "models/state.h"
 #include "ops/dense/copy.h"
+#include "train/gradient_probe.h"
 #include "train/place_batch.h"
 #include "train/run/weights.h"
-#include "train/training_step.h"
 
 namespace frugal::apps {
 namespace {
@@ -55,46 +53,15 @@ void grad_command(const GradArguments& arguments) {
     load_weights(*model, weights);
     if (arguments.f64) to_f64(*model, batch);
     const auto policy = make_policy(config.compression, static_cast<uint64_t>(config.run.seed));
-    Rng rng = streams::kDropout.rng(static_cast<uint64_t>(config.run.seed));
-    Context context;
-    context.rng = &rng;
-    context.checkpointed_blocks = checkpointed_blocks(config.train);
-    models::NamedTensors out;
-    Variable loss;
-    begin_peak(device);
-    begin_step(0);
-    {
-      PolicyScope scope(policy.get());
-      Variable output;
-      NamedTensors terms;
-      if (batch.target.defined()) {
-        ForwardPass pass =
-            forward_pass(*task, *model, batch, context,
-                         {.label_smoothing = config.train.label_smoothing, .keep_output = true});
-        output = std::move(pass.output);
-        loss = std::move(pass.loss);
-        terms = std::move(pass.terms);
-      } else {
-        batch = task->place(std::move(batch), *model);
-        context.device = model->device();
-        context.dtype = model->activations();
-        context.keeps_frozen_statistics = model->keeps_frozen_statistics();
-        output = task->run(*model, batch, context);
-        loss = sum(output);
-      }
-      CategoryScope copies(Category::workspace);
-      FRUGAL_CHECK(std::isfinite(to_device(loss.value(), kCpu).item()),
-                   "[grad] expected a finite loss, got {}: weights or batch are too large",
-                   to_device(loss.value(), kCpu).item());
-      out.emplace_back("loss", to_device(ops::clone(loss.value()), kCpu));
-      for (const auto& [name, value] : terms)
-        out.emplace_back("loss/" + name, to_device(ops::clone(value), kCpu));
-      if (output.defined()) out.emplace_back("output", to_device(ops::clone(output.value()), kCpu));
-    }
-    batch = {};
-    measure_saved(device, memory);
-    backward(loss);
-    end_peak(device, memory);
+    const auto seed = static_cast<uint64_t>(config.run.seed);
+    const train::SingleGradient found =
+        train::single_gradient(*task, *model, std::move(batch), policy.get(),
+                               {0, streams::kDropout.rng(seed).state(),
+                                config.train.label_smoothing, checkpointed_blocks(config.train)});
+    memory = found.memory;
+    models::NamedTensors out = {{"loss", found.loss}};
+    for (const auto& [name, value] : found.terms) out.emplace_back("loss/" + name, value);
+    if (found.output.defined()) out.emplace_back("output", found.output);
     loss_value = out[0].second.item();
     CategoryScope copies(Category::workspace);
     for (const auto& p : model->parameters()) {

@@ -3,6 +3,7 @@
 
 #include "apps/bench/workloads.h"
 #include "apps/cli/commands.h"
+#include "apps/cli/plan_levels.h"
 #include "apps/cli/profile.h"
 #include "apps/cli/report.h"
 #include "apps/config/make_data.h"
@@ -15,10 +16,8 @@
 #include "core/parallel.h"
 #include "core/random_streams.h"
 #include "data/formats/atomic_file.h"
-#include "models/graph_layers.h"
-#include "optim/clip.h"
-#include "train/compression.h"
 #include "train/planning/bytes.h"
+#include "train/trial_run.h"
 
 namespace frugal::apps {
 namespace {
@@ -26,93 +25,52 @@ namespace {
 struct Profiled {
   Config config;
   Device device;
+  // On meta, where shapes are enough.
+  std::unique_ptr<PlanSteps> steps;
+  // Elsewhere.
   TaskPtr task;
   std::shared_ptr<Module> model;
   std::unique_ptr<Optimizer> optimizer;
-  std::unique_ptr<data::BatchSource> batches;  // null on meta, where shapes are enough
-  std::unique_ptr<Compression> compression;
-  std::vector<Variable> parameters;
+  std::unique_ptr<data::BatchSource> batches;
   Rng rng;
-  Context context;
-  Batch batch;  // the last one
+  std::unique_ptr<train::TrialRun> trial;
   bool computes() const { return device.type != DeviceType::meta; }
+  Module& network() { return computes() ? *model : steps->model(); }
 };
 
-void prepare(Profiled& p) {
-  p.device = set_up_device(p.config.run);
-  p.task = make_task(p.config);
-  if (p.computes()) p.batches = make_batches(p.config, Split::train);
-  p.model = make_model(p.config, batch_spec(p.config), p.device);
-  p.optimizer = make_optimizer(p.config, *p.model);
-  for (const auto& each : p.model->parameters()) p.parameters.push_back(*each.parameter);
-  const auto planner = make_planner(p.config);
-  CompressionOptions options = compression_options(p.config, planner);
-  options.tracking.reset();  // its passes are no part of a step
-  p.compression = std::make_unique<Compression>(*p.task, *p.model, options,
-                                                static_cast<uint64_t>(p.config.run.seed));
-  p.rng = streams::kDropout.rng(static_cast<uint64_t>(p.config.run.seed));
-  p.context.rng = &p.rng;
-  p.context.checkpointed_blocks = planner != nullptr ? planner->settings().checkpointed_blocks
-                                                     : checkpointed_blocks(p.config.train);
-}
-
 Batch next_batch(Profiled& p) {
-  if (!p.computes()) {
-    return p.task->shape(p.config.data.batch_size, p.device);
-  }
   const TimeSpan span(Timeline::Kind::load, "next batch");
   for (;;)
     if (auto batch = p.batches->next()) return std::move(*batch);  // none: an epoch has ended
 }
 
-// The trainer's step. Returns what its last batch kept, with the peak of the step.
-StepMemory run_step(Profiled& p, uint64_t number) {
-  const TimeSpan whole(Timeline::Kind::phase, "step");
-  if (auto* graph = dynamic_cast<models::GraphModule*>(p.model.get())) graph->forget_idle();
-  begin_peak(p.device);
-  p.model->zero_grad();
-  const int64_t parts = p.computes() ? p.config.train.gradient_accumulation : 1;
-  PartWeights weights(*p.task, parts);
-  UpdateInBackward update(*p.optimizer, kMeasuredRate);
-  StepOptions options;
-  options.label_smoothing = p.config.train.label_smoothing;
-  if (p.config.optim.in_backward) options.leaf_done = update.leaf_done();
-  StepMemory memory;
-  for (int64_t part = 0; part < parts; ++part) {
-    p.batch = next_batch(p);
-    options.weight = weights.next(p.batch);
-    p.compression->before_forward(p.batch, {number, {}, 0, 0}, part + 1 == parts);
-    // Where the step releases its input, nobody else may hold the batch.
-    Batch batch = p.task->spec().releases_input ? std::exchange(p.batch, {}) : p.batch;
-    memory = forward_backward(*p.task, *p.model, std::move(batch), p.context,
-                              p.compression->policy(), options)
-                 .memory;
-    p.compression->after_backward();
+// given: the configuration before resolve().
+void prepare(Profiled& p, const Config& given) {
+  p.device = set_up_device(p.config.run);
+  if (!p.computes()) {
+    p.steps = std::make_unique<PlanSteps>(given);
+    return;
   }
-  {
-    const TimeSpan span(Timeline::Kind::update, "update");
-    if (weights.factor() != 1) optim::scale_grads(p.parameters, weights.factor());
-    if (p.computes() && !p.config.optim.in_backward) {
-      if (p.config.optim.clip_norm > 0)
-        optim::clip_grad_norm(p.parameters, p.config.optim.clip_norm);
-      else
-        optim::grad_norm(p.parameters);
-    }
-    p.optimizer->step(kMeasuredRate);
-  }
-  end_peak(p.device, memory);
-  return memory;
+  p.task = make_task(p.config);
+  p.batches = make_batches(p.config, Split::train);
+  p.model = make_model(p.config, batch_spec(p.config), p.device);
+  p.optimizer = make_optimizer(p.config, *p.model);
+  p.rng = streams::kDropout.rng(static_cast<uint64_t>(p.config.run.seed));
+  p.trial = std::make_unique<train::TrialRun>(
+      *p.task, *p.model, *p.optimizer, [&p] { return next_batch(p); },
+      trial_options(p.config, make_planner(p.config)), p.rng);
+}
+
+StepMemory run_step(Profiled& p, const Config& given, uint64_t number) {
+  return p.computes() ? p.trial->step(number).memory : p.steps->step(given);
 }
 
 // The first step makes the optimizer's state and the widths.
 void warm_up(Profiled& p) {
-  run_step(p, 0);
   if (!p.computes()) return;
-  const SensitivityOptions options = sensitivity_options(p.config);
-  if (!p.batch.input.defined()) p.batch = next_batch(p);
-  p.compression->adapt(p.batch, options.first,
-                       {0, p.context.rng->state(), 0, p.context.checkpointed_blocks});
-  run_step(p, kFirstMeasuredStep);
+  p.trial->step(0);
+  p.trial->adapt(next_batch(p), sensitivity_options(p.config).first);
+  p.trial->step(kFirstMeasuredStep);
 }
 
 struct Measured {
@@ -121,8 +79,9 @@ struct Measured {
   double shift = 0;
 };
 
-Measured run_steps(Profiled& p, Timeline& timeline, int64_t steps, bool traces) {
-  for (const auto& each : p.model->parameters()) {
+Measured run_steps(Profiled& p, const Config& given, Timeline& timeline, int64_t steps,
+                   bool traces) {
+  for (const auto& each : p.network().parameters()) {
     const size_t dot = each.name.rfind('.');
     timeline.name_layer(each.parameter->value().storage()->id(),
                         dot == std::string::npos ? each.name : each.name.substr(0, dot));
@@ -133,7 +92,7 @@ Measured run_steps(Profiled& p, Timeline& timeline, int64_t steps, bool traces) 
   measured.shift = timeline.milliseconds();
   const TimelineScope scope(timeline);
   for (int64_t i = 0; i < steps; ++i)
-    measured.memory = run_step(p, kFirstMeasuredStep + 1 + static_cast<uint64_t>(i));
+    measured.memory = run_step(p, given, kFirstMeasuredStep + 1 + static_cast<uint64_t>(i));
   if (traces) measured.live = live->events();
   return measured;
 }
@@ -222,7 +181,8 @@ void print(const Profiled& p, const ProfileArguments& arguments,
 void profile_command(const ProfileArguments& given) {
   ProfileArguments arguments = given;
   Profiled profiled;
-  profiled.config = load_config(arguments.config, arguments.sets);
+  const Config unresolved = load_config(arguments.config, arguments.sets);
+  profiled.config = unresolved;
   resolve(profiled.config);
   const Config& config = profiled.config;
   if (config.run.cuda_graphs)
@@ -232,11 +192,12 @@ void profile_command(const ProfileArguments& given) {
   std::optional<data::AtomicFile> file;
   if (!arguments.trace.empty()) file.emplace(arguments.trace);  // before the work: it may fail
   try {
-    prepare(profiled);
+    prepare(profiled, unresolved);
     warm_up(profiled);
     if (!profiled.computes()) arguments.steps = 1;  // all steps are the same
     Timeline timeline(profiled.device);
-    const Measured measured = run_steps(profiled, timeline, arguments.steps, file.has_value());
+    const Measured measured =
+        run_steps(profiled, unresolved, timeline, arguments.steps, file.has_value());
     print(profiled, arguments,
           profile_rows(timeline, arguments.steps, measured.memory,
                        arguments.by == "layer" ? ProfileBy::layer : ProfileBy::op),

@@ -13,6 +13,7 @@
 #include "apps/config/train_options.h"
 #include "compress/policies/levels.h"
 #include "train/planning/bytes.h"
+#include "train/policy_parts.h"
 
 namespace frugal::apps {
 namespace {
@@ -166,28 +167,38 @@ PlanSteps::PlanSteps(const Config& config) {
   Config resolved = config;
   resolve(resolved);
   MetaRun run = meta_run(resolved);
-  run.counts_kernels = !resolved.run.on_cuda();
+  run.counts_kernels = counts_kernels(resolved);
   meta_ = std::make_unique<MetaStep>(run, resolved.data.batch_size);
 }
 
 namespace {
 
-std::unique_ptr<SavePolicy> resolved_policy(Config& level) {
-  resolve(level);
-  level.compression.entropy = false;
-  return make_draft_policy(level.compression, static_cast<uint64_t>(level.run.seed));
-}
+// How the steps of a level keep activations.
+struct KeptOnMeta {
+  explicit KeptOnMeta(Config& level) {
+    resolve(level);
+    level.compression.entropy = false;
+    policy = make_draft_policy(level.compression, static_cast<uint64_t>(level.run.seed));
+    blocks = checkpointed_blocks(level.train);
+    const auto planner = make_planner(level);
+    if (planner == nullptr) return;
+    planner->adopt(*train::PolicyParts(*policy).budget);
+    blocks = planner->settings().checkpointed_blocks;
+  }
+  std::unique_ptr<SavePolicy> policy;
+  int64_t blocks = 0;
+};
 
 }  // namespace
 
 StepMemory PlanSteps::step(Config level) {
-  const auto policy = resolved_policy(level);
-  return meta_->step(policy.get(), level.data.batch_size, checkpointed_blocks(level.train));
+  const KeptOnMeta kept(level);
+  return meta_->step(kept.policy.get(), level.data.batch_size, kept.blocks);
 }
 
 StepRecord PlanSteps::record(Config level) {
-  const auto policy = resolved_policy(level);
-  return meta_->record(*policy, level.data.batch_size, checkpointed_blocks(level.train));
+  const KeptOnMeta kept(level);
+  return meta_->record(*kept.policy, level.data.batch_size, kept.blocks);
 }
 
 // An eighth of what a step saves stays in memory.

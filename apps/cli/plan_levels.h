@@ -42,6 +42,7 @@ class PlanSteps {
   // constructor's configuration at most in compression and in what train.checkpointing says.
   StepMemory step(Config level);
   StepRecord record(Config level);  // what such a step keeps, tensor by tensor
+  Module& model() { return meta_->model(); }
   // The peak of an evaluation.
   int64_t evaluation(int64_t samples) { return meta_->evaluation(samples); }
 

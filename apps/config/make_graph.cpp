@@ -174,8 +174,10 @@ const ReadGraph& read_graph_of(const Config& config) {
   // Static: resolve(), the planner and each split ask for one graph, and share no object that could
   // own it.
   static Memo<std::string, ReadGraph> kept(2);
-  const std::string key = fmt::format("{}\n{}\n{}", to_json(config).at("data").dump(),
-                                      config.run.seed, encoding_id(config));
+  Json data = to_json(config).at("data");
+  for (const char* of_batches : {"batch_size", "test_batch_size"}) data.erase(of_batches);
+  const std::string key =
+      fmt::format("{}\n{}\n{}", data.dump(), config.run.seed, encoding_id(config));
   return kept.find_or_make(key, [&] { return read_graph(config); });
 }
 const GraphData& graph_of(const Config& config) { return read_graph_of(config).graph; }

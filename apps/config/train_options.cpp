@@ -89,12 +89,18 @@ MetaRun meta_run(const Config& config) {
   run.has_blocks = family_of(config.model) != Family::graph;
   run.gradient_accumulation = config.train.gradient_accumulation;
   run.label_smoothing = config.train.label_smoothing;
+  run.clip_norm = config.optim.clip_norm;
   run.in_backward = config.optim.in_backward;
   run.on_cuda = Device::parse(config.run.device).type == DeviceType::cuda;
   run.counts_edges = !run.on_cuda;
   run.ranks = ranks_options(config);
   run.ranks.communicator = distributed::imagined(config.distributed.ranks);
   return run;
+}
+
+bool counts_kernels(const Config& config) {
+  if (config.run.on_cuda()) return false;
+  return config.run.device != "meta" || config.run.threads > 0;
 }
 
 PlannerOptions planner_options(const Config& config) {
@@ -155,6 +161,21 @@ CompressionOptions compression_options(const Config& config, std::shared_ptr<Pla
   options.adaptation = sensitivity_options(config);
   options.tracking = tracking_options(config);
   options.planner = std::move(planner);
+  return options;
+}
+
+train::TrialOptions trial_options(const Config& config, std::shared_ptr<Planner> planner) {
+  train::TrialOptions options;
+  options.step = {.gradient_accumulation = config.train.gradient_accumulation,
+                  .label_smoothing = config.train.label_smoothing,
+                  .clip_norm = config.optim.clip_norm,
+                  .in_backward = config.optim.in_backward,
+                  .checkpointed_blocks = planner != nullptr
+                                             ? planner->settings().checkpointed_blocks
+                                             : checkpointed_blocks(config.train)};
+  options.seed = static_cast<uint64_t>(config.run.seed);
+  options.cuda_graphs = config.run.cuda_graphs;
+  options.compression = compression_options(config, std::move(planner));
   return options;
 }
 

@@ -7,6 +7,7 @@
 #include "apps/config/config.h"
 #include "train/compression.h"
 #include "train/trainer.h"
+#include "train/trial_run.h"
 
 namespace frugal::apps {
 
@@ -15,6 +16,9 @@ SensitivityOptions sensitivity_options(const Config& config);
 std::optional<TrackingOptions> tracking_options(const Config& config);
 // What a step of this run is made of on `meta`.
 MetaRun meta_run(const Config& config);
+// Does a step on `meta` count what kernels of the CPU take for themselves? With device meta only
+// where run.threads is given: without, what is counted is equal on all machines.
+bool counts_kernels(const Config& config);
 // REQUIRES: a memory budget.
 PlannerOptions planner_options(const Config& config);
 // A first plan; null without a memory budget. Errors: no plan within the budget.
@@ -26,6 +30,8 @@ Config share_of_rank(Config config);
 Config largest_phase(Config config);
 // `planner`: of the same configuration.
 CompressionOptions compression_options(const Config& config, std::shared_ptr<Planner> planner);
+// Steps that are measured and not kept. `planner`: of the configuration.
+train::TrialOptions trial_options(const Config& config, std::shared_ptr<Planner> planner);
 // Without data, folder and callbacks.
 TrainerOptions trainer_options(const Config& config, std::shared_ptr<Planner> planner);
 

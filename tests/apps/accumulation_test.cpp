@@ -53,7 +53,7 @@ std::vector<double> accumulated(const std::vector<Batch>& parts, double& factor)
   PartWeights weights(task_of(parts[0]), static_cast<int64_t>(parts.size()));
   for (const Batch& part : parts) {
     Context context;
-    StepOptions options;
+    PassOptions options;
     options.weight = weights.next(part);
     forward_backward(task_of(part), model, part, context, nullptr, options);
   }

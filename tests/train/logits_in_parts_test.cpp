@@ -71,7 +71,7 @@ void check_close(const std::vector<std::vector<double>>& a,
 
 TEST_CASE("logits in parts: the loss and gradients of all at once, without their memory") {
   for (const auto& model : {gpt2(), bert()}) {
-    StepOptions options;
+    PassOptions options;
     options.weight = 0.5;  // as one of two accumulated batches
     options.label_smoothing = 0.1;
 

@@ -86,7 +86,7 @@ Step step_with(SavePolicy& policy, bool releases, Device device = kCpu, uint64_t
   const int64_t before = allocator(device).report().of(Category::input);
   Batch batch = batch_on(device);
   Step step;
-  StepOptions options;
+  PassOptions options;
   options.before_backward = [&](const Variable&, const StepMemory& memory) {
     step.memory = memory;
     step.input = allocator(device).report().of(Category::input) - before;
@@ -186,7 +186,7 @@ TEST_CASE("a batch that its source holds is not released") {
   batch.held = true;
   Context context;
   begin_step(0);
-  StepOptions options;
+  PassOptions options;
   const Tensor input = batch.input;
   options.before_backward = [&](const Variable&, const StepMemory&) {
     CHECK(input.storage().use_count() > 1);  // saved as it is

@@ -9,12 +9,11 @@
 #include "train/evaluate.h"
 #include "train/policy_parts.h"
 #include "train/sensitivity.h"
+#include "train/step.h"
 #include "train/step_recorder.h"
 
 namespace frugal::train {
 namespace {
-
-constexpr double kRate = 1e-3;  // of updates, which compute nothing
 
 int64_t live(Device device) { return allocator(device).report().live_total; }
 
@@ -47,6 +46,36 @@ Batch with_extras_on_meta(Batch batch, Memo<TensorIdentity, Tensor>& held) {
       });
   return batch;
 }
+
+// Gives a step batches on meta.
+class MetaStep::Watch final : public StepObserver {
+ public:
+  Watch(const MetaStep& meta, SavePolicy* policy, StepRecorder* recorder, int64_t samples)
+      : meta_(meta), policy_(policy), recorder_(recorder), samples_(samples) {}
+  StepPart next(int64_t) override { return {meta_.batch(samples_)}; }
+  SavePolicy* before_forward(const Batch&, int64_t part, bool, const Context&) override {
+    begin_step(0);
+    if (recorder_ == nullptr) return policy_;
+    if (part == 0) return recorder_->policy();
+    recorder_->next_batch();
+    return policy_;
+  }
+  AtBackward at_backward(int64_t part) override {
+    if (recorder_ == nullptr || part > 0) return {};
+    return [this](const Variable& loss, const StepMemory& saved) {
+      recorder_->before_backward(loss, saved);
+    };
+  }
+  void after_parts(StepResult&) override {
+    if (recorder_ != nullptr) recorder_->update();
+  }
+
+ private:
+  const MetaStep& meta_;
+  SavePolicy* policy_;
+  StepRecorder* recorder_;
+  int64_t samples_;
+};
 
 class MetaStep::Borrow {
  public:
@@ -139,7 +168,7 @@ StepMemory MetaStep::step(SavePolicy* policy, int64_t samples, int64_t checkpoin
 StepRecord MetaStep::record(SavePolicy& policy, int64_t samples, int64_t checkpointed_blocks) {
   const Borrow borrow(*this);
   StepRecorder recorder(*model_, *optimizer_, &policy);
-  return recorder.finish(run(recorder.policy(), &recorder, samples, checkpointed_blocks));
+  return recorder.finish(run(&policy, &recorder, samples, checkpointed_blocks));
 }
 
 StepMemory MetaStep::run(SavePolicy* policy, StepRecorder* recorder, int64_t samples,
@@ -156,34 +185,14 @@ StepMemory MetaStep::run(SavePolicy* policy, StepRecorder* recorder, int64_t sam
       PolicyParts(*policy).adaptive != nullptr)
     ahead.push_back(batch(std::min(samples, SensitivityOptions().samples)));
   Rng rng(0);
-  Context context;
-  context.rng = &rng;
-  context.checkpointed_blocks = checkpointed_blocks;
-  UpdateInBackward update(*optimizer_, kRate);
-  StepOptions options;
-  options.label_smoothing = run_.label_smoothing;
-  options.weight = 1.0 / static_cast<double>(run_.gradient_accumulation);
-  if (run_.in_backward) options.leaf_done = update.leaf_done();
-  if (recorder != nullptr)
-    options.before_backward = [recorder](const Variable& loss, const StepMemory& saved) {
-      recorder->before_backward(loss, saved);
-    };
-  StepMemory memory;
-  // The second part, and each later one, begins with gradients.
-  const int64_t parts = std::min<int64_t>(run_.gradient_accumulation, 2);
-  for (int64_t part = 0; part < parts; ++part) {
-    begin_step(0);
-    // As the trainer does it.
-    if (part + 1 == parts && (run_.in_backward || checkpointed_blocks == 0))
-      options.leaf_done = exchange_->leaf_done(options.leaf_done);
-    memory.raise(
-        forward_backward(*run_.task, *model_, batch(samples), context, policy, options).memory);
-    options.before_backward = {};
-    if (recorder != nullptr) recorder->next_batch();
-  }
-  exchange_->finish();
-  if (recorder != nullptr) recorder->update();
-  optimizer_->step(kRate);
+  Watch watch(*this, policy, recorder, samples);
+  TrainingStep step({*run_.task, *model_, *optimizer_, *exchange_},
+                    {.gradient_accumulation = run_.gradient_accumulation,
+                     .label_smoothing = run_.label_smoothing,
+                     .clip_norm = run_.clip_norm,
+                     .in_backward = run_.in_backward,
+                     .checkpointed_blocks = checkpointed_blocks});
+  StepMemory memory = step.run(watch, {.lr = kTrialRate, .rng = &rng}).memory;
   const StepMemory highest = peak.end();
   memory.peak = highest.peak;
   memory.at_peak = highest.at_peak;

@@ -34,6 +34,7 @@ struct MetaRun {
   bool has_blocks = true;  // may the network's blocks be recomputed?
   int64_t gradient_accumulation = 1;
   double label_smoothing = 0;
+  double clip_norm = 0;      // see StepOptions
   bool in_backward = false;  // parameters are updated in the backward pass
   // Does the step count what graphs are built from, such as edges? They lie on the host, so this is
   // so where the run computes there. What is built from them counts in any case.
@@ -67,6 +68,7 @@ class MetaStep {
   // `adaptive` is, decided a whole step.
   int64_t measuring(SavePolicy& policy, compress::AdaptivePolicy& adaptive, int64_t samples,
                     int64_t batch, int64_t checkpointed_blocks);
+  Module& model() { return *model_; }
   int64_t blocks();                         // that can be checkpointed
   int64_t largest_parameter() const;        // bytes
   bool convolves() const;                   // has the model convolutions?
@@ -79,6 +81,7 @@ class MetaStep {
   std::vector<Batch> in_flight(int64_t samples) const;
   int64_t parameter_bytes() const;
   class Borrow;  // while one lives, a network of the run is on meta; they nest
+  class Watch;
 
   MetaRun run_;
   Device device_;

@@ -105,6 +105,7 @@ std::shared_ptr<Planner> plan_of_own(const TrainerOptions& options, Module& mode
   run.has_blocks = !is_graph;
   run.gradient_accumulation = options.gradient_accumulation;
   run.label_smoothing = options.label_smoothing;
+  run.clip_norm = options.clip_norm;
   run.in_backward = options.in_backward;
   run.on_cuda = device.type == DeviceType::cuda;
   run.counts_edges = !run.on_cuda;
