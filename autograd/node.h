@@ -75,13 +75,8 @@ struct Fusion {
 // is given and the policy packs, `fusion` is done afterwards: by the codec, or before it packed.
 SavedTensor keep(const char* op, int slot, const Save& request, Fusion* fusion = nullptr);
 
-// What the thread's policy answers; 0 and false where there is no policy.
+// What the thread's policy answers; 0 where there is no policy.
 int64_t slice_bytes();
-bool rebuilds_signs();
-
-// If the policy wants it, replaces the mask in node.sign_slot by a recipe that rebuilds the mask
-// from the other slots.
-void rebuild_sign(Node& node, const Save& mask);
 
 // How deep recipes may nest. Rebuilding and freeing them are recursive functions.
 inline constexpr int kMaxReplayDepth = 64;

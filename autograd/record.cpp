@@ -57,10 +57,9 @@ Save save(const Tensor& x) {
 Save save_if(bool needed, const Variable& x) { return needed ? save(x) : Save{}; }
 Save save_output(const Tensor& y) { return {y, Role::activation}; }
 Save save_mask(const Tensor& mask) { return {mask, Role::mask}; }
-Save save_sign(const Tensor& mask, ReplayFn rebuild) {
+Save save_sign(const Tensor& mask) {
   Save request = save_mask(mask);
   request.is_output_sign = true;
-  request.rebuild = std::move(rebuild);
   return request;
 }
 Save save_exact(const Tensor& x) { return {x, Role::exact}; }
@@ -77,16 +76,15 @@ bool keeps_known_noise(const char* op, const Variables& inputs, Save& x) {
 }
 
 PassedSave save_and_run(const char* op, const Variables& inputs, Save x, PackedPass pass,
-                        const std::function<void(PackedPass&)>& kernels, ReplayFn rebuild_mask) {
+                        const std::function<void(PackedPass&)>& kernels) {
   const std::function<void()> run = [&] { kernels(pass); };
   Fusion fusion{pass, run};
   const bool apart = !x.value.defined() || x.value.device().type != DeviceType::cuda ||
-                     x.role != Role::activation || !x.value.is_contiguous() || !recording(inputs) ||
-                     rebuilds_signs();
+                     x.role != Role::activation || !x.value.is_contiguous() || !recording(inputs);
   if (!apart) x.kept = keep(op, 0, x, &fusion);
   if (!fusion.done) fusion.run();
   x.sign.mask = pass.kept;
-  PassedSave out{pass.out, std::move(x), save_sign(pass.kept, std::move(rebuild_mask))};
+  PassedSave out{pass.out, std::move(x), save_sign(pass.kept)};
   out.sign.kept = std::move(fusion.sign);
   return out;
 }
@@ -149,8 +147,6 @@ std::shared_ptr<Node> make_node(const char* op, const Variables& inputs, const T
     if (saves[i].is_output_sign && slots[i].defined()) node->sign_slot = static_cast<int>(i);
   }
   node->slots = Slots(std::move(slots));
-  if (node->sign_slot >= 0 && saves[static_cast<size_t>(node->sign_slot)].rebuild)
-    rebuild_sign(*node, saves[static_cast<size_t>(node->sign_slot)]);
   return node;
 }
 

@@ -40,7 +40,6 @@ struct Save {
   bool only_for_replay = false;              // backward does not read it, the recipe does
   Sign sign = {};                            // a mask of the elements that codes may carry
   bool is_output_sign = false;               // `value` is the mask of this op's output
-  ReplayFn rebuild = nullptr;                // gives such a mask from rebuilt values, with bias
 
   Use use = {};
   SavedTensor kept = {};  // defined where keep() was called already
@@ -76,7 +75,7 @@ Save save_mask(const Tensor& mask);  // keeps a mask without loss
 // The mask of an activation function, without loss. Codes may carry the mask, and then nothing else
 // keeps it: the codes of a tensor that was saved before with_sign(mask), or the codes of this op's
 // output when a consumer saves the output.
-Save save_sign(const Tensor& mask, ReplayFn rebuild = {});
+Save save_sign(const Tensor& mask);
 // Keeps x without loss. Where a backward or a recipe takes slices of rows, it takes the same rows
 // of this: indices, targets, statistics of each row.
 Save save_exact(const Tensor& x);
@@ -200,8 +199,7 @@ struct PassedSave {
 // CUDA a codec may make them while it packs x. Then nobody reads x once more, and where the codes
 // carry the mask, nobody keeps it.
 PassedSave save_and_run(const char* op, const Variables& inputs, Save x, PackedPass pass,
-                        const std::function<void(PackedPass&)>& kernels,
-                        ReplayFn rebuild_mask = {});
+                        const std::function<void(PackedPass&)>& kernels);
 
 // Is work on this device done as the CPU does it, which takes large tensors in slices where CUDA's
 // kernels take them whole? On `meta` a step stands for one on the CPU, unless a MetaAsCuda lives.

@@ -121,9 +121,9 @@ class SaveContext {
 
   // The request takes its number in finish(), so that a caller may drop the result.
   std::unique_ptr<SlicedSave> begin_slices(const char* op, const Save& request, bool makes_mask) {
-    if (policy == nullptr || policy->rebuilds_signs() || !policy->decides_by_shape() ||
-        request.role != Role::activation || request.producer == nullptr ||
-        request.producer->has_recipe() || kept_sign_of(request.producer.get()) != nullptr)
+    if (policy == nullptr || !policy->decides_by_shape() || request.role != Role::activation ||
+        request.producer == nullptr || request.producer->has_recipe() ||
+        kept_sign_of(request.producer.get()) != nullptr)
       return nullptr;
     auto slices = std::make_unique<SlicedSave>();
     slices->like_ = request.value;
@@ -155,19 +155,6 @@ class SaveContext {
     x.kept.use_ = x.use;
     x.kept.claim_ = entry->claim();
     if (packed->carries_sign()) sign.kept = sign_in(packed, like.shape());
-  }
-
-  void rebuild_sign(Node& node, const Save& mask) {
-    if (policy == nullptr || !policy->rebuilds_signs()) return;
-    std::vector<SavedTensor> slots;
-    for (int i = 0; i < node.slots.size(); ++i)
-      slots.push_back(i == node.sign_slot ? SavedTensor() : node.slots[i]);
-    SavedEntry::Recipe recipe = recipe_of(Slots(slots), replay(mask.rebuild));
-    if (recipe.quality == Replay::exact) return;  // the kept mask is as good
-    SavedTensor& slot = slots[static_cast<size_t>(node.sign_slot)];
-    slot = handle(std::make_shared<SavedEntry>(std::move(recipe), mask.value.shape()), mask.value);
-    slot.role_ = mask.role;
-    node.slots = Slots(std::move(slots));
   }
 
   static const SavedEntry* entry_of(const SavedTensor& saved) { return saved.entry_.get(); }
@@ -374,8 +361,6 @@ void SlicedSave::add(const Tensor& rows, const Tensor& mask) {
 
 void SlicedSave::finish(Save& x, Save& sign) { SaveContext::current().finish(*this, x, sign); }
 
-void rebuild_sign(Node& node, const Save& mask) { SaveContext::current().rebuild_sign(node, mask); }
-
 Tensor SavedTensor::unpack() const {
   if (!defined()) return {};
   const Tensor whole = entry_->unpack();
@@ -475,11 +460,6 @@ Slots Slots::at(const Rows& rows) const {
 bool saves_may_be_lossy() {
   const SavePolicy* policy = SaveContext::current().policy;
   return policy != nullptr && policy->lossy();
-}
-
-bool rebuilds_signs() {
-  const SavePolicy* policy = SaveContext::current().policy;
-  return policy != nullptr && policy->rebuilds_signs();
 }
 
 int64_t slice_bytes() {

@@ -202,8 +202,6 @@ class SavePolicy {
   virtual Decision decide(const SaveInfo& info, const Tensor& value) = 0;
   // May decide() answer `pack` with a codec that loses something?
   virtual bool lossy() const { return true; }
-  // For comparisons: are masks of signs not kept, but taken from rebuilt values, which is biased?
-  virtual bool rebuilds_signs() const { return false; }
   // Backward unpacks tensors that are not kept raw in slices of about so many bytes; 0: as a whole.
   virtual int64_t slice_bytes() const { return kSliceBytes; }
   // Who is shown the gradients of this step (autograd/observer.h); null: nobody.

@@ -10,7 +10,6 @@
 #include "apps/config/resolve.h"
 #include "lab/commands.h"
 #include "lab/gradient_report.h"
-#include "lab/rebuilt_signs.h"
 
 namespace frugal::lab {
 
@@ -23,30 +22,21 @@ struct Scheme {
   bool recipes;
   const char* signs;
   bool checkpoints = false;
-  bool rebuilds_signs() const { return signs == std::string("rebuilt"); }
 };
 constexpr Scheme kSchemes[] = {{"every tensor packed, masks", false, "masks"},
-                               {"recipes, rebuilt signs", true, "rebuilt"},
                                {"recipes, masks", true, "masks"},
                                {"recipes, signs in codes", true, "codes"},
                                {"the same with checkpoints", true, "codes", true}};
 
-// `given`: the rounding before resolve(). Errors: a rounding that the scheme cannot use.
+// `given`: the rounding before resolve().
 CompressionConfig compression_of(const Scheme& scheme, const Config& config,
                                  const std::string& given) {
   CompressionConfig compression = config.compression;
   compression.policy = "gact";
   compression.level = "L1";
   compression.recipes = scheme.recipes;
-  compression.signs = scheme.rebuilds_signs() ? "masks" : scheme.signs;
+  compression.signs = scheme.signs;
   compression.rounding = given;
-  if (scheme.rebuilds_signs()) {
-    if (given == "dithered")
-      throw ConfigError("compression.advanced.rounding",
-                        "expected stochastic or nearest with rebuilt signs: dither moves values "
-                        "near zero across it");
-    if (given == "auto") compression.rounding = "stochastic";
-  }
   resolve_rounding(compression, config.run.device);
   return compression;
 }
@@ -57,7 +47,6 @@ void study_gradient(const LabArguments& arguments) {
   Config config = load_config(arguments.config, arguments.sets, "compression");
   const std::string rounding = config.compression.rounding;
   resolve(config);
-  for (const Scheme& scheme : kSchemes) compression_of(scheme, config, rounding);
   const int64_t draws = arguments.repeats > 0 ? arguments.repeats : 64;
   GradientBench bench(config);
   bench.train(arguments.train_steps);
@@ -76,9 +65,8 @@ void study_gradient(const LabArguments& arguments) {
     for (const int64_t bits : arguments.bits) {
       CompressionConfig compression = compression_of(scheme, config, rounding);
       compression.bits = bits;
-      std::unique_ptr<SavePolicy> policy =
+      const std::unique_ptr<SavePolicy> policy =
           make_policy(compression, static_cast<uint64_t>(config.run.seed));
-      if (scheme.rebuilds_signs()) policy = std::make_unique<RebuiltSigns>(std::move(policy));
       GradientNoise noise(exact);
       for (int64_t draw = 0; draw < draws; ++draw)
         noise.add(bench.gradient(batch, policy.get(), static_cast<uint64_t>(draw), key, blocks));

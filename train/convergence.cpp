@@ -23,7 +23,6 @@ class PartPolicy final : public SavePolicy {
   PartPolicy(SavePolicy& policy, int64_t samples, int64_t of)
       : policy_(policy), samples_(samples), of_(of) {}
   bool lossy() const override { return policy_.lossy(); }
-  bool rebuilds_signs() const override { return policy_.rebuilds_signs(); }
   int64_t slice_bytes() const override { return policy_.slice_bytes(); }
   Decision decide(const SaveInfo& info, const Tensor& value) override {
     if (value.dim() == 0 || value.size(0) % samples_ != 0) return policy_.decide(info, value);

@@ -259,7 +259,6 @@ class StepRecorder::RecordingPolicy final : public SavePolicy {
     return decision;
   }
   bool lossy() const override { return inner_.lossy(); }
-  bool rebuilds_signs() const override { return inner_.rebuilds_signs(); }
   int64_t slice_bytes() const override { return inner_.slice_bytes(); }
   bool decides_by_shape() const override { return inner_.decides_by_shape(); }
   BackwardObserver* observer() override { return inner_.observer(); }

@@ -68,7 +68,6 @@ class SomePacked final : public SavePolicy {
   SomePacked(SavePolicy& inner, const Layers& layers, size_t first, uint64_t add)
       : inner_(inner), layers_(layers), first_(first), add_(add) {}
   bool lossy() const override { return inner_.lossy(); }
-  bool rebuilds_signs() const override { return inner_.rebuilds_signs(); }
   int64_t slice_bytes() const override { return inner_.slice_bytes(); }
   Decision decide(const SaveInfo& info, const Tensor& value) override {
     Decision decision = inner_.decide(info, value);

@@ -48,14 +48,6 @@ Tensor rebuild(const Slots& s) {
   return ops::batch_norm_apply(x, moments, parameters, residual, false, false).y;
 }
 
-// The mask that follows from rebuilt values; it is not the exact one.
-Tensor rebuild_mask(const Slots& s) {
-  const Tensor residual = s.unpack(kResidual);
-  return ops::batch_norm_apply(s.unpack(kX), {s.unpack(kMean), s.unpack(kInvstd)},
-                               {s.unpack(kWeight), s.unpack(kBias)}, residual, true, true)
-      .mask;
-}
-
 // Both passes of the gradient, directly on the codes of x. Returns nothing if x has to be unpacked.
 std::optional<Grads> backward_of_codes(const Backward& b, const Tensor& dy, bool overwrite,
                                        const ops::BatchNormMoments& moments,
@@ -247,15 +239,12 @@ Variable normalize(const Call& call, const Variable& x, bool over_residual) {
   const PackedPass pass{
       PackedPass::Affine{affine, added.defined() ? ops::contiguous(added) : Tensor(), call.relu},
       over_residual ? added : Tensor()};
-  const PassedSave out = save_and_run(
-      call.op, inputs, call.save_x(x), pass,
-      [&](PackedPass& made) {
-        const ops::BatchNormOutput apply = ops::batch_norm_apply(
-            x.value(), affine, added, call.relu, call.relu && recording(inputs), over_residual);
-        made.out = apply.y;
-        made.kept = apply.mask;
-      },
-      call.needs_x(x) ? ReplayFn(rebuild_mask) : ReplayFn());
+  const PassedSave out = save_and_run(call.op, inputs, call.save_x(x), pass, [&](PackedPass& made) {
+    const ops::BatchNormOutput apply = ops::batch_norm_apply(
+        x.value(), affine, added, call.relu, call.relu && recording(inputs), over_residual);
+    made.out = apply.y;
+    made.kept = apply.mask;
+  });
   const Variable y = record_norm(call, x, out, moments);
   // The slot of the residual was found by its version, and y is another tensor in the same place.
   if (over_residual) out.y.bump_version();
@@ -309,7 +298,7 @@ Variable normalize_slices(const Call& call, const Variable& x, const ops::BatchN
     if (keeps_mask)
       ops::copy_into(mask.slice(0, begin * mask_rows / n, end * mask_rows / n), made.mask);
   }
-  out.sign = save_sign(mask, rebuild_mask);
+  out.sign = save_sign(mask);
   slices.save->finish(out.x, out.sign);
   const Variable made = record_norm(call, x, out, moments);
   y.bump_version();

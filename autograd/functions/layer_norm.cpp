@@ -21,13 +21,6 @@ Tensor rebuild(const Slots& s) {
   return mask.defined() ? ops::select_by_mask(y, mask, 0) : y;
 }
 
-// The mask that follows from rebuilt values; it is not the exact one.
-Tensor rebuild_mask(const Slots& s) {
-  const Tensor y = ops::layer_norm_apply(s.unpack(kX), {s.unpack(kMean), s.unpack(kInvstd)},
-                                         s.unpack(kWeight), s.unpack(kBias));
-  return ops::rectify(y, 0, true).mask;
-}
-
 // g = weight dy, xhat = (x - mean) invstd, averages over the row:
 // dx = invstd (g - avg(g) - xhat avg(g xhat)), dweight = sum(dy xhat), dbias = sum(dy).
 Grads backward(const Backward& b) {
@@ -53,7 +46,7 @@ Variable record_norm(const char* op, const Variable& x, const Variable& weight,
   Save kept = save_if(needs_x, x).with_use(kUse), sign;
   if (mask.defined()) {
     kept.sign = {mask, 0};
-    sign = save_sign(mask, needs_x ? ReplayFn(rebuild_mask) : ReplayFn());
+    sign = save_sign(mask);
   }
   return record({op, [&](TracedOp& t) { t.set("eps", eps); }}, {x, weight, bias}, out.y,
                 {kept, save(weight), save(bias), moments(out.moments.mean),

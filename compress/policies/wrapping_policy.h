@@ -14,7 +14,6 @@ class WrappingPolicy : public SavePolicy {
     plan_ = around != nullptr ? around->plan_ : dynamic_cast<PackPlan*>(inner_.get());
   }
   bool lossy() const override { return inner_->lossy(); }
-  bool rebuilds_signs() const override { return inner_->rebuilds_signs(); }
   int64_t slice_bytes() const override { return inner_->slice_bytes(); }
   BackwardObserver* observer() override { return inner_->observer(); }
   SavePolicy& inner() const { return *inner_; }

@@ -58,9 +58,8 @@ class RecipePolicy : public SavePolicy {
     if (codec_ == nullptr || recipes_) return {};
     return {Decision::pack, codec_, carry};
   }
-  bool rebuilds_signs() const override { return rebuilds; }
   std::vector<SaveInfo> asked;
-  bool carry = true, rebuilds = false;
+  bool carry = true;
 
  private:
   const Codec* codec_;
@@ -257,36 +256,6 @@ TEST_CASE("masks stay if somebody else needs the whole tensor") {
                                [](const Backward& b) { return Grads{b.saved(0)}; });
   backward(sum(add(y, kept)));
   CHECK(x.grad().defined());
-}
-
-TEST_CASE("rebuilt signs come from rebuilt values") {
-  class Shift : public Codec {  // everything becomes positive
-   public:
-    std::unique_ptr<Packed> pack(const Tensor& tensor, const SaveInfo&) const override {
-      struct Kept : Packed {
-        Tensor kept;
-        Tensor unpack() const override { return ops::affine(kept, 1, 100); }
-      };
-      auto packed = std::make_unique<Kept>();
-      packed->kept = ops::clone(tensor);
-      return packed;
-    }
-  };
-  const Shift codec;
-  for (bool rebuilds : {false, true}) {
-    RecipePolicy policy(&codec, false);
-    policy.rebuilds = rebuilds;
-    PolicyScope scope(&policy);
-    BatchNormOptions running;
-    running.training = false;
-    const BatchNormStats stats{Tensor::full({1}, 0), Tensor::full({1}, 1)};
-    const Variable x(Tensor::from<float>({1, -2, 3, -4, 5, -6, 7, -8}, {8, 1}), true);
-    const Variable weight = Variable::parameter(Tensor::full({1}, 1));  // its gradient needs x
-    backward(sum(batch_norm_relu(scale(x, 1), weight, {}, stats, running)));
-    const auto g = x.grad().to_vector();
-    CHECK((g[1] != 0) == rebuilds);
-    CHECK(g[0] != 0);
-  }
 }
 
 TEST_CASE("checkpoints and gradient accumulation over chains change no bit") {

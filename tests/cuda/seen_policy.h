@@ -85,7 +85,6 @@ class SeenPolicy final : public SavePolicy {
           &codecs_.try_emplace(decision.codec, *decision.codec, seen, fuses_).first->second;
     return decision;
   }
-  bool rebuilds_signs() const override { return inner_.rebuilds_signs(); }
   int64_t slice_bytes() const override { return inner_.slice_bytes(); }
   Seen seen;
 

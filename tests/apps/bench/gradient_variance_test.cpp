@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <functional>
+#include <map>
 
 #include "apps/config/make_data.h"
 #include "apps/config/make_model.h"
@@ -11,8 +12,8 @@
 #include "apps/config/train_options.h"
 #include "compress/policies/acgc_policy.h"
 #include "compress/policies/adaptive_policy.h"
-#include "lab/rebuilt_signs.h"
 #include "models/layers.h"
+#include "ops/dense/elementwise.h"
 #include "tests/apps/find_in.h"
 #include "tests/apps/gradient_of.h"
 #include "tests/integration/bias.h"
@@ -142,6 +143,33 @@ std::unique_ptr<AdaptivePolicy> adaptive(double average,
   return std::make_unique<AdaptivePolicy>(options);
 }
 
+// Decides as another policy, whose codecs then pack every tensor a fifth too large.
+class TooLarge final : public SavePolicy {
+ public:
+  explicit TooLarge(SavePolicy& inner) : inner_(inner) {}
+  Decision decide(const SaveInfo& info, const Tensor& value) override {
+    Decision decision = inner_.decide(info, value);
+    if (decision.codec != nullptr)
+      decision.codec = &codecs_.try_emplace(decision.codec, *decision.codec).first->second;
+    return decision;
+  }
+  int64_t slice_bytes() const override { return inner_.slice_bytes(); }
+
+ private:
+  class Scaled final : public Codec {
+   public:
+    explicit Scaled(const Codec& inner) : inner_(inner) {}
+    std::unique_ptr<Packed> pack(const Tensor& tensor, const SaveInfo& info) const override {
+      return inner_.pack(ops::affine(tensor, 1.2, 0), info);
+    }
+
+   private:
+    const Codec& inner_;
+  };
+  SavePolicy& inner_;
+  std::map<const Codec*, Scaled> codecs_;
+};
+
 // Nothing is found below it; batch norm over 300 nodes, whose gradient is quadratic in what it
 // saves, has a quarter.
 constexpr double kNoBias = 0.0016;
@@ -223,7 +251,8 @@ TEST_CASE("gradients have no bias: widths that adapt") {
   masks.bits = 4;
   masks.min_elements = 256;
   masks.signs = compress::Signs::masks;
-  lab::RebuiltSigns biased(std::make_shared<compress::FixedPolicy>(masks));
+  compress::FixedPolicy policy(masks);
+  TooLarge biased(policy);
   CHECK(convnet().bias(biased) > 5 * kNoBias);
 }
 

@@ -29,7 +29,6 @@ class ToldPolicy final : public SavePolicy {
     seen = info;
     return decision;
   }
-  bool rebuilds_signs() const override { return true; }
   int64_t slice_bytes() const override { return 77; }
   Decision decision;
   SaveInfo seen;
@@ -142,7 +141,6 @@ TEST_CASE("an offloading policy moves what another keeps") {
   options.directory = folder.path();
   const auto told = std::make_shared<ToldPolicy>();
   OffloadPolicy policy(told, options, 100);
-  CHECK(policy.rebuilds_signs());
   CHECK(policy.slice_bytes() == 77);
   const Tensor large = Tensor::empty({101}), small = Tensor::empty({100});
 

@@ -204,7 +204,6 @@ TEST_CASE("signs go into codes or into masks, and biased replays are never used"
     options.signs = signs;
     FixedPolicy policy(options);
     CHECK(policy.decide({}, large).carry_sign == (signs == Signs::codes));
-    CHECK(!policy.rebuilds_signs());
     CHECK(policy.decide(info_with(Replay::biased), large).what == Decision::pack);
   }
 }
