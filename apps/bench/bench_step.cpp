@@ -21,6 +21,7 @@
 #include "apps/config/resolve.h"
 #include "apps/config/set_up_device.h"
 #include "apps/config/train_options.h"
+#include "apps/text/csv.h"
 #include "compress/policies/learner.h"
 #include "compress/policies/width_profile.h"
 #include "core/cuda/cuda_memory.h"
@@ -58,13 +59,6 @@ struct Variant {
   int64_t process = 0;  // bytes of the whole process in a step at most; 0: not known
   std::string failed;   // why memory did not suffice, or empty
 };
-
-// A field of a CSV file, in quotes. Quotes in the text are doubled.
-std::string in_csv(const std::string& text) {
-  std::string field = "\"";
-  for (const char c : text) field += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return field + '"';
-}
 
 // Splits at spaces, except those inside double quotes, which JSON texts have.
 std::vector<std::string> words(const std::string& text) {
@@ -356,7 +350,7 @@ void trace(std::vector<Variant>& variants, Bench& bench, std::ofstream& file) {
       size_t number = 0;
       for (MemoryTrace::Event event : recorded.events()) {
         event.live = bench.of_run(event.live);
-        file << in_csv(v.name)
+        file << csv_field(v.name)
              << fmt::format(",{},{:.3f},{}", number++, event.milliseconds, event.phase);
         int64_t total = 0;
         for (const int64_t bytes : event.live) {

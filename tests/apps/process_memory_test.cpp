@@ -71,7 +71,7 @@ TEST_CASE("bench step --trace writes the memory over one step, whose highest tot
   int64_t highest = 0;
   std::vector<std::string> phases;
   while (std::getline(file, line)) {
-    CHECK(line.rfind("\"four bits\",", 0) == 0);
+    CHECK(line.rfind("four bits,", 0) == 0);
     std::istringstream fields(line);
     std::string field;
     for (int i = 0; i < 4; ++i) std::getline(fields, field, ',');
