@@ -218,6 +218,7 @@ const char* name_of(Unit unit) {
     case Unit::percent:
       return "percent";
     case Unit::number:
+    case Unit::decimal:  // the pages that have it have no script
       break;
   }
   return "number";

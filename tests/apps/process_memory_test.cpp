@@ -78,7 +78,8 @@ TEST_CASE("bench step --trace writes the memory over one step, whose highest tot
     if (phases.empty() || phases.back() != field) phases.push_back(field);
     highest = std::max<int64_t>(highest, std::stoll(line.substr(line.rfind(',') + 1)));
   }
-  CHECK(phases == std::vector<std::string>{"forward", "backward"});  // SGD updates in place
+  // In the update, the norm of the gradient takes a scalar. SGD writes in place.
+  CHECK(phases == std::vector<std::string>{"forward", "backward", "update"});
   const Json memory = Json::parse(bench.out)["variants"][0]["memory"];
   CHECK(highest == memory["peak_bytes"].get<int64_t>());
   CHECK(frugal("bench step --repeats 1 --trace " + folder / "none/t.csv " + folder / "c.json")

@@ -27,7 +27,8 @@ class IdentityCopy final : public Movable {
 class Identity final : public Codec {
  public:
   std::unique_ptr<Packed> pack(const Tensor& tensor, const SaveInfo&) const override {
-    FRUGAL_ASSERT(tensor.defined() && tensor.is_contiguous());
+    FRUGAL_CHECK(tensor.defined() && tensor.is_contiguous(),
+                 "[identity] expected a contiguous tensor, got another one");
     return std::make_unique<IdentityCopy>(tensor);
   }
 };
