@@ -204,6 +204,7 @@
 #include "train/rate_range.h"
 #include "train/run/model.h"
 #include "train/run/model_file.h"
+#include "train/run/run.h"
 #include "train/run/run_folder.h"
 #include "train/run/run_state.h"
 #include "train/run/weights.h"
@@ -221,4 +222,5 @@
 #include "train/tasks/several_labels.h"
 #include "train/tasks/supervised.h"
 #include "train/trainer.h"
+#include "train/trial_run.h"
 #include "train/training_step.h"

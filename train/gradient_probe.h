@@ -20,7 +20,7 @@ class GradientProbe {
   // What such a pass keeps, with the layers. `optimizer`: of the run.
   std::vector<SavedRecord> saved(const Batch& batch, SavePolicy& policy, Optimizer& optimizer,
                                  const StepReplay& pass);
-  const StepMemory& memory() const { return memory_; }  // of the last gradient
+  const StepMemory& memory() const { return memory_; }  // what the last gradient() took
 
  private:
   BatchResult run(const Batch& batch, SavePolicy* policy, const StepReplay& pass,
@@ -35,7 +35,7 @@ struct SingleGradient {
   Tensor loss;         // a scalar
   NamedTensors terms;  // scalars that make the loss; empty: it is one term
   Tensor output;       // undefined where the task has none
-  StepMemory memory;   // of both passes
+  StepMemory memory;   // what both passes took
 };
 // Leaves the gradients in the parameters. Without targets the loss is the sum of the output.
 // Errors: a loss that is not finite.

@@ -26,7 +26,7 @@ struct TrainingStep::State {
   std::optional<UpdateInBackward> in_backward = {};
   Context context = {};
   PassOptions how = {};
-  std::optional<double> read_norm = {};  // of gradients that are clipped already
+  std::optional<double> read_norm = {};  // the norm of gradients that are clipped already
   bool updated = false;                  // the update was part of the last pass
 };
 

@@ -47,7 +47,7 @@ struct StepSubject {
 // One step.
 struct StepCall {
   double lr = 0;
-  Rng* rng = nullptr;           // of dropout
+  Rng* rng = nullptr;           // drives dropout
   int64_t parts = 0;            // fewer than gradient_accumulation at the end of an epoch; 0: all
   double progress = 0;          // the share of the run that has passed when the step has ended
   bool measures_norms = false;  // StepResult::squares is wanted
@@ -61,12 +61,12 @@ struct StepPart {
 };
 
 struct StepResult {
-  StepMemory memory;                  // of the whole step
-  std::vector<BatchResult> results;   // of its parts
+  StepMemory memory;                  // what the whole step took
+  std::vector<BatchResult> results;   // one for each part
   double loss = 0;                    // the mean over the targets of all parts
-  double norm = 0;                    // of the gradient before clipping; 0 on meta
+  double norm = 0;                    // the gradient's, before clipping; 0 on meta
   int64_t units = 0;                  // see units_of()
-  UpdateInBackward::Squares squares;  // of gradients that in_backward has dropped
+  UpdateInBackward::Squares squares;  // sums of squares of gradients that in_backward dropped
 };
 
 // Gives a step its batches and watches it. The functions are called in the order in which they

@@ -13,10 +13,8 @@
 #include "apps/cli/report.h"
 #include "apps/config/config_table.h"
 #include "apps/config/make_data.h"
-#include "apps/config/make_model.h"
-#include "apps/config/make_optimizer.h"
 #include "apps/config/make_policy.h"
-#include "apps/config/make_task.h"
+#include "apps/config/make_run.h"
 #include "apps/config/profile_file.h"
 #include "apps/config/resolve.h"
 #include "apps/config/set_up_device.h"
@@ -28,14 +26,12 @@
 #include "core/memory_trace.h"
 #include "core/parallel.h"
 #include "core/quoted.h"
-#include "core/random_streams.h"
 #include "ops/dense/copy.h"
 #include "ops/library_fallbacks.h"
 #include "train/captured_step.h"
 #include "train/planning/planner.h"
 #include "train/sensitivity.h"
 #include "train/statistics.h"
-#include "train/trial_run.h"
 
 namespace frugal::apps {
 namespace {
@@ -49,7 +45,7 @@ const std::vector<std::string> kUsual = {"L0: compression.level=L0 compression.r
 struct Variant {
   std::string name;
   std::vector<std::string> sets;
-  std::vector<UnreadKey> unread;                   // of all of `config`
+  std::vector<UnreadKey> unread;                   // keys of `config`
   std::unique_ptr<train::TrialRun> trial;          // null on meta
   compress::RecordingPolicy* recording = nullptr;  // in its policy, with --record-profile
   Config given, config;                            // before and after resolve()
@@ -173,23 +169,20 @@ struct Bench {
   Config config;
   Device device;
   std::unique_ptr<PlanSteps> steps;  // on meta
-  std::shared_ptr<Module> model;
-  std::unique_ptr<Optimizer> optimizer;
-  TaskPtr task;
-  std::vector<Batch> batches;  // on the host
-  std::optional<Batch> first;  // a copy that is made before the time is taken
-  size_t taken = 0;            // parts of the step that have their batch
-  std::vector<Batch> ahead;    // without values: those that a loader prepares meanwhile
-  int64_t copied_bytes = 0;    // of `batches`, where a run has no such batches beside its own
-  Rng rng;
-  int64_t process = 0;  // the highest memory of the process until the system forgot it
+  std::unique_ptr<train::Run> run;   // elsewhere
+  std::vector<Batch> batches;        // on the host
+  std::optional<Batch> first;        // a copy that is made before the time is taken
+  size_t taken = 0;                  // parts of the step that have their batch
+  std::vector<Batch> ahead;          // without values: those that a loader prepares meanwhile
+  int64_t copied_bytes = 0;  // what `batches` take beside the run's own; 0: a run holds them, too
+  int64_t process = 0;       // the highest memory of the process until the system forgot it
 
   void make_batches_of_steps() {
     const int64_t before = allocator(kCpu).report().of(Category::input);
     batches = first_batches(config);
     if (!batches[0].held) copied_bytes = allocator(kCpu).report().of(Category::input) - before;
     for (const int64_t samples : samples_ahead(config, batches[0].input.size(0)))
-      ahead.push_back(task->shape(samples, kCpu));
+      ahead.push_back(run->task().shape(samples, kCpu));
   }
   void begin_step() {
     if (!first) first = copy_of(batches[0]);
@@ -216,7 +209,8 @@ struct Bench {
 
 void prepare(Variant& v, Bench& bench, bool records) {
   if (bench.steps != nullptr) return;
-  train::TrialOptions options = trial_options(v.config, make_planner(v.config));
+  train::TrialOptions options =
+      train::trial_options(trainer_options(v.config, make_planner(v.config)));
   if (records)
     options.compression.make_policy =
         [&v, made = options.compression.make_policy](uint64_t seed) -> std::unique_ptr<SavePolicy> {
@@ -225,8 +219,8 @@ void prepare(Variant& v, Bench& bench, bool records) {
       return policy;
     };
   v.trial = std::make_unique<train::TrialRun>(
-      *bench.task, *bench.model, *bench.optimizer, [&bench] { return bench.take(); }, options,
-      bench.rng);
+      bench.run->task(), bench.run->model(), bench.run->optimizer(),
+      [&bench] { return bench.take(); }, options, bench.run->rng());
 }
 
 // Runs a step and returns its milliseconds and bytes.
@@ -283,7 +277,7 @@ void attempt(Variant& v, Bench& bench, F&& work) {
   }
   v.trial.reset();
   bench.first.reset();
-  if (bench.model != nullptr) bench.model->zero_grad();
+  if (bench.run != nullptr) bench.run->model().zero_grad();
   allocator(bench.device).trim();
 }
 
@@ -326,7 +320,7 @@ void check_recording(const std::string& path, const std::vector<Variant>& varian
                                         in_quotes(v.name)));
 }
 
-// Of the rows that packed something.
+// Writes the widths of the rows that packed something.
 void record(const std::string& path, const std::vector<Variant>& variants) {
   std::vector<RecordedRun> runs;
   for (const Variant& v : variants)
@@ -462,19 +456,17 @@ void bench_step(const BenchArguments& arguments) {
   int64_t parameter_count = 0;
   try {
     if (runs) {
-      bench.model = make_model(config, batch_spec(config), bench.device);
-      bench.optimizer = make_optimizer(config, *bench.model);
-      bench.task = make_task(config);
+      bench.run = std::make_unique<train::Run>(run_recipe(config));
+      bench.run->optimizer();
       bench.make_batches_of_steps();
     } else {
       bench.steps = std::make_unique<PlanSteps>(given);
     }
-    Module& model = runs ? *bench.model : bench.steps->model();
+    Module& model = runs ? bench.run->model() : bench.steps->model();
     for (const auto& p : model.parameters()) parameter_count += p.parameter->value().numel();
   } catch (const OutOfMemory& e) {
     throw Error(explain(e, config));
   }
-  bench.rng = streams::kDropout.rng(static_cast<uint64_t>(config.run.seed));
   check_recording(arguments.profile, variants, runs);
   for (Variant& v : variants) prepare(v, bench, !arguments.profile.empty());
   std::ofstream csv;

@@ -1,55 +1,44 @@
 #include "apps/bench/gradient_bench.h"
 
 #include "apps/config/config_error.h"
-#include "apps/config/make_data.h"
-#include "apps/config/make_model.h"
-#include "apps/config/make_optimizer.h"
-#include "apps/config/make_task.h"
+#include "apps/config/make_run.h"
 #include "apps/config/set_up_device.h"
 #include "apps/config/train_options.h"
-#include "core/random_streams.h"
 #include "train/gradient_noise.h"
 #include "train/planning/planner.h"
 #include "train/policy_parts.h"
 #include "train/sensitivity.h"
-#include "train/trial_run.h"
 
 namespace frugal::apps {
 
 namespace {
 
-Device cpu(const Config& config) {
+const Config& on_cpu(const Config& config) {
   if (config.run.device != "cpu")
     throw ConfigError("device", fmt::format("expected cpu here, got {}", config.run.device));
-  return set_up_device(config.run);
+  set_up_device(config.run);
+  return config;
 }
 
 }  // namespace
 
 GradientBench::GradientBench(const Config& config)
-    : config_(config),
-      device_(cpu(config)),
-      batches_(make_batches(config, Split::train)),
-      model_(make_model(config, batch_spec(config), device_)),
-      task_(make_task(config)),
-      rng_(streams::kDropout.rng(static_cast<uint64_t>(config.run.seed))),
-      probe_(*task_, *model_) {}
+    : config_(on_cpu(config)), run_(run_recipe(config)), probe_(run_.task(), run_.model()) {}
 
 void GradientBench::train(int64_t steps) {
-  const auto optimizer = make_optimizer(config_, *model_);
-  train::TrialOptions options = trial_options(config_, nullptr);
+  train::TrialOptions options = run_.trial_options();
   options.compression = {};
   options.compression.bits = 0;
   options.compression.recipes = false;
   train::TrialRun run(
-      *task_, *model_, *optimizer, [this] { return next(); }, options, rng_);
+      run_.task(), run_.model(), run_.optimizer(), [this] { return next(); }, options, run_.rng());
   for (int64_t i = 0; i < steps; ++i) run.step(static_cast<uint64_t>(i), config_.optim.lr);
 }
 
 Batch GradientBench::next() {
-  std::optional<Batch> batch = batches_->next();
+  std::optional<Batch> batch = run_.batches().next();
   // The epoch has ended, or this is its short last batch.
-  while (!batch || batch->input.size(0) != config_.data.batch_size) batch = batches_->next();
+  while (!batch || batch->input.size(0) != config_.data.batch_size) batch = run_.batches().next();
   return *batch;
 }
 
@@ -74,14 +63,13 @@ void GradientBench::let_learn(SavePolicy& policy, const Config& config, RngKey s
   options.batch = batch.input.size(0);
   options.samples = config.compression.adapt_samples;
   if (planner) options.allocate = [&] { planner->plan_again(*parts.budget); };
-  Adaptation(*task_, *model_, *parts.adaptive, options)
+  Adaptation(run_.task(), run_.model(), *parts.adaptive, options)
       .refresh(batch, 1, {0, start, config.train.label_smoothing, 0});
 }
 
 std::vector<SavedRecord> GradientBench::saved(const Batch& batch, SavePolicy& policy, uint64_t step,
                                               RngKey start) {
-  const auto optimizer = make_optimizer(config_, *model_);
-  return probe_.saved(batch, policy, *optimizer, pass(step, start));
+  return probe_.saved(batch, policy, run_.optimizer(), pass(step, start));
 }
 
 double GradientBench::minibatch_variance(int64_t batches, RngKey start) {

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "apps/config/config.h"
-#include "data/batch_source.h"
 #include "train/gradient_probe.h"
+#include "train/run/run.h"
 
 namespace frugal::apps {
 
@@ -16,8 +16,8 @@ class GradientBench {
   // Some steps of plain training, so that activations look like those of a network that learns.
   void train(int64_t steps);
   Batch next();  // a whole one
-  // Of the whole batch, all parameters one after the other. `start`: the generator's state.
-  // checkpointed_blocks: see Context.
+  // The gradients of the whole batch, of all parameters one after the other. `start`: the state of
+  // the generator. checkpointed_blocks: see Context.
   std::vector<float> gradient(const Batch& batch, SavePolicy* policy, uint64_t step, RngKey start,
                               int64_t checkpointed_blocks = 0);
   // Steps like those of training give the policy what it decides by. `config`: the policy's, which
@@ -26,24 +26,20 @@ class GradientBench {
   // What a step saves under `policy`, with the layers.
   std::vector<SavedRecord> saved(const Batch& batch, SavePolicy& policy, uint64_t step,
                                  RngKey start);
-  // Of the gradient between minibatches, around its mean.
+  // The variance of the gradient between minibatches, around its mean.
   double minibatch_variance(int64_t batches, RngKey start);
 
-  const StepMemory& memory() const { return probe_.memory(); }  // of the last gradient
-  RngKey rng() const { return rng_.state(); }
-  Module& model() { return *model_; }
-  const train::Task& task() const { return *task_; }
+  const StepMemory& memory() const { return probe_.memory(); }  // what the last gradient() took
+  RngKey rng() const { return run_.rng_state(); }
+  Module& model() { return run_.model(); }
+  const train::Task& task() const { return run_.task(); }
 
  private:
   train::StepReplay pass(uint64_t step, RngKey start, int64_t checkpointed_blocks = 0) const {
     return {step, start, config_.train.label_smoothing, checkpointed_blocks};
   }
   Config config_;
-  Device device_;
-  std::unique_ptr<data::BatchSource> batches_;
-  std::shared_ptr<Module> model_;
-  train::TaskPtr task_;
-  Rng rng_;
+  train::Run run_;
   train::GradientProbe probe_;
 };
 

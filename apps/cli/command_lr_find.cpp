@@ -5,13 +5,9 @@
 #include "apps/cli/plot.h"
 #include "apps/cli/report.h"
 #include "apps/cli/signals.h"
-#include "apps/config/make_data.h"
-#include "apps/config/make_model.h"
-#include "apps/config/make_optimizer.h"
+#include "apps/config/make_run.h"
 #include "apps/config/resolve.h"
 #include "apps/config/set_up_device.h"
-#include "apps/config/train_options.h"
-#include "train/rate_range.h"
 
 namespace frugal::apps {
 namespace {
@@ -56,20 +52,16 @@ void lr_find_command(const LrFindArguments& arguments) {
                                       arguments.from, arguments.to));
   Config config = load_config(arguments.config, arguments.sets);
   resolve(config);
-  const Device device = set_up_computing_device(config.run, "trained");
-  const auto planner = make_planner(config);
-  const auto batches = make_batches(config, Split::train);
+  set_up_computing_device(config.run, "trained");
+  train::Run run(run_recipe(config));
+  run.batches();
   catch_signals();
   try {
-    const auto model = make_model(config, batch_spec(config), device);
-    const auto optimizer = make_optimizer(config, *model);
-    TrainerOptions options = trainer_options(config, planner);
-    options.stop = [] { return signal_received() != 0; };
     RateRangeOptions range;
     range.first = arguments.from;
     range.last = arguments.to;
     range.steps = arguments.steps;
-    const RateRange found = find_rate(*model, *optimizer, *batches, options, range);
+    const RateRange found = run.find_rate(range, [] { return signal_received() != 0; });
     if (found.interrupted)
       throw Interrupted(signal_received(),
                         fmt::format("at step {} of {}", found.points.size(), range.steps));

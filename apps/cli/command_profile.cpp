@@ -6,18 +6,13 @@
 #include "apps/cli/plan_levels.h"
 #include "apps/cli/profile.h"
 #include "apps/cli/report.h"
-#include "apps/config/make_data.h"
-#include "apps/config/make_model.h"
-#include "apps/config/make_optimizer.h"
-#include "apps/config/make_task.h"
+#include "apps/config/make_run.h"
 #include "apps/config/resolve.h"
 #include "apps/config/set_up_device.h"
 #include "apps/config/train_options.h"
 #include "core/parallel.h"
-#include "core/random_streams.h"
 #include "data/formats/atomic_file.h"
 #include "train/planning/bytes.h"
-#include "train/trial_run.h"
 
 namespace frugal::apps {
 namespace {
@@ -28,21 +23,11 @@ struct Profiled {
   // On meta, where shapes are enough.
   std::unique_ptr<PlanSteps> steps;
   // Elsewhere.
-  TaskPtr task;
-  std::shared_ptr<Module> model;
-  std::unique_ptr<Optimizer> optimizer;
-  std::unique_ptr<data::BatchSource> batches;
-  Rng rng;
+  std::unique_ptr<train::Run> run;
   std::unique_ptr<train::TrialRun> trial;
   bool computes() const { return device.type != DeviceType::meta; }
-  Module& network() { return computes() ? *model : steps->model(); }
+  Module& network() { return computes() ? run->model() : steps->model(); }
 };
-
-Batch next_batch(Profiled& p) {
-  const TimeSpan span(Timeline::Kind::load, "next batch");
-  for (;;)
-    if (auto batch = p.batches->next()) return std::move(*batch);  // none: an epoch has ended
-}
 
 // given: the configuration before resolve().
 void prepare(Profiled& p, const Config& given) {
@@ -51,14 +36,8 @@ void prepare(Profiled& p, const Config& given) {
     p.steps = std::make_unique<PlanSteps>(given);
     return;
   }
-  p.task = make_task(p.config);
-  p.batches = make_batches(p.config, Split::train);
-  p.model = make_model(p.config, batch_spec(p.config), p.device);
-  p.optimizer = make_optimizer(p.config, *p.model);
-  p.rng = streams::kDropout.rng(static_cast<uint64_t>(p.config.run.seed));
-  p.trial = std::make_unique<train::TrialRun>(
-      *p.task, *p.model, *p.optimizer, [&p] { return next_batch(p); },
-      trial_options(p.config, make_planner(p.config)), p.rng);
+  p.run = std::make_unique<train::Run>(run_recipe(p.config));
+  p.trial = p.run->trial();
 }
 
 StepMemory run_step(Profiled& p, const Config& given, uint64_t number) {
@@ -69,7 +48,7 @@ StepMemory run_step(Profiled& p, const Config& given, uint64_t number) {
 void warm_up(Profiled& p) {
   if (!p.computes()) return;
   p.trial->step(0);
-  p.trial->adapt(next_batch(p), sensitivity_options(p.config).first);
+  p.trial->adapt(p.run->next_batch(), sensitivity_options(p.config).first);
   p.trial->step(kFirstMeasuredStep);
 }
 

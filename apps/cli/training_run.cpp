@@ -6,15 +6,13 @@
 #include "apps/cli/signals.h"
 #include "apps/config/make_data.h"
 #include "apps/config/make_model.h"
-#include "apps/config/make_optimizer.h"
-#include "apps/config/make_task.h"
+#include "apps/config/make_run.h"
 #include "apps/config/resolve.h"
 #include "apps/config/set_up_device.h"
 #include "apps/config/stored_run.h"
 #include "apps/config/train_options.h"
 #include "apps/report/page.h"
 #include "apps/report/record_json.h"
-#include "core/integers.h"
 #include "data/formats/json_strict.h"
 #include "ops/image/batch_norm.h"
 #include "train/run/weights.h"
@@ -76,10 +74,6 @@ std::string stopping_metric(const Config& config, const BatchSpec& spec) {
   return which == "metric" ? spec.metric : which;
 }
 
-int64_t steps_of(const TrainConfig& config, int64_t per_epoch) {
-  return config.steps > 0 ? config.steps : config.epochs * per_epoch;
-}
-
 }  // namespace
 
 // The folder comes before the data: what cannot be written should say so before data are read.
@@ -89,29 +83,20 @@ TrainingRun::TrainingRun(const Config& config, const TrainOptions& options)
       device_(set_up_computing_device(config.run, "trained")),
       planner_(make_planner(share_of_rank(config))),
       folder_(is_first() ? open_folder(options, config) : nullptr),
-      train_(make_batches(config, Split::train)),
-      test_(make_batches(
-          config, Split::test,
-          planner_ != nullptr ? planner_->settings().test_batch : config.data.test_batch())),
-      validation_(make_batches(config, Split::validation)),
       spec_(batch_spec(config)),
-      task_(make_task(config)) {
-  if (config.train.patience > 0 && !validation_)
+      run_(run_recipe(config, planner_, options.ranks)) {
+  run_.batches();
+  if (config.train.patience > 0 && run_.validation() == nullptr)
     throw ConfigError("train.patience",
                       fmt::format("expected 0, since {} has no validation set, got {}",
                                   config.data.name, config.train.patience));
-  model_ = make_model(config, spec_, device_);
   if (config.model.weights && (folder_ == nullptr || !folder_->has_checkpoint())) {
     const auto weights = open_weights(*config.model.weights);
-    started_from_ = describe(weights, load_weights(*model_, weights,
+    started_from_ = describe(weights, load_weights(run_.model(), weights,
                                                    {.reset_head = config.model.head == "reset",
                                                     .resize_positions = true}));
   }
-  optimizer_ = make_optimizer(config, *model_, options.ranks);
-  const int64_t per_epoch = ceil_div(train_->batches(), config.train.gradient_accumulation);
-  const auto schedule = make_schedule(config, per_epoch, steps_of(config.train, per_epoch));
-  trainer_.emplace(*model_, *optimizer_, schedule, *train_,
-                   with_reports(trainer_options(config, planner_)));
+  trainer_ = &run_.trainer([&](TrainerOptions& all) { add_reports(all); });
   const RunState& state = trainer_->state();
   // The configuration after all that can fail: a start that fails leaves nothing.
   if (folder_ != nullptr && (options.extend || !folder_->has_checkpoint()))
@@ -136,9 +121,9 @@ TrainingRun::TrainingRun(const Config& config, const TrainOptions& options)
     progress_->say(fmt::format("resumed at step {} of {}", state.step, trainer_->steps()));
 }
 
-std::string TrainingRun::frozen_text() const {
+std::string TrainingRun::frozen_text() {
   int64_t frozen = 0, all = 0;
-  for (const auto& p : model_->parameters()) {
+  for (const auto& p : run_.model().parameters()) {
     all += p.parameter->value().numel();
     if (!p.parameter->requires_grad()) frozen += p.parameter->value().numel();
   }
@@ -148,16 +133,12 @@ std::string TrainingRun::frozen_text() const {
       frozen > 0 && epochs > 0 ? fmt::format(", until epoch {} ends", epochs) : std::string());
 }
 
-TrainerOptions TrainingRun::with_reports(TrainerOptions options) {
-  options.task = task_;
-  options.ranks.communicator = options_.ranks;
-  options.test = test_.get();
-  options.validation = validation_.get();
+void TrainingRun::add_reports(TrainerOptions& options) {
   options.folder = folder_;
   options.extend = options_.extend;
   options.data_changed = options_.data_changed;
   options.stop = [] { return signal_received() != 0; };
-  if (!is_first()) return options;
+  if (!is_first()) return;
   options.on_step = [this](const StepReport& report) {
     show(report);
     return true;
@@ -170,14 +151,13 @@ TrainerOptions TrainingRun::with_reports(TrainerOptions options) {
   if (folder_ != nullptr)
     options.on_record = [this](const StepRecord& record, int64_t step) { show(record, step); };
   options.on_checkpoint = options_.saved;
-  return options;
 }
 
 bool TrainingRun::train_all() {
   try {
     return trainer_->run();
   } catch (const ops::TooFewRows& e) {
-    const int64_t samples = train_->samples(), batch = config_.data.batch_size;
+    const int64_t samples = run_.batches().samples(), batch = config_.data.batch_size;
     if (samples % batch != 1 || batch == 1) throw;
     throw Error(fmt::format(
         "{}. The last batch of an epoch has 1 of {} samples. data.drop_last=true leaves it out; "
@@ -191,7 +171,7 @@ Json TrainingRun::run() {
   const RunState& state = trainer_->state();
   if (!ended) {
     const std::string at = fmt::format("at step {} of {}", state.step, trainer_->steps());
-    // Of several ranks, another one may have got the signal.
+    // With several ranks, another one may have got the signal.
     const int signal = signal_received() != 0 ? signal_received() : SIGTERM;
     throw Interrupted(signal,
                       options_.out.empty()
@@ -254,7 +234,7 @@ void TrainingRun::show(const StepReport& report) {
     Json line = {{"type", "step"},      {"epoch", report.epoch},
                  {"step", report.step}, {"loss", report.loss},
                  {"lr", report.lr},     {"grad_norm", report.gradient_norm}};
-    if (task_->has_accuracy()) line["accuracy"] = report.accuracy;
+    if (run_.task().has_accuracy()) line["accuracy"] = report.accuracy;
     folder_->append_metrics(line.dump());
   }
   Scalars scalars = {{"loss/train", report.loss},
@@ -262,7 +242,7 @@ void TrainingRun::show(const StepReport& report) {
                      {"grad_norm", report.gradient_norm},
                      {"memory/peak", static_cast<double>(report.memory.peak)},
                      {"memory/activations", static_cast<double>(report.memory.saved())}};
-  if (task_->has_accuracy()) scalars.emplace_back("accuracy/train", report.accuracy);
+  if (run_.task().has_accuracy()) scalars.emplace_back("accuracy/train", report.accuracy);
   if (report.mean_bits > 0) scalars.emplace_back("bits/mean", report.mean_bits);
   add_event(report.step, scalars);
   if (progress_ != nullptr && !progress_->live())
@@ -277,7 +257,7 @@ ProgressLine TrainingRun::progress_line(const StepReport& report) const {
   line.step = report.step;
   line.steps = trainer_->steps();
   line.loss = report.loss;
-  if (task_->has_accuracy()) line.accuracy = report.accuracy;
+  if (run_.task().has_accuracy()) line.accuracy = report.accuracy;
   line.metric = spec_.metric;
   if (const auto& last = trainer_->state().last) line.measured = last->test.metric;
   line.unit = unit_of(spec_);
@@ -295,10 +275,10 @@ void TrainingRun::show(const EpochReport& report) {
                {"epoch", report.epoch},
                {"step", report.step},
                {"train_loss", report.train_loss}};
-  if (task_->has_accuracy()) line["train_accuracy"] = report.train_accuracy;
-  // Of numbers to predict, none is counted as right.
+  if (run_.task().has_accuracy()) line["train_accuracy"] = report.train_accuracy;
+  // Where the targets are numbers, nothing is counted as right.
   const auto accuracy = [&](double value) {
-    return !task_->has_accuracy() ? std::string() : fmt::format("  acc {:.2f}%", 100 * value);
+    return !run_.task().has_accuracy() ? std::string() : fmt::format("  acc {:.2f}%", 100 * value);
   };
   std::string text =
       fmt::format("epoch {}/{}  train loss {:.4f}{}", report.epoch, trainer_->epochs(),
@@ -307,12 +287,12 @@ void TrainingRun::show(const EpochReport& report) {
     const Evaluation& test = report.result->test;
     const auto& validation = report.result->validation;
     line["test_loss"] = test.loss;
-    if (task_->has_accuracy()) line["test_accuracy"] = test.accuracy;
+    if (run_.task().has_accuracy()) line["test_accuracy"] = test.accuracy;
     if (test.metric) line["test_" + spec_.metric] = *test.metric;
     for (const auto& [name, value] : test.details) line["test_details"][name] = value;
     if (test.metric) text += fmt::format("  {} {:.4f}", spec_.metric, *test.metric);
     if (validation) line["validation"] = to_json(*validation, spec_);
-    if (validation && !task_->has_accuracy())
+    if (validation && !run_.task().has_accuracy())
       text += fmt::format("  val {} {:.4f}", spec_.metric, *validation->metric);
     else if (validation)
       text += fmt::format("  val acc {:.2f}%", 100 * validation->accuracy);
@@ -344,7 +324,7 @@ void TrainingRun::add_event(const EpochReport& report) {
   Scalars scalars;
   const auto add = [&](const Evaluation& evaluation, const std::string& split) {
     scalars.emplace_back("loss/" + split, evaluation.loss);
-    if (task_->has_accuracy()) scalars.emplace_back("accuracy/" + split, evaluation.accuracy);
+    if (run_.task().has_accuracy()) scalars.emplace_back("accuracy/" + split, evaluation.accuracy);
     if (evaluation.metric) scalars.emplace_back(spec_.metric + "/" + split, *evaluation.metric);
   };
   add(report.result->test, "test");
@@ -354,7 +334,7 @@ void TrainingRun::add_event(const EpochReport& report) {
 
 void TrainingRun::add_row(const EpochReport& report) {
   if (csv_ == nullptr) return;
-  csv_->add({report, trainer_->state().memory, task_->has_accuracy()});
+  csv_->add({report, trainer_->state().memory, run_.task().has_accuracy()});
 }
 
 void TrainingRun::show(const Compression::Event& event, int64_t step) {

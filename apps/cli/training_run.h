@@ -11,8 +11,7 @@
 #include "apps/cli/metrics_csv.h"
 #include "apps/cli/progress.h"
 #include "apps/config/config.h"
-#include "data/batch_source.h"
-#include "train/trainer.h"
+#include "train/run/run.h"
 
 namespace frugal::apps {
 
@@ -45,7 +44,7 @@ class TrainingRun {
 
  private:
   bool is_first() const { return options_.ranks == nullptr || options_.ranks->rank() == 0; }
-  TrainerOptions with_reports(TrainerOptions options);
+  void add_reports(TrainerOptions& options);
   bool train_all();  // false: it was stopped
   void show(const StepReport& report);
   void show(const EpochReport& report);
@@ -53,7 +52,7 @@ class TrainingRun {
   void show(const StepRecord& record, int64_t step);
   void write_report() const;
   void append(const char* type, int64_t step, const Json& values);
-  std::string frozen_text() const;
+  std::string frozen_text();
   ProgressLine progress_line(const StepReport& report) const;
   void add_event(int64_t step, const Scalars& scalars);  // if the run writes event files
   void add_event(const EpochReport& report);
@@ -64,14 +63,11 @@ class TrainingRun {
   Device device_;
   std::shared_ptr<Planner> planner_;  // with a memory budget
   std::shared_ptr<RunFolder> folder_;
-  std::unique_ptr<data::BatchSource> train_, test_, validation_;
   BatchSpec spec_;
-  train::TaskPtr task_;
-  std::shared_ptr<Module> model_;
-  std::unique_ptr<Optimizer> optimizer_;
+  train::Run run_;
   std::string started_from_;  // what was read of model.weights, for people
   std::unique_ptr<Progress> progress_;
-  std::optional<Trainer> trainer_;
+  Trainer* trainer_ = nullptr;  // run_ owns it
   std::unique_ptr<MetricsCsv> csv_;
   std::unique_ptr<EventFile> events_;  // made by the first event
   int64_t first_step_ = 0;             // steps that were done when this process began

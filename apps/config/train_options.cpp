@@ -164,21 +164,6 @@ CompressionOptions compression_options(const Config& config, std::shared_ptr<Pla
   return options;
 }
 
-train::TrialOptions trial_options(const Config& config, std::shared_ptr<Planner> planner) {
-  train::TrialOptions options;
-  options.step = {.gradient_accumulation = config.train.gradient_accumulation,
-                  .label_smoothing = config.train.label_smoothing,
-                  .clip_norm = config.optim.clip_norm,
-                  .in_backward = config.optim.in_backward,
-                  .checkpointed_blocks = planner != nullptr
-                                             ? planner->settings().checkpointed_blocks
-                                             : checkpointed_blocks(config.train)};
-  options.seed = static_cast<uint64_t>(config.run.seed);
-  options.cuda_graphs = config.run.cuda_graphs;
-  options.compression = compression_options(config, std::move(planner));
-  return options;
-}
-
 TrainerOptions trainer_options(const Config& config, std::shared_ptr<Planner> planner) {
   TrainerOptions options;
   options.epochs = config.train.epochs;

@@ -7,12 +7,11 @@
 #include "apps/config/config.h"
 #include "train/compression.h"
 #include "train/trainer.h"
-#include "train/trial_run.h"
 
 namespace frugal::apps {
 
 SensitivityOptions sensitivity_options(const Config& config);
-// Of a configuration that asks for tracking or for the guard.
+// Empty: the configuration asks neither for tracking nor for the guard.
 std::optional<TrackingOptions> tracking_options(const Config& config);
 // What a step of this run is made of on `meta`.
 MetaRun meta_run(const Config& config);
@@ -30,8 +29,6 @@ Config share_of_rank(Config config);
 Config largest_phase(Config config);
 // `planner`: of the same configuration.
 CompressionOptions compression_options(const Config& config, std::shared_ptr<Planner> planner);
-// Steps that are measured and not kept. `planner`: of the configuration.
-train::TrialOptions trial_options(const Config& config, std::shared_ptr<Planner> planner);
 // Without data, folder and callbacks.
 TrainerOptions trainer_options(const Config& config, std::shared_ptr<Planner> planner);
 

@@ -1,0 +1,15 @@
+// From a configuration to a run: the only place that puts a run's parts together.
+#pragma once
+#include "apps/config/config.h"
+#include "train/run/run.h"
+
+namespace frugal::apps {
+
+// The run of a resolved configuration. Its network and its batches are made when they are asked
+// for. `ranks`: the processes that train together; null: this one trains alone.
+train::RunRecipe run_recipe(const Config& config, const distributed::CommunicatorPtr& ranks = {});
+// Takes a plan that is there already; null: there is none.
+train::RunRecipe run_recipe(const Config& config, std::shared_ptr<Planner> planner,
+                            const distributed::CommunicatorPtr& ranks);
+
+}  // namespace frugal::apps
