@@ -11,7 +11,7 @@ namespace frugal::apps {
 namespace {
 
 constexpr char kMarks[] = "*o+x#@%&";
-constexpr size_t kKinds = 8;  // of marks
+constexpr size_t kKinds = 8;  // the number of marks
 
 // What the axes span. Equal ends are moved apart.
 struct Range {

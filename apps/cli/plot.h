@@ -9,7 +9,9 @@
 namespace frugal::apps {
 
 struct PlotOptions {
-  int64_t columns = 80, rows = 16;  // of the terminal, with the labels; rows without the x axis
+  // `columns` counts the labels at the left. `rows` counts those of the curves alone: the x axis,
+  // the names and a legend take further rows.
+  int64_t columns = 80, rows = 16;
   bool log_x = false;               // REQUIRES: all x above 0
   std::string x, y;                 // what the axes show
   std::optional<double> most = {};  // values above it are drawn at the upper edge

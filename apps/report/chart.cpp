@@ -199,7 +199,7 @@ std::string drawing(const Plotted& plot, const ChartOptions& options) {
   return text;
 }
 
-// Of an SVG file: what page.css says of charts of lines on a light page.
+// The style of an SVG file repeats what page.css says of charts of lines on a light page.
 constexpr const char* kFileStyle =
     "text { fill: #5b6675; } .end { text-anchor: end; } .mid { text-anchor: middle; }\n"
     ".c0 { stroke: #0072b2; fill: #0072b2; } .c1 { stroke: #d55e00; fill: #d55e00; }\n"
@@ -267,7 +267,7 @@ std::string line_chart(std::vector<Line> lines, const ChartOptions& options) {
 std::string line_svg(std::vector<Line> lines, const ChartOptions& options) {
   const Plotted plot = plotted(std::move(lines), options, std::numeric_limits<size_t>::max());
   if (plot.lines.empty()) return "";
-  constexpr double kEntry = 20;  // of the legend
+  constexpr double kEntry = 20;  // the height of an entry of the legend
   double below = kTop + kHeight + kBelow;
   std::string text = fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0:.0f} {1:.0f}\" "

@@ -43,7 +43,7 @@ struct Area {
   std::string name, style;     // style: a class of the style sheet
   std::vector<double> values;  // as many as moments
 };
-struct Stretch {  // of moments, with a name above it
+struct Stretch {  // a row of moments that has a name above it
   std::string name;
   size_t begin, end;
 };
@@ -60,7 +60,7 @@ std::string stacked_chart(const std::vector<Area>& areas, const StackOptions& op
 struct Cells {
   std::vector<std::string> names, labels;
   std::vector<std::vector<int>> kinds;                      // [row][column]; -1: nothing
-  std::vector<std::pair<std::string, std::string>> legend;  // of each kind: text, class
+  std::vector<std::pair<std::string, std::string>> legend;  // the text and the class of each kind
 };
 std::string cell_chart(const Cells& cells, const std::string& title, const std::string& note,
                        const std::string& x);
