@@ -228,7 +228,7 @@ TEST_CASE("a plan within a budget has the variance that it predicts") {
     p.measure(b.budget.adaptive(), p.batch);
     const double drawn = p.drawn_variance(*b.policy);
     check_within(BudgetPolicy::variance(b.budget.items(), *b.budget.plan()), drawn);
-    // And what the planner said of it, from sensitivities at other widths.
+    // The planner predicted it from sensitivities at other widths.
     check_within(b.planner.planned().variance, drawn);
   }
 }
