@@ -13,10 +13,10 @@ constexpr const char* kBinaryUnits[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", 
 
 struct InUnit {
   double value;
-  size_t power;  // of 1024
+  size_t power;  // the unit is 1024 to this power
 };
 
-// In the smallest unit in which the value is below `limit`, or in the unit of `most`.
+// Takes the smallest unit in which the value is below `limit`, but none above the power `most`.
 InUnit in_binary_unit(double bytes, double limit, size_t most) {
   InUnit found{bytes, 0};
   for (; found.value >= limit && found.power < most; ++found.power) found.value /= 1024;

@@ -8,7 +8,7 @@ namespace frugal::train {
 std::string readable_bytes(int64_t bytes);  // "12.3 MiB"
 // Three digits and a unit: "5.95G", "512M", "64"; K, M, G and T are powers of 1024.
 std::string short_bytes(int64_t bytes);
-std::string round_bytes(double bytes);    // of an axis: "256 MiB", "1.5 GiB"
+std::string round_bytes(double bytes);    // for the ticks of an axis: "256 MiB", "1.5 GiB"
 std::string decimal_bytes(double bytes);  // as papers write them: "5.28 GB", "4.0 MB"
 
 // "2 GiB", "512MB", "1048576" as bytes. REQUIRES: matches kBytesPattern. Errors: 8 EiB or more,

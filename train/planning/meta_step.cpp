@@ -127,7 +127,7 @@ std::vector<Batch> MetaStep::in_flight(int64_t samples) const {
   return all;
 }
 
-// Of parameters that have gradients.
+// Counts the bytes of the parameters that have gradients.
 int64_t MetaStep::parameter_bytes() const {
   int64_t bytes = 0;
   for (const auto& p : model_->parameters())

@@ -20,16 +20,19 @@ class StepRecorder;
 struct MetaRun {
   std::function<std::shared_ptr<Module>(Device device)> make_model;
   std::function<std::unique_ptr<Optimizer>(Module& model)> make_optimizer;
-  // In place of these two: the network of the run itself, which steps on meta borrow
-  // (train/planning/borrowed_model.h), and its optimizer (Optimizer::without_state()).
+  // The network of the run itself and its optimizer may replace these two functions. Steps on meta
+  // borrow the network (train/planning/borrowed_model.h) and ask the optimizer for
+  // Optimizer::without_state().
   Module* own_model = nullptr;
   const Optimizer* own_optimizer = nullptr;
   TaskPtr task;
-  // A batch of so many samples, not filled, in place of the task's own; empty: the task's.
+  // Makes a batch of so many samples, which is not filled; empty: Task::shape() makes it.
   std::function<Batch(int64_t samples, Device device)> shape = {};
-  // The sizes of the batches that the loader holds ahead of one of so many samples; empty: none.
+  // Gives the sizes of the batches that the loader holds ahead of one of so many samples; empty: it
+  // holds none ahead.
   std::function<std::vector<int64_t>(int64_t samples)> ahead = {};
-  // How many samples of a batch tracking holds through a step (train/convergence.h); empty: none.
+  // Says how many samples of a batch tracking holds through a step (train/convergence.h); empty:
+  // tracking holds none.
   std::function<int64_t(int64_t samples)> tracked = {};
   bool has_blocks = true;  // may the network's blocks be recomputed?
   int64_t gradient_accumulation = 1;
@@ -43,24 +46,25 @@ struct MetaRun {
   // on the machine, so nothing that a run decides may count it.
   bool counts_kernels = false;
   bool on_cuda = false;     // does the run compute on CUDA, which takes large tensors whole?
-  RanksOptions ranks = {};  // imagined ones, of which the step is that of one; null: it is alone
+  RanksOptions ranks = {};  // imagined ranks, and the step is that of one; null: it is alone
 };
 
-// `batch` with extras on `meta` that have the shapes of those on the host. `held` remembers them.
+// Gives `batch` with extras on `meta` that have the shapes of those on the host. `held` remembers
+// them.
 Batch with_extras_on_meta(Batch batch, Memo<TensorIdentity, Tensor>& held);
 
 // Steps of one run, whose model and optimizer it makes. Other tensors that are alive on `meta` do
 // not count. Thread safety: one thread; not within a step of another graph.
 class MetaStep {
  public:
-  // Of batches of `batch` samples. Errors: an optimizer of the run that cannot be had without its
-  // state.
+  // Its first batches have `batch` samples. Errors: an optimizer of the run that cannot be had
+  // without its state.
   MetaStep(const MetaRun& run, int64_t batch);
 
-  // A step of the trainer that keeps tensors as `policy` says (null: everything raw), with batches
-  // of `batch` samples.
+  // Runs a step of the trainer that keeps tensors as `policy` says (null: everything raw), with
+  // batches of `batch` samples.
   StepMemory step(SavePolicy* policy, int64_t batch, int64_t checkpointed_blocks);
-  // The same step, with what it keeps tensor by tensor.
+  // Runs such a step and gives what it keeps, tensor by tensor.
   StepRecord record(SavePolicy& policy, int64_t batch, int64_t checkpointed_blocks);
   // The peak of an evaluation with batches of `batch` samples.
   int64_t evaluation(int64_t batch);
@@ -69,10 +73,10 @@ class MetaStep {
   int64_t measuring(SavePolicy& policy, compress::AdaptivePolicy& adaptive, int64_t samples,
                     int64_t batch, int64_t checkpointed_blocks);
   Module& model() { return *model_; }
-  int64_t blocks();                         // that can be checkpointed
-  int64_t largest_parameter() const;        // bytes
+  int64_t blocks();                         // how many blocks can be checkpointed
+  int64_t largest_parameter() const;        // its bytes
   bool convolves() const;                   // has the model convolutions?
-  int64_t steps() const { return steps_; }  // so far, with evaluations and measurements
+  int64_t steps() const { return steps_; }  // counts those so far, evaluations and measurements too
 
  private:
   StepMemory run(SavePolicy* policy, StepRecorder* recorder, int64_t batch,
@@ -90,10 +94,10 @@ class MetaStep {
   std::shared_ptr<Module> model_;
   std::unique_ptr<Optimizer> optimizer_;
   std::optional<GradientExchange> exchange_;
-  // Of what lies on the host and is the same in all batches. Graphs are remembered by these
-  // tensors.
+  // Remembers the tensors on `meta` that stand for what lies on the host and is equal in all
+  // batches. Graphs are remembered by these tensors.
   mutable Memo<TensorIdentity, Tensor> held_{8};
-  int64_t own_ = 0;  // bytes of model, optimizer and what is held for all batches
+  int64_t own_ = 0;  // the bytes of model, optimizer and what is held for all batches
   int64_t steps_ = 0;
 };
 

@@ -182,7 +182,7 @@ void Planner::reduce_test_batch() {
 
 int64_t Planner::most_samples() {
   if (budget_.activations || planned_.plan.mode != compress::BudgetPlan::mixed) return batch_;
-  run(planned_.plan);  // whose decisions measuring repeats
+  run(planned_.plan);  // measuring repeats the decisions of this step
   const int64_t most = largest(batch_, [&](int64_t samples) {
     return meta_.measuring(*policy_, draft_->adaptive(), samples, batch_, blocks_) + reserve_ +
                margin_ <=

@@ -36,33 +36,33 @@ namespace frugal::train {
 
 struct PlannerOptions {
   MetaRun run;
-  // The policy that tries plans, in which a BudgetPolicy is. `moving`: a folder for a file is to be
-  // taken as given, although there is none.
+  // Makes the policy that tries plans, which has a BudgetPolicy in it. With `moving` it takes a
+  // folder for a file as given, although there is none.
   std::function<std::unique_ptr<SavePolicy>(bool moving)> make_policy;
   Budget budget;
-  Device device = kCpu;                   // of the run
-  int64_t batch = 128, test_batch = 256;  // samples
-  int64_t checkpointed_blocks = 0;        // that are recomputed in any case
+  Device device = kCpu;                   // where the run computes
+  int64_t batch = 128, test_batch = 256;  // in samples
+  int64_t checkpointed_blocks = 0;        // blocks that are recomputed in any case
   bool recompute = false;                 // blocks may be recomputed where that helps
   bool entropy = false;                   // there is an entropy stage
   bool may_update_in_backward = true;     // could in_backward be set?
   int64_t slice_bytes = SavePolicy::kSliceBytes;
-  int64_t workspace_limit = int64_t{512} << 20;  // of CUDA's libraries
+  int64_t workspace_limit = int64_t{512} << 20;  // the most bytes that CUDA's libraries may take
   bool moving = false;                           // see make_policy
 };
 
 // What a run must do beside keeping to the plan.
 struct PlannedSettings {
   int64_t checkpointed_blocks = 0;
-  int64_t test_batch = 0;       // no larger: an evaluation would take more than the budget
-  int64_t workspace_limit = 0;  // bytes, of CUDA's libraries
+  int64_t test_batch = 0;       // with more samples an evaluation would exceed the budget
+  int64_t workspace_limit = 0;  // the most bytes that CUDA's libraries may take
 };
 
 // A plan in numbers.
 struct PlanReport {
   const char* kind = "";  // plain, exact or mixed
   int64_t limit_bytes = 0;
-  bool of_activations = false;
+  bool of_activations = false;  // the limit is one of kept activations, not of the peak
   int64_t peak_bytes = 0, reserve_bytes = 0, activation_bytes = 0;
   double predicted_variance = 0, average_bits = 0;
   int64_t tensors = 0, raw_tensors = 0, kept_recipes = 0;
@@ -76,11 +76,13 @@ struct PlanReport {
   bool operator==(const PlanReport&) const = default;
 };
 
+// A plan, and what a step takes under it.
 struct Planned {
   compress::BudgetPlan plan;
-  StepMemory memory;    // of a step, as meta counts it
-  double variance = 0;  // predicted, in the unit of the sensitivities
-  std::vector<compress::AdaptivePolicy::Item> items = {};  // of a mixed plan, with its bits
+  StepMemory memory;    // what a step takes, as meta counts it
+  double variance = 0;  // the predicted one, in the unit of the sensitivities
+  // The tensors of a mixed plan, with the bits of each.
+  std::vector<compress::AdaptivePolicy::Item> items = {};
   double average_bits = 32;
 };
 
@@ -92,36 +94,39 @@ class Planner {
   static bool is_feasible(const PlannerOptions& options);  // is there a plan?
 
   const Planned& planned() const { return planned_; }
-  int64_t limit() const { return limit_; }  // of the peak and the reserve, or of activations
+  // The bytes that the peak and the reserve may take together, or that activations may take.
+  int64_t limit() const { return limit_; }
   int64_t reserve() const { return reserve_; }
   bool of_activations() const { return budget_.activations; }
   PlannedSettings settings() const { return {blocks_, test_batch_, workspace_limit_}; }
-  // With how many samples of a batch sensitivities may be measured under the plan; 0: not at all.
+  // The most samples of a batch with which sensitivities may be measured under the plan; 0: they
+  // may not be measured.
   int64_t most_samples();
 
   // Gives `policy` the plan; then plans again with its sensitivities, which may have changed.
   // Keeps the plan it has where there is none within the budget any more, and warns once.
   void adopt(compress::BudgetPolicy& policy) const { policy.adopt(planned_.plan); }
   void plan_again(compress::BudgetPolicy& policy);
-  // For checkpoints: what is known beside the plan, which the policy keeps.
+  // What checkpoints keep of a planner. The policy keeps the plan itself.
   struct State {
-    StepMemory memory;  // these four: see Planned
+    // The four members of Planned that have these names.
+    StepMemory memory;
     double variance = 0, average_bits = 32;
     std::vector<compress::AdaptivePolicy::Item> items = {};
-    int64_t margin = 0;    // bytes that steps took more than planned
+    int64_t margin = 0;    // the bytes that steps took beyond the plan
     bool feasible = true;  // did the last search find a plan?
   };
   State state() const;
   // Goes on with `state` and the plan that `policy` has from the same checkpoint. Errors: a policy
   // without a plan; bytes below 0; items that the plan has no widths for.
   void resume(const State& state, const compress::BudgetPolicy& policy);
-  // After a step of the run: if it took more than planned and than the budget, plans again with
-  // so much less; if tensors would have taken more than was expected of their codes, with what they
-  // took; and says true.
+  // Called after each step of the run. Plans again, and returns true, in two cases. If the step
+  // took more than planned and more than the budget, the new plan has so many bytes less. If
+  // tensors would have taken more than was expected of their codes, it counts what they took.
   bool observe(const StepMemory& taken, compress::BudgetPolicy& policy);
 
   PlanReport report() const;
-  int64_t meta_steps() const { return meta_.steps(); }  // so far
+  int64_t meta_steps() const { return meta_.steps(); }  // counts those so far
 
  private:
   using Items = std::vector<compress::AdaptivePolicy::Item>;
@@ -149,7 +154,7 @@ class Planner {
   void settle(Planned& found);
   void keep_recipes(Planned& found);
   void replace_plan(compress::BudgetPolicy& policy);
-  double variance_at(int bits) const;  // with these everywhere
+  double variance_at(int bits) const;  // the predicted one, if all items have so many bits
   double good_variance() const;
   void learn_items();
   compress::BudgetPlan least(const Kind& kind) const;
@@ -162,8 +167,8 @@ class Planner {
   Budget budget_;
   MetaStep meta_;
   std::unique_ptr<SavePolicy> policy_;
-  compress::BudgetPolicy* draft_ = nullptr;  // in policy_
-  int64_t blocks_ = 0;                       // that are recomputed, the first ones
+  compress::BudgetPolicy* draft_ = nullptr;  // lies in policy_
+  int64_t blocks_ = 0;                       // so many of the first blocks are recomputed
   int64_t batch_ = 0, reserve_ = 0, limit_ = 0, margin_ = 0;
   int64_t test_batch_ = 0, workspace_limit_ = 0;
   bool feasible_ = true;  // did the last search find a plan?
