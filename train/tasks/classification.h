@@ -7,7 +7,7 @@
 namespace frugal::train {
 
 struct ClassOptions {
-  // Of each class, or of each of several labels, while training; empty: all are 1.
+  // The weight of each class, or of each of several labels, while training; empty: all are 1.
   std::vector<double> class_weights = {};
 };
 // Errors: weights of another number than `classes`, or not above 0.
@@ -41,7 +41,7 @@ class Classification : public SupervisedTask {
  private:
   double weight_of(const Tensor& target) const;
   ClassOptions options_;
-  // Made at the first step, so that a step that is recorded copies nothing from the host.
+  // Made at the first step, so that a step that is captured copies nothing from the host.
   mutable Tensor weights_;
 };
 

@@ -56,7 +56,7 @@ Placed made_once(const Tensor& target, Device device) {
   using Key = std::tuple<TensorIdentity, DeviceType, int>;
   // The memo is static, because the trainer, evaluations and commands place batches of one source
   // and share no object that could own it.
-  static Memo<Key, Placed> kept(4);  // of training, validation and testing
+  static Memo<Key, Placed> kept(4);  // training, validation and testing need one each
   forget_gone(kept);
   return kept.find_or_make({TensorIdentity(target), device.type, device.index},
                            [&] { return made_for(target, Tensor(), device); });

@@ -11,10 +11,10 @@ namespace frugal::train {
 
 struct CountedRows {
   Tensor rows;             // [K] i64; undefined: the loss is made of all rows
-  Tensor target, weights;  // of these rows; weights undefined: each counts the same
+  Tensor target, weights;  // have a value for each of these rows; weights undefined: all are 1
 };
 
-// The rows that count, where the others are most (of floating targets: always); else `rows` is
+// Gives the rows that count, if most rows do not count or targets are floating. Else `rows` is
 // undefined, and target and weights are those of all rows. target [N] i64 or [N, C] f32, of which
 // rows that do not count hold kIgnored; weights [N] f32 or undefined; all on the host.
 CountedRows counted_rows(const Tensor& target, const Tensor& weights);

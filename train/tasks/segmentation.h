@@ -9,14 +9,14 @@
 namespace frugal::train {
 
 struct SegmentationOptions {
-  // What is trained with. cross_entropy_dice is the sum of both.
+  // The loss that is trained with. cross_entropy_dice is the sum of both.
   enum class Loss : uint8_t { cross_entropy, focal, dice, cross_entropy_dice };
   Loss loss = Loss::cross_entropy;
   double focal_gamma = 2;
-  // Of each class, in the cross-entropy and the focal loss; empty: all are 1.
+  // The weight of each class in the cross-entropy and the focal loss; empty: all are 1.
   std::vector<double> class_weights = {};
-  // Of a second head's loss, which is the same (models/resized_module.h).  Ref: torchvision's
-  // training program.
+  // The factor of a second head's loss, which is of the first one's kind (models/resized_module.h).
+  // Ref: torchvision's training program.
   double auxiliary_weight = 0.5;
 };
 
@@ -44,7 +44,7 @@ class Segmentation final : public Classification {
   ForwardPass trained_pass(Variable output, const Tensor& target, const LossOptions& options) const;
   ForwardPass pass_of_small(const ResizedModule::Small& small, const Tensor& target, bool training,
                             const LossOptions& options) const;
-  // Of logits that are made in parts of so many images.
+  // The loss of logits that are made in parts of `part` images.
   ResizedCrossEntropy loss_in_parts(const ResizedModule::Small& small, const Tensor& target,
                                     int64_t part, bool training, const LossOptions& options) const;
   Variable auxiliary_loss(const ResizedModule::Small& small, const Tensor& target,

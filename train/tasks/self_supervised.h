@@ -10,9 +10,9 @@
 namespace frugal::train {
 
 // The network is a models::SelfSupervised. Training batches have an extra `second_view`, shaped
-// as the input; the loss is SelfSupervised::loss(). Of moco_v2 the samples that are more like
-// their own key than like any of the queue's count as right; the others have nothing that is
-// right. A pass in evaluation mode gives the trunk's features, and its loss is 0.
+// as the input; the loss is SelfSupervised::loss(). With moco_v2, a sample counts as right that
+// is more like its own key than like any of the queue's; with other methods none does. A pass in
+// evaluation mode gives the trunk's features, and its loss is 0.
 //
 // The metric knn: the share of the evaluated samples whose class is that of their nearest
 // neighbours (train/knn.h) among the features of the training samples.

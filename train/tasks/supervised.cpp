@@ -14,8 +14,8 @@ ForwardPass SupervisedTask::loss(Module& model, Batch& batch, Context& context,
   if (!counted.rows.defined())
     return pass_of({std::move(output), batch.target, batch.floats, weights, trains}, options);
   const Variable whole = std::move(output);
-  const bool ahead =
-      batch.held && grad_enabled() && model.device().type == DeviceType::cuda;  // of backward
+  // The host groups the rows before the backward pass, which would wait for it on CUDA.
+  const bool ahead = batch.held && grad_enabled() && model.device().type == DeviceType::cuda;
   const auto groups = ahead ? groups_of(counted.rows, whole.size(0)) : nullptr;
   ForwardPass pass = pass_of(
       {rows_of(whole, counted.rows, groups), counted.target, batch.floats, counted.weights, trains},
