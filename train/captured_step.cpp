@@ -27,8 +27,7 @@ bool is_sampled(const Batch& batch) {
   return !batch.held && find_tensor(batch.extras, "edge_index").defined();
 }
 
-// The key of a recording. A recording serves all batches of equal shapes, or one batch that is
-// held.
+// The key of a captured step, which serves all batches of equal shapes, or one batch that is held.
 std::string key_of(Batch& batch, const StepUpdate* update) {
   std::string text;
   if (update != nullptr) text += fmt::format("update {} {};", update->norm, update->clip_norm);
@@ -42,7 +41,7 @@ std::string key_of(Batch& batch, const StepUpdate* update) {
 }
 
 void copy_batch(Batch& to, const Batch& from) {
-  if (to.held) return;  // the same tensors
+  if (to.held) return;  // both have the same tensors
   ops::copy_into(to.input, from.input);
   if (to.target.defined()) ops::copy_into(to.target, from.target);
   for (size_t i = 0; i < to.extras.size(); ++i)
@@ -69,17 +68,17 @@ std::vector<Variable> parameters_of(Module& model) {
 struct CapturedStep::Entry {
   int64_t seen = 0;
   cuda::Graph graph;
-  Batch batch;  // what the recorded work reads
+  Batch batch;  // what the captured work reads
   ForwardPass pass;
-  BatchResult memory;  // of the recorded step
-  Tensor one_target;   // counts, in the place of those of a pass that names none
+  BatchResult memory;  // the bytes that the captured step kept
+  Tensor one_target;   // stands for the targets of a pass that names none; it counts
   std::vector<Tensor> grads;
-  RngKey first;         // the key that the recorded step drew first
-  uint64_t keys = 0;    // how many it drew
-  uint64_t number = 0;  // of the recorded step
+  RngKey first;         // the key that the captured step drew first
+  uint64_t keys = 0;    // how many keys it drew
+  uint64_t number = 0;  // the number of the captured step
   std::vector<int64_t> counts;
-  cuda::LateArguments late;  // of the update
-  Tensor norm;               // undefined where none is measured
+  cuda::LateArguments late;  // what the update is sent anew
+  Tensor norm;               // undefined where no norm is measured
 };
 
 CapturedStep::CapturedStep(const Task& task, Module& model, SavePolicy* policy)
@@ -115,7 +114,7 @@ CapturedResult CapturedStep::run(Batch batch, Context& context, const PassOption
       begin_step(number);
       return {forward_backward(task_, model_, std::move(batch), context, policy_, options)};
     }
-    // Recording ran no kernels, so its random keys and its counts are those of this step.
+    // The capture ran no kernels, so its random keys and its counts are those of this step.
     context.rng->restore(before);
     const std::vector<Tensor> counters = counters_of(model_);
     for (size_t i = 0; i < counters.size(); ++i) {
@@ -136,11 +135,11 @@ void CapturedStep::record_passes(Entry& entry, Context& context, const PassOptio
         forward_pass(task_, model_, taken, context, {.label_smoothing = options.label_smoothing});
   }
   measure_saved(model_.device(), entry.memory.memory);
-  // The loss is read after each replay, so its value stays. Its graph does not.
+  // The loss is read after each rerun, so its value stays. Its graph does not.
   const Tensor value = entry.pass.loss.value();
   backward(std::exchange(entry.pass.loss, Variable(value)));
   for (const auto& p : model_.parameters()) {
-    // A sparse gradient would have other rows at each replay. On CUDA there are no sparse
+    // A sparse gradient would have other rows at each rerun. On CUDA there are no sparse
     // gradients.
     FRUGAL_ASSERT(!p.parameter->has_grad() || !optim::has_sparse_grad(*p.parameter));
     entry.grads.push_back(p.parameter->grad());
@@ -169,13 +168,13 @@ void CapturedStep::record(Entry& entry, Batch batch, Context& context, const Pas
       const Tensor guard = ops::may_step(entry.pass.loss.value(), target, kIgnored, entry.norm);
       stepped = true;
       entry.late.record(guard, step);
-      // An optimizer that makes state in a recorded step would make it again in each replay.
+      // An optimizer that makes state in a captured step would make it again in each rerun.
       FRUGAL_CHECK(update->optimizer.state().size() == before.size(),
                    "[cuda] expected an optimizer that has its state before a step is recorded "
                    "(captured)");
     });
     if (stepped) {
-      // Recording only counted the step and updated nothing, so the count is taken back. renew()
+      // The capture only counted the step and updated nothing, so the count is taken back. renew()
       // fails here if the step cannot be renewed.
       update->optimizer.take_back();
       entry.late.renew(step);
@@ -185,7 +184,7 @@ void CapturedStep::record(Entry& entry, Batch batch, Context& context, const Pas
     if (stepped) update->optimizer.load_state(before);
     throw;
   }
-  allocator(model_.device()).trim();  // what steps that are run took
+  allocator(model_.device()).trim();  // gives back what steps took that were run
   entry.keys = context.rng->state().offset - entry.first.offset;
 }
 

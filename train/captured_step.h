@@ -1,18 +1,20 @@
-// Training steps as CUDA graphs: of each shape of batch the first is run as it is, the second
-// recorded, and all others replayed, with the bits of a run without. For steps that are the same
-// work every time: whoever changes what a policy decides calls forget(), and steps that a policy
-// learns from are run elsewhere. What a policy or codec reads on the host (ranges of samples and
-// for error bounds, counts and lengths of an entropy stage) is an obstacle.
+// CapturedStep: training steps as CUDA graphs. For each shape of batch, the first step is run as it
+// is, the second is captured, and all later ones are rerun. Results have the bits of a run that
+// captures nothing. Steps must be the same work every time: whoever changes what a policy decides
+// calls forget(), and steps that a policy learns from are run elsewhere. A policy or codec that
+// reads values on the host (ranges of samples and for error bounds, counts and lengths of an
+// entropy stage) is an obstacle: then nothing is captured.
 //
-// Recorded are forward, backward and what follows the gradients: their norm, clipping, and the
-// optimizer's step, whose rates and counts are sent anew (core/cuda/cuda_late.h). Forward and
-// backward alone, with the update left to the caller, where no update is given and where the
-// optimizer is not recordable(). Accumulated gradients and updates in backward are not recorded at
-// all.
+// A captured step has the forward pass, the backward pass and what follows the gradients: their
+// norm, clipping, and the optimizer's step, whose rates and counts are sent anew
+// (core/cuda/cuda_late.h). It has the two passes alone where no update is given, or where the
+// optimizer is not recordable(); then the caller updates. Steps that accumulate gradients or update
+// in the backward pass are not captured at all.
 //
-// Graphs: those that their source holds, of which each is work of its own; what is sampled anew at
-// each step is run. Addresses of what the model made of a graph are recorded, so a graph that it
-// has forgotten (models/graph_layers.h keeps two) must not be asked for again.
+// A batch that its source holds (Batch::held), such as a whole graph, is captured as work of its
+// own. A batch whose graph is sampled anew at each step is run. A captured step reads the tensors
+// that the model made of a graph at their addresses, so a graph that the model has forgotten
+// (models/graph_layers.h keeps two) must not be asked for again.
 #pragma once
 #include <map>
 #include <memory>
@@ -29,14 +31,14 @@ namespace frugal::train {
 struct StepUpdate {
   Optimizer& optimizer;
   double lr = 0;
-  bool norm = true;      // the gradients' is measured
-  double clip_norm = 0;  // above 0: they are scaled to it
+  bool norm = true;      // the gradients' norm is measured
+  double clip_norm = 0;  // above 0: gradients of a larger norm are scaled to it
 };
 
 struct CapturedResult {
   BatchResult batch;
-  bool updated = false;  // the update was part of the work; else it is the caller's
-  double norm = 0;       // where it was measured in an update
+  bool updated = false;  // the step made the update; else the caller makes it
+  double norm = 0;       // the gradients' norm, if the update measured it
 };
 
 class CapturedStep {
@@ -44,15 +46,15 @@ class CapturedStep {
   CapturedStep(const Task& task, Module& model, SavePolicy* policy);
   ~CapturedStep();
 
-  // As forward_backward() with step `number` begun, and the update behind it. A loss or norm that
-  // is not finite leaves parameters and the optimizer as they were, clipped gradients aside. Work
-  // that cannot be recorded is run. REQUIRES: gradients were dropped, options.weight and leaf_done
-  // are as they are by default, and update->optimizer is the same at every call.
+  // Computes what forward_backward() computes after begin_step(number), and then the update. A loss
+  // or norm that is not finite leaves parameters and the optimizer as they were; gradients may be
+  // clipped. Work that cannot be captured is run. REQUIRES: gradients were dropped, options.weight
+  // and leaf_done are as they are by default, and update->optimizer is the same at every call.
   CapturedResult run(Batch batch, Context& context, const PassOptions& options, uint64_t number,
                      const StepUpdate* update = nullptr);
   void forget();
   int64_t replays() const { return replays_; }
-  const std::string& obstacle() const { return obstacle_; }  // why nothing is recorded, or empty
+  const std::string& obstacle() const { return obstacle_; }  // why nothing is captured, or empty
 
  private:
   struct Entry;
@@ -65,7 +67,7 @@ class CapturedStep {
   const Task& task_;
   Module& model_;
   SavePolicy* policy_;
-  std::map<std::string, std::unique_ptr<Entry>> entries_;  // by the shapes of a batch
+  std::map<std::string, std::unique_ptr<Entry>> entries_;  // the keys name the shapes of a batch
   int64_t replays_ = 0;
   std::string obstacle_;
 };

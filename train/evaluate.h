@@ -11,10 +11,11 @@
 
 namespace frugal::train {
 
-// One pass in evaluation mode over `batches`, which are put back to their beginning first. Nothing
-// when `stop` said so between two batches, on any rank. Of several ranks, each takes its share of
-// the batches (BatchSource::set_share()), and all get the measures of the whole. Metrics see all
-// outputs in the order in which one process sees them, or add up what they counted.
+// Makes one pass in evaluation mode over `batches`, which are put back to their beginning first.
+// Gives nothing when `stop` returned true between two batches, on any rank. If there are several
+// ranks, each takes its share of the batches (BatchSource::set_share()), and all get the measures
+// of the whole. Metrics see all outputs in the order in which one process sees them, or add up what
+// they counted.
 // Errors: a loss that is not finite; no target that counts.
 std::optional<Evaluation> evaluate(const Task& task, Module& model, data::BatchSource& batches,
                                    const std::function<bool()>& stop = {},

@@ -11,7 +11,7 @@ namespace frugal::train {
 
 struct MetricName {
   std::string_view name;
-  std::vector<BatchSpec::Target> targets;  // that it measures
+  std::vector<BatchSpec::Target> targets;  // the targets that it measures
   bool higher_is_better = true;
   // For classes: is each pair of a right class and a prediction counted? Then the network needs one
   // output for each class of the data, and memory grows as the square of their number.

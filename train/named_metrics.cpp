@@ -23,7 +23,7 @@ class Named : public Metric {
   bool is_named(std::string_view name) const { return name_.name == name; }
 
  private:
-  const MetricName& name_;  // of known_metrics()
+  const MetricName& name_;  // is an entry of known_metrics()
 };
 
 class OfConfusion : public Named {

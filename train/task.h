@@ -34,24 +34,25 @@ namespace frugal::train {
 // What a loss is made with, beside the batch.
 struct LossOptions {
   double label_smoothing = 0;
-  bool keep_output = false;  // else a loss may write over the output, or make it in parts
+  bool keep_output = false;  // false: the loss may write over the output, or make it in parts
 };
 
-// The targets of a batch that count, and those of them that the network got right.
+// How many targets of a batch count, and how many of these the network got right.
 struct Counts {
   int64_t counted = 0, correct = 0;
-  std::optional<double> weight = {};  // what the loss was divided by; none: their number
+  std::optional<double> weight = {};  // what the loss was divided by; none: `counted`
 };
 
 // What the device computes for a batch, and what the host reads of it, which may be later.
 struct ForwardPass {
   Variable loss;            // a scalar: the (weighted) mean over the targets that count
-  Variable output;          // with keep_output, and where the task has one
+  Variable output;          // undefined without keep_output, and where the task has none
   NamedTensors terms = {};  // scalars that make the loss, by name; empty: it is one term
-  int64_t samples = 0;      // of the batch; the caller of Task::loss() sets it
+  int64_t samples = 0;      // how many the batch has; the caller of Task::loss() sets it
   Counts counts = {};       // what is known at once
-  // What Task::count() reads; undefined where `counts` says all. target: of the rows that were
-  // judged. A recorded step updates nothing when each of its i64 targets is kIgnored.
+  // What Task::count() reads; undefined where `counts` says all. `target` has the
+  // rows that were judged. A captured step updates nothing when each of its i64 targets is
+  // kIgnored.
   Tensor target, answers;
   FloatTargets floats = FloatTargets::answers;  // what a floating target is
   bool weighs_classes = false;                  // the loss was divided by weights of classes
@@ -63,25 +64,26 @@ struct ForwardPass {
 class Metric {
  public:
   virtual ~Metric() = default;
-  // Called once, before the evaluation: for a measure that compares with what the network makes of
-  // other data. `stop` may be empty; where it says so, the evaluation ends and nothing is added.
+  // Called once, before the evaluation. A measure that compares outputs with what the network makes
+  // of other data prepares that here. `stop` may be empty; when it returns true, the evaluation
+  // ends and nothing is added.
   virtual void begin(Module& model, const std::function<bool()>& stop) {
     static_cast<void>(model);
     static_cast<void>(stop);
   }
   // Are outputs read? If not, add() is never called.
   virtual bool reads_outputs() const { return true; }
-  // batch: as the source gave it, without its input.
+  // Adds the outputs of a batch. `batch` is as the source gave it, without its input.
   virtual void add(const Tensor& output, const Batch& batch) = 0;
-  // loss: the mean over the evaluation.
+  // The measure of all that was added. `loss` is the mean over the evaluation.
   virtual double value(double loss) const = 0;
-  // Else a lower value is better. The best checkpoint and early stopping go by it.
+  // false: a lower value is better. The best checkpoint and early stopping go by it.
   virtual bool higher_is_better() const { return true; }
-  // Of several processes that evaluate together, each with its share of every batch: can measures
-  // be added up? If not, each of them gets the outputs of all, in the order of the batches, which
-  // may be many bytes.
+  // Several processes may evaluate together, each with its share of every batch. Can what their
+  // metrics counted be added up? If not, each process gets all outputs in the order of the batches,
+  // which may be many bytes.
   virtual bool adds_up() const { return false; }
-  // Adds what the metrics of all ranks were given, which they do together.  REQUIRES: adds_up().
+  // Adds what the metrics of all ranks counted; all ranks call it together. REQUIRES: adds_up().
   virtual void add_ranks(distributed::Communicator& ranks) { static_cast<void>(ranks); }
   // Further numbers by name, such as one for each class.
   virtual std::vector<std::pair<std::string, double>> details() const { return {}; }
@@ -100,20 +102,21 @@ class Task {
 
   // --- A step ---
 
-  // The batch for `model`, on the model's device. Here: place_batch() (train/place_batch.h).
+  // Moves the batch to the model's device, in the form that `model` takes. Here: place_batch()
+  // (train/place_batch.h).
   virtual Batch place(Batch batch, const Module& model) const;
   // The model's outputs for a placed batch. Moves input and extras out of it, so that the input's
   // bytes are freed as soon as no layer needs them.
   virtual Variable run(Module& model, Batch& batch, Context& context) const;
-  // The forward pass and the loss for a placed batch, on whose target the loss is made. The same
-  // for equal random streams: what a pass changes in the model is batch statistics, and queues that
-  // are written like them: not while something is recomputed or measured.
+  // The forward pass and the loss for a placed batch, on whose target the loss is made. Results are
+  // equal for equal random streams. A pass may change batch statistics of the model, and queues
+  // that are written like them, but not while something is recomputed or measured.
   virtual ForwardPass loss(Module& model, Batch& batch, Context& context,
                            const LossOptions& options) const = 0;
   // Reads on the host what a pass found. Here: pass.counts, or all samples where it has none.
   virtual Counts count(const ForwardPass& pass) const;
-  // Called after each update of the parameters: for a network that follows another one. progress:
-  // the share of the run's updates that are done, in (0, 1].
+  // Called after each update of the parameters, so that a network may follow another one.
+  // `progress` is the share of the run's updates that are done, in (0, 1].
   virtual void after_update(Module& model, double progress) const {
     static_cast<void>(model);
     static_cast<void>(progress);
@@ -126,7 +129,7 @@ class Task {
   virtual double weight(const Batch& batch) const;
   // May a measurement take some samples of a batch alone?
   virtual bool is_divisible(const Batch& batch) const;
-  // Samples `begin` to before `end`: views. A batch that cannot be divided stays whole.
+  // Views of the samples [begin, end). A batch that cannot be divided stays whole.
   virtual Batch part(const Batch& batch, int64_t begin, int64_t end) const;
   // A batch of so many samples, not filled, as the planner needs it on `meta`.
   virtual Batch shape(int64_t samples, Device device) const;
@@ -146,7 +149,7 @@ class Task {
 
 using TaskPtr = std::shared_ptr<const Task>;
 
-// Task::part() that shares no bytes with the batch.
+// What Task::part() gives, as a copy that shares no bytes with the batch.
 Batch copy_of(const Task& task, const Batch& batch, int64_t begin, int64_t end);
 
 // Does a metric of the task read the outputs of an evaluation?

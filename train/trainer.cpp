@@ -149,7 +149,7 @@ class Trainer::Watch final : public StepObserver {
  private:
   Trainer& t_;
   bool measures_norms_, is_recorded_;
-  int64_t samples_ = 0;  // of all ranks
+  int64_t samples_ = 0;  // counts those of all ranks
   LayerNorms layer_norms_;
   std::optional<StepRecorder> recorder_;  // from the first forward pass on
 };
@@ -269,7 +269,7 @@ void Trainer::load_checkpoint(int64_t per_epoch) {
                     "configuration: {}",
                     path, e.what()));
   }
-  exchange_->load_state(checkpoint.exchange);  // of the parameters that are trained by now
+  exchange_->load_state(checkpoint.exchange);  // restore() has said which parameters are trained
   save_average();
 }
 
@@ -504,7 +504,7 @@ void Trainer::check_finite(double value, const char* what) {
   const Batch batch = *batches_.next();
   std::string where;
   if (batch.input.size(0) > 0) where = find_nonfinite(task_, model_, batch, context);
-  // Of several ranks, all say what the first one that has such a tensor found.
+  // All ranks report what the first rank that has such a tensor found.
   if (!ranks_.alone()) {
     const std::vector<std::string> found =
         ranks_.communicator().all_gather(where, "the tensor that is not finite");

@@ -31,35 +31,38 @@ namespace frugal::train {
 
 class CapturedStep;
 
-// A loss or a gradient that is not finite.
+// Thrown when a loss or a gradient is not finite.
 class NotFinite : public Error {
  public:
   using Error::Error;
 };
 
-// The 2-norm of the gradient of each layer, by the layer's name: of its weight and its bias.
+// The 2-norm of the gradient of each layer, by the layer's name. A layer's weight and bias have one
+// norm together.
 using LayerNorms = std::vector<std::pair<std::string, double>>;
 
-// A step that has ended.
+// What on_step gets about a step that has ended.
 struct StepReport {
-  int64_t epoch = 0, step = 0;       // from 1
-  double lr = 0, gradient_norm = 0;  // the norm before clipping
-  double loss = 0, accuracy = 0;     // over the steps since the last one with `logs`
+  int64_t epoch = 0, step = 0;       // both are counted from 1
+  double lr = 0, gradient_norm = 0;  // the norm is measured before clipping
+  double loss = 0, accuracy = 0;     // means over the steps since the last one with `logs`
   bool logs = false;                 // the log_interval ends with this step
-  LayerNorms layer_norms = {};       // of gradients before clipping, at steps that measure them
-  StepMemory memory = {};            // of this step
+  // The norms before clipping; empty where the step did not measure them (grad_norms).
+  LayerNorms layer_norms = {};
+  StepMemory memory = {};  // what this step took, the most on any rank
   // Bits in memory for each element that was packed in the forward pass, masks in the codes
   // included. 0: nothing was packed, or payloads may have been moved to a file.
   double mean_bits = 0;
 };
 
-// An epoch that has ended.
+// What on_epoch gets about an epoch that has ended.
 struct EpochReport {
-  int64_t epoch = 0, step = 0;  // from 1
+  int64_t epoch = 0, step = 0;  // both are counted from 1
   double train_loss = 0, train_accuracy = 0;
-  double lr = 0, mean_bits = 0;  // of its last step
-  double seconds = 0;            // that steps have taken since the run began, in all processes
-  std::optional<EpochResult> result = {};  // of an epoch that was evaluated
+  double lr = 0, mean_bits = 0;  // what the last step of the epoch had
+  // The time that steps have taken since the run began, also before interruptions.
+  double seconds = 0;
+  std::optional<EpochResult> result = {};  // none: the epoch was not evaluated
   bool last = false;
   bool stopped_early = false;    // early_stop says so: training ends
   bool out_of_patience = false;  // so many epochs had no lower validation loss: training ends
@@ -67,12 +70,12 @@ struct EpochReport {
 
 struct TrainerOptions {
   int64_t epochs = 10;
-  int64_t steps = 0;                  // where not 0, in place of epochs
-  int64_t gradient_accumulation = 1;  // batches of a step
+  int64_t steps = 0;                  // where it is not 0, it replaces `epochs`
+  int64_t gradient_accumulation = 1;  // the number of batches of a step
   double label_smoothing = 0;
   double clip_norm = 0;             // the most that a gradient's norm may be; 0: no limit
   bool in_backward = false;         // parameters are updated in the backward pass
-  int64_t checkpointed_blocks = 0;  // that are recomputed; a planner may raise this
+  int64_t checkpointed_blocks = 0;  // blocks that are recomputed; a planner may raise this
   // After so many epochs parameters that freeze() (models/freeze.h) froze before the trainer was
   // made are trained; 0: never. What compression has learned then starts anew.
   int64_t freeze_epochs = 0;
@@ -81,20 +84,21 @@ struct TrainerOptions {
   // A run in options.folder goes on although its epochs have another number of batches now. An
   // epoch that was cut begins anew. Steps are counted as if all epochs had been like the new ones.
   bool data_changed = false;
-  int64_t log_interval = 50;  // steps
-  int64_t eval_interval = 1;  // epochs
+  int64_t log_interval = 50;  // in steps
+  int64_t eval_interval = 1;  // in epochs
   // Steps between checkpoints; 0: at the ends of epochs alone.
   int64_t checkpoint_interval = 0;
   // An epoch that ends sooner after the last checkpoint writes none. The end of a run and a stop
   // always write one.
   double checkpoint_seconds = 30;
-  int64_t patience = 0;      // epochs without a lower validation loss; 0: no end by it
-  int64_t keep_best = 1;     // evaluations whose weights are kept, see RunFolder
+  // Training ends after so many epochs without a lower validation loss; 0: it never ends so.
+  int64_t patience = 0;
+  int64_t keep_best = 1;     // the number of evaluations whose weights are kept, see RunFolder
   int64_t grad_norms = 0;    // steps between norms of each layer's gradient; 0: never
-  uint64_t seed = 0;         // of dropout and of rounding
-  bool cuda_graphs = false;  // steps are recorded and replayed
+  uint64_t seed = 0;         // dropout and rounding draw from it
+  bool cuda_graphs = false;  // steps are captured and rerun (train/captured_step.h)
 
-  // Ends training, and says which evaluation is the best one: by its metric.
+  // Ends training early. Its metric also says which evaluation is the best one.
   std::optional<EarlyStopOptions> early_stop = {};
 
   // Both may be null, and must outlive the trainer. Without `test` nothing is evaluated.
@@ -108,7 +112,8 @@ struct TrainerOptions {
   // Several processes train together: each has a trainer of the same options, and its share of all
   // batches (BatchSource::set_share(), which the trainer calls).
   RanksOptions ranks = {};
-  // For checkpoints; null: nothing is written. Of several ranks, only rank 0 has one.
+  // Checkpoints go there; null: nothing is written. If there are several ranks, rank 0 alone has a
+  // folder.
   std::shared_ptr<RunFolder> folder = {};
 
   // Called after each step and each epoch, before its checkpoint. False: the run ends there.
@@ -125,15 +130,16 @@ struct TrainerOptions {
   std::function<bool()> stop = {};
 };
 
-// How the time of training went on the ranks.
+// How several ranks spent the time of training.
 struct RanksReport {
   int ranks = 1;
-  // Of the time of a rank's steps: the share in which gradients were added up, and that in which
-  // the rank waited for sums, for slower ranks as well. Means over the ranks.
+  // The share of the time of steps in which gradients were added up, and the share in which a rank
+  // waited for sums, or for slower ranks. Both are means over the ranks.
   double communication = 0, waiting = 0;
-  // How much longer the slowest rank computes than the mean, as a share of that. 0.1: by a tenth.
+  // How much longer the slowest rank computes than the mean, as a share of the mean. 0.1: by a
+  // tenth.
   double imbalance = 0;
-  int64_t step_bytes = 0;  // of gradients that a rank adds up in a step
+  int64_t step_bytes = 0;  // the bytes of gradients that a rank adds up in a step
   // The part of the communication that took no time from the step.
   double hidden() const {
     return communication > 0 ? std::clamp(1 - waiting / communication, 0.0, 1.0) : 0;
@@ -141,15 +147,17 @@ struct RanksReport {
 };
 
 struct Speed {
-  double samples_per_second = 0;  // of training, without evaluation
+  double samples_per_second = 0;  // in training, without evaluation
   std::string unit = "images";    // what is counted beside samples: see unit_of()
   double units_per_second = 0;
-  double step_ms_median = 0;    // see StepTimes
-  double adaptation_share = 0;  // of the time of training, to measure sensitivities
-  double tracking_share = 0;    // and to watch convergence
+  double step_ms_median = 0;  // see StepTimes
+  // The share of the time of training in which sensitivities were measured.
+  double adaptation_share = 0;
+  // The share of the time of training in which convergence was watched.
+  double tracking_share = 0;
 };
 
-// Of several ranks, all run the same callbacks' decisions: a run ends where any rank says so.
+// If there are several ranks, a run ends on all of them when a callback of any rank ends it.
 //
 // After equal numbers of steps, weights and reports are equal to the bit, however often the run was
 // interrupted, and on any number of threads except for what oneDNN sums up by threads
@@ -168,8 +176,8 @@ class Trainer {
   // tensor (the last checkpoint stays), and for such a loss of an evaluation; OutOfMemory.
   bool run();
 
-  int64_t steps() const { return steps_; }    // of the whole run
-  int64_t epochs() const { return epochs_; }  // the same
+  int64_t steps() const { return steps_; }    // all that the run has, also those to come
+  int64_t epochs() const { return epochs_; }  // all that the run has, also those to come
   const RunState& state() const { return state_; }
   const StepTimes& times() const { return times_; }
   Speed speed() const;
@@ -196,18 +204,18 @@ class Trainer {
   bool evaluate_epoch(EpochReport& report);
   bool is_better(const EpochResult& a, const EpochResult& b) const;
   void keep(const EpochResult& result, bool averaged);
-  bool measures_norms() const;  // in the step that runs
-  bool is_recorded() const;     // the same
+  bool measures_norms() const;  // does the next step measure layers' norms?
+  bool is_recorded() const;     // does the next step make a StepRecord?
   LayerNorms layer_norms(const UpdateInBackward::Squares& squares) const;
-  bool checkpoint_is_due();  // at the end of an epoch
+  bool checkpoint_is_due();  // called at the end of an epoch
   void checkpoint();
-  void save_average();  // where the optimizer keeps averages
+  void save_average();  // does nothing where the optimizer keeps no averages
   // Throws if `value` is not finite, naming the first tensor that is not; repeats the last batch.
   void check_finite(double value, const char* what);
   bool stops();  // does a rank want to end the run here? The streams of all ranks then agree
 
   TrainerOptions options_;
-  const Task& task_;  // options_.task
+  const Task& task_;  // is *options_.task
   Ranks ranks_;
   Module& model_;
   Optimizer& optimizer_;
@@ -218,11 +226,11 @@ class Trainer {
   std::shared_ptr<CapturedStep> captured_;  // shared: deleted by who made it, in CUDA builds only
   std::optional<GradientExchange> exchange_;
   std::optional<TrainingStep> step_;
-  distributed::CommunicatorPtr statistics_;  // of batch norms: a channel of its own
+  distributed::CommunicatorPtr statistics_;  // a channel of its own for batch norms
   bool writes_ = false;                      // has rank 0 a folder?
-  bool has_small_batches_ = false;           // of fewer samples than there are ranks
+  bool has_small_batches_ = false;           // may a batch have fewer samples than ranks?
   std::vector<Variable> parameters_;
-  std::vector<std::string> layers_;  // of each parameter
+  std::vector<std::string> layers_;  // the name of each parameter's layer
   std::optional<EarlyStop> early_stop_;
   LossWatch loss_watch_;
   Rng rng_;
@@ -230,7 +238,7 @@ class Trainer {
   data::LoaderState last_batch_;  // where the last batch came from, and rng_ before it
   RngKey last_rng_;
   int64_t epochs_ = 0, steps_ = 0;
-  bool stopped_ = false;                                // by a callback
+  bool stopped_ = false;                                // has a callback ended the run?
   std::chrono::steady_clock::time_point written_ = {};  // when the last checkpoint was
   StepTimes times_;
 };

@@ -17,9 +17,10 @@ namespace frugal::train {
 class Ranks;
 const Ranks& one_rank();  // train/ranks/ranks.h
 
-// Bytes on the device. activation and packed: live when the forward pass had ended (packed is the
-// part of the sum that is compressed); packed_elements: what is packed, and not part of a
-// checkpoint; peak: the highest total of a step, with its breakdown.
+// The bytes of a step on the device. `activation` and `packed` are live when the forward pass has
+// ended; `packed` is the compressed part of their sum. `packed_elements` is the number of elements
+// that are packed; checkpoints do not hold it. `peak` is the highest total of the step, and
+// `at_peak` is its breakdown.
 struct StepMemory {
   int64_t activation = 0, packed = 0, peak = 0;
   CategoryBytes at_peak{};
@@ -35,20 +36,21 @@ void end_peak(Device device, StepMemory& memory);
 void measure_saved(Device device, StepMemory& memory);
 
 struct BatchResult {
-  double loss = 0;      // (weighted) mean over the targets that count
-  int64_t counted = 0;  // targets that count: see Task::count()
-  int64_t correct = 0;  // of them, those that the network got right
+  double loss = 0;      // the (weighted) mean over the targets that count
+  int64_t counted = 0;  // the number of targets that count, see Task::count()
+  int64_t correct = 0;  // the number of counted targets that the network got right
   int64_t samples = 0;
-  double weight = 0;           // of the loss beside those of other batches: `counted`, or weights
-  StepMemory memory;           // activation and packed
+  // How much the loss weighs beside those of other batches: `counted`, or a sum of weights.
+  double weight = 0;
+  StepMemory memory;           // has activation, packed and packed_elements
   std::optional<double> norm;  // what PassOptions::norm gave
 };
 
 struct PassOptions {
   double label_smoothing = 0;
-  double weight = 1;      // of this batch's loss in the gradient
+  double weight = 1;      // the factor of this batch's loss in the gradient
   LeafFn leaf_done = {};  // see backward()
-  // Run the backward pass of a loss that is not finite, too: other ranks wait for its gradients.
+  // The backward pass of a loss that is not finite is run, too: other ranks wait for its gradients.
   bool backward_anyway = false;
   // Called when the forward pass has ended, with its loss and what it saved.
   std::function<void(const Variable& loss, const StepMemory& memory)> before_backward = {};
@@ -65,11 +67,12 @@ ForwardPass forward_pass(const Task& task, Module& model, Batch& batch, Context&
 BatchResult read(const Task& task, const ForwardPass& pass, const Tensor& beside = {},
                  double* number = nullptr);
 
-// Both of them.
+// What run_forward() gives.
 struct Outcome {
-  Variable output, loss;  // output: where the options keep it
+  Variable output, loss;  // output: undefined unless the options keep it
   BatchResult result;
 };
+// Calls forward_pass(), and read() for what it found.
 Outcome run_forward(const Task& task, Module& model, Batch& batch, Context& context,
                     const LossOptions& options = {.keep_output = true});
 
@@ -89,7 +92,7 @@ class UpdateInBackward {
   UpdateInBackward(Optimizer& optimizer, double lr, Squares* squares = nullptr)
       : optimizer_(optimizer), lr_(lr), each_(squares) {}
   LeafFn leaf_done();   // REQUIRES: this outlives the backward pass
-  double norm() const;  // of the whole gradient
+  double norm() const;  // the 2-norm of the whole gradient
 
  private:
   Optimizer& optimizer_;
@@ -100,7 +103,8 @@ class UpdateInBackward {
 // Weights of the batches of one accumulated step, so that its loss is the mean over all their
 // targets that count. How many these are is known when the last batch has come; so a batch weighs
 // as its targets do beside those of the first batch, and in the end all gradients are multiplied by
-// factor(). Of several ranks, each has a share of every batch, which weighs by its own targets.
+// factor(). If there are several ranks, each has a share of every batch, which weighs by its own
+// targets.
 class PartWeights {
  public:
   // Both must outlive it.
@@ -115,7 +119,8 @@ class PartWeights {
   const Task& task_;
   const Ranks& ranks_;
   int64_t parts_;
-  double first_ = 0, sum_ = 0;  // Task::weight(): of the first batch that has any, of all
+  // Task::weight() of the first batch that has any, and the sum of all batches' weights.
+  double first_ = 0, sum_ = 0;
 };
 
 // Looks for the first value that is not finite: in the parameters, their gradients, the batch's
