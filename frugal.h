@@ -210,6 +210,7 @@
 #include "train/run/weights.h"
 #include "train/sensitivity.h"
 #include "train/statistics.h"
+#include "train/step.h"
 #include "train/step_times.h"
 #include "train/task.h"
 #include "train/tasks/classification.h"
