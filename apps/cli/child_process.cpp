@@ -30,9 +30,19 @@ pid_t start_child(const std::vector<std::string>& words, const std::string& out,
   std::vector<char*> argv;
   for (std::string& word : copies) argv.push_back(word.data());
   argv.push_back(nullptr);
+  // Until it runs the other program, the child has the handlers of this one. They would take a
+  // signal that is to end the child, and forget it. So signals wait until the child has none.
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
   const pid_t parent = getpid(), id = fork();
-  if (id < 0) throw Error("cannot start a process");
-  if (id > 0) return id;
+  if (id != 0) {
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    if (id < 0) throw Error("cannot start a process");
+    return id;
+  }
+  forget_handlers();
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (getppid() != parent) _exit(127);

@@ -38,6 +38,17 @@ void catch_signals() {
 
 int signal_received() { return received; }
 
+void forget_handlers() {
+  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGUSR1}) {
+    struct sigaction now = {};
+    sigaction(number, nullptr, &now);
+    if (now.sa_handler == SIG_IGN) continue;
+    now.sa_handler = SIG_DFL;
+    now.sa_flags = 0;
+    sigaction(number, &now, nullptr);
+  }
+}
+
 namespace {
 
 const char* word(int number) {

@@ -8,6 +8,9 @@ namespace frugal::apps {
 
 void catch_signals();
 int signal_received();  // the signal's number, or 0
+// In a child between fork() and exec(): signals that would be caught have their usual effect again.
+// What is ignored stays ignored. It calls only what a child of a process with threads may call.
+void forget_handlers();
 
 // Carries the signal out of the loop once the checkpoint is written: the binary exits with
 // 128 + number.
