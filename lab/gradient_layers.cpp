@@ -77,7 +77,7 @@ class LayerNoise {
 };
 
 // The configuration with each width of --bits, or as it is without --bits.
-std::vector<Config> packings(const LabArguments& arguments) {
+std::vector<Config> packings(const LabArguments& arguments, const Config& config) {
   std::vector<std::vector<std::string>> changes;
   for (const int64_t bits : arguments.bits)
     changes.push_back({fmt::format("compression.bits={}", bits)});
@@ -87,6 +87,7 @@ std::vector<Config> packings(const LabArguments& arguments) {
     std::vector<std::string> sets = arguments.sets;
     sets.insert(sets.end(), change.begin(), change.end());
     configs.push_back(load_config(arguments.config, sets, "compression"));
+    configs.back().data.opened = config.data.opened;
     resolve(configs.back());
   }
   return configs;
@@ -117,7 +118,7 @@ void study_layers(const LabArguments& arguments) {
   Json results = Json::array();
   std::vector<std::vector<std::string>> rows = {
       {"layer", "bits", "share of the minibatch variance", "variance", "squared bias"}};
-  for (const Config& packing : packings(arguments)) {
+  for (const Config& packing : packings(arguments, config)) {
     const std::string bits = fmt::format("{}", packing.compression.width);
     KeepsWhole policy(make_policy(packing.compression, static_cast<uint64_t>(config.run.seed)),
                       arguments.whole);

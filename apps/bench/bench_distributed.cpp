@@ -295,9 +295,10 @@ Json measure_memory(Runs& runs, const DistributedBenchArguments& arguments) {
                               memory["at_peak"]["optimizer"].get<int64_t>(),
                               memory["peak_bytes"].get<int64_t>()));
   }
+  const Config one = parse_config(document);
   for (const int ranks : kPlanned)
     for (const std::string& sharding : kinds) {
-      Config planned = parse_config(document);
+      Config planned = one;
       planned.distributed.sharding = sharding;
       planned.distributed.ranks = ranks;
       planned.data.batch_size = each;

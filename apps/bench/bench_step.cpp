@@ -74,7 +74,7 @@ std::vector<std::string> words(const std::string& text) {
 }
 
 // Errors: a key that does not say how activations are kept or how steps are run.
-Variant parse_variant(const std::string& text, const Json& document) {
+Variant parse_variant(const std::string& text, const Json& document, const Config& base) {
   const size_t colon = text.find(':');
   if (colon == std::string::npos)
     throw ConfigError(
@@ -92,6 +92,7 @@ Variant parse_variant(const std::string& text, const Json& document) {
   }
   apply_sets(own, variant.sets);
   variant.config = parse_config(own);
+  variant.config.data.opened = base.data.opened;
   variant.unread = unread_keys(variant.config);
   // In rows that the user did not name, keys of the configuration may have no reader.
   if (text != kBase && std::find(kUsual.begin(), kUsual.end(), text) == kUsual.end())
@@ -446,9 +447,9 @@ void bench_step(const BenchArguments& arguments) {
   const Config given = bench.config;
   resolve(bench.config);
   std::vector<Variant> variants;
-  if (!arguments.only) variants.push_back(parse_variant(kBase, document));
+  if (!arguments.only) variants.push_back(parse_variant(kBase, document, config));
   for (const std::string& text : arguments.variants.empty() ? kUsual : arguments.variants)
-    variants.push_back(parse_variant(text, document));
+    variants.push_back(parse_variant(text, document, config));
   for (const UnreadKey& key : refused) check_unread(key, variants);
   bench.device = set_up_device(config.run);
   const bool runs = bench.device.type != DeviceType::meta;

@@ -160,6 +160,7 @@ Config with_level(const Config& config, const PlanLevel& level) {
   apply_sets(document, level.sets);
   Config with = parse_config(document);
   with.distributed.ranks = config.distributed.ranks;
+  with.data.opened = config.data.opened;
   return with;
 }
 

@@ -18,6 +18,8 @@ struct WidthProfile;
 namespace frugal::apps {
 
 struct RunEncoding;  // run_encoding.h
+class OpenedData;    // open_data.h
+std::shared_ptr<OpenedData> nothing_opened();
 
 // Optional values are null in JSON: "from the data".
 struct ModelConfig {
@@ -113,6 +115,10 @@ struct DataConfig {
   // This is no key. What a run knows of its data, where its folder is used: it then decides how
   // data become batches. null: the data decide.
   std::shared_ptr<const RunEncoding> known;
+  // This is no key. What this configuration and its copies have read of the data.
+  std::shared_ptr<OpenedData> opened = nothing_opened();
+
+  bool operator==(const DataConfig&) const = default;
 };
 
 struct OptimConfig {

@@ -1,34 +1,34 @@
-// The kinds of data that batches come from: one file each, all of the same functions.
+// DataKind: what is known of a kind of data before any of them are opened. Each kind has its own
+// file, with a class derived from this one and a class derived from OpenData.
 #pragma once
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "apps/config/make_data.h"
-#include "apps/config/run_encoding.h"
+#include "apps/config/open_data.h"
 #include "data/detection/box_batches.h"
 #include "data/tables/csv_table.h"
 
 namespace frugal::apps {
 
-struct DataKind {
-  std::vector<std::string> (*names)();
-  DataTraits (*traits)(const Config& config);  // before resolve()
+class DataKind {
+ public:
+  virtual ~DataKind() = default;
+  virtual std::vector<std::string> names() const = 0;
+  // Before resolve().
+  virtual DataTraits traits(const Config& config) const = 0;
   // Errors (ConfigError): keys that these data need to be otherwise.
-  void (*check)(const Config& config);
+  virtual void check(const Config& config) const = 0;
   // Files or folders below a folder of data, any of which says that it has this set; none: only
   // data.dir can name it.
-  std::vector<std::string> (*marks)(const std::string& name);
-  BatchSpec (*spec)(const Config& config);
-  std::unique_ptr<data::BatchSource> (*open)(const Config& config, Split split);
-  // See samples_ahead().
-  std::vector<int64_t> (*ahead)(const Config& config, int64_t batch);
-  // The names of the classes, in the order of the outputs; empty: not known.
-  std::vector<std::string> (*class_names)(const Config& config);
-  // Adds to `known` what a run keeps of data like these: the names that the data give to classes,
-  // and which samples are tested on, where the run decides that. REQUIRES: resolved.
-  void (*describe)(const Config& config, RunEncoding& known);
+  virtual std::vector<std::string> marks(const std::string&) const { return {}; }
+  // A data set of which nothing is read yet.
+  virtual std::shared_ptr<OpenData> open() const = 0;
 };
+
+// The kind of the configured data.
+const DataKind& kind_of(const Config& config);
 
 // The first of these folders in `dir` that exists, or `dir`.
 std::string within(const std::string& dir, const std::vector<std::string>& folders);
@@ -41,12 +41,8 @@ const DataKind& box_data();    // make_boxes.cpp
 
 // How data with boxes make batches.
 data::BoxBatchOptions box_options(const Config& config, bool train);
-// The number of each class in the lists of such data; empty: classes have no numbers of their own.
-std::vector<int64_t> category_ids(const Config& config);
 
 // What data.encoding says.
 data::TextEncoding encoding_of(const Config& config);
-// What the training rows say of the columns. REQUIRES: data.name csv.
-data::CsvEncoding csv_encoding(const Config& config);
 
 }  // namespace frugal::apps

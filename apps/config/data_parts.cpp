@@ -126,23 +126,4 @@ std::string name_of_file(const Config& config, const std::string& path) {
   return fs::path(path).lexically_relative(*config.data.dir).string();
 }
 
-std::string stamp_of(const std::string& path) {
-  std::error_code ignored;
-  const auto time_of = [&](const fs::path& each) {
-    return fs::last_write_time(each, ignored).time_since_epoch().count();
-  };
-  std::string stamp = fmt::format(
-      "{}\n{}\n{}", path, time_of(path),
-      fs::is_regular_file(path, ignored) ? static_cast<int64_t>(fs::file_size(path, ignored)) : 0);
-  if (!fs::is_directory(path, ignored)) return stamp;
-  std::vector<std::string> folders;
-  for (const auto& entry : fs::directory_iterator(path, ignored))
-    if (entry.is_directory(ignored))
-      folders.push_back(
-          fmt::format("{} {}", entry.path().filename().string(), time_of(entry.path())));
-  std::sort(folders.begin(), folders.end());
-  for (const std::string& folder : folders) stamp += "\n" + folder;
-  return stamp;
-}
-
 }  // namespace frugal::apps

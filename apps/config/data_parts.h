@@ -31,7 +31,4 @@ data::SplitIndices split_by(const Config& config, const std::vector<int64_t>& la
 // The path of a file of the data, below data.dir.
 std::string name_of_file(const Config& config, const std::string& path);
 
-// A text that differs when a file, or a folder or what is in it, was changed. For keys of memos.
-std::string stamp_of(const std::string& path);
-
 }  // namespace frugal::apps

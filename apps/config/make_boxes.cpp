@@ -1,11 +1,11 @@
 #include <algorithm>
 #include <filesystem>
+#include <map>
 
 #include "apps/config/data_kinds.h"
 #include "apps/config/data_parts.h"
 #include "apps/config/run_encoding.h"
 #include "core/integers.h"
-#include "core/memo.h"
 #include "core/quoted.h"
 #include "core/random_streams.h"
 #include "data/detection/box_batches.h"
@@ -29,15 +29,34 @@ const char* name_of(data::BoxPart part) {
   return "test";
 }
 
-const data::BoxSet& box_part(const Config& config, data::BoxPart part);
+// The lists of a folder, or boxes made in memory.
+class OpenBoxes final : public OpenData {
+ public:
+  BatchSpec spec(const Config& config) override;
+  std::unique_ptr<data::BatchSource> batches(const Config& config, Split split) override;
+  std::vector<int64_t> samples_ahead(const Config& config, int64_t batch) override;
+  std::vector<std::string> class_names(const Config& config) override;
+  std::vector<int64_t> category_ids(const Config& config) override;
+  void describe(const Config& config, RunEncoding& known) override;
+
+ private:
+  // The classes of the run that is used, or else of the training set.
+  const data::BoxClasses& classes_of_boxes(const Config& config);
+  const data::BoxSet& box_part(const Config& config, data::BoxPart part);
+  data::BoxSet read_part(const Config& config, data::BoxPart part);
+  // A set without pictures: there is no such split. Without a part to test on, the validation part
+  // is tested on.
+  const data::BoxSet& box_split(const Config& config, Split split);
+
+  std::map<data::BoxPart, data::BoxSet> parts_;
+};
 
 // The classes of the run that is used; null: there is no such run, or it does not know them.
 std::shared_ptr<const data::BoxClasses> known_classes(const Config& config) {
   return config.data.known == nullptr ? nullptr : config.data.known->boxes;
 }
 
-// The classes of the run that is used, or else of the training set.
-const data::BoxClasses& classes_of_boxes(const Config& config) {
+const data::BoxClasses& OpenBoxes::classes_of_boxes(const Config& config) {
   if (const auto known = known_classes(config)) return *known;
   const data::BoxSet& train = box_part(config, data::BoxPart::train);
   FRUGAL_CHECK(!train.pictures.empty(), "[boxes] {}: expected pictures to train on, got none",
@@ -45,7 +64,7 @@ const data::BoxClasses& classes_of_boxes(const Config& config) {
   return train;
 }
 
-data::BoxSet read_part(const Config& config, data::BoxPart part) {
+data::BoxSet OpenBoxes::read_part(const Config& config, data::BoxPart part) {
   const std::string& folder = *config.data.dir;
   data::BoxListOptions options;
   options.exif = exif_of(config);
@@ -58,20 +77,13 @@ data::BoxSet read_part(const Config& config, data::BoxPart part) {
   return set;
 }
 
-// The seed of augmentation is no part of it, so each part of a folder is read once.
-const data::BoxSet& box_part(const Config& config, data::BoxPart part) {
-  // Static: resolve(), the planner and each split ask, and share no object that could own it.
-  static Memo<std::string, data::BoxSet> kept(6);
-  std::string key = fmt::format("{}\n{}\n{}\n{}", name_of(part), config.data.skip_bad,
-                                config.data.exif, stamp_of(*config.data.dir));
-  if (const auto known = known_classes(config))
-    key += fmt::format("\n{}\n{}", fmt::join(known->names, "\n"), fmt::join(known->ids, " "));
-  return kept.find_or_make(key, [&] { return read_part(config, part); });
+const data::BoxSet& OpenBoxes::box_part(const Config& config, data::BoxPart part) {
+  const auto found = parts_.find(part);
+  return found != parts_.end() ? found->second
+                               : parts_.emplace(part, read_part(config, part)).first->second;
 }
 
-// A set without pictures: there is no such split. Without a part to test on, the validation part is
-// tested on.
-const data::BoxSet& box_split(const Config& config, Split split) {
+const data::BoxSet& OpenBoxes::box_split(const Config& config, Split split) {
   static const data::BoxSet none;
   if (split == Split::train) return box_part(config, data::BoxPart::train);
   const data::BoxSet& test = box_part(config, data::BoxPart::test);
@@ -104,7 +116,7 @@ Shape sample_of(const Config& config) {
           c.channels};
 }
 
-BatchSpec box_spec(const Config& config) {
+BatchSpec OpenBoxes::spec(const Config& config) {
   BatchSpec spec;
   spec.sample = sample_of(config);
   spec.classes = is_random(config) ? random_classes(config) : classes_of_boxes(config).classes();
@@ -140,7 +152,7 @@ void check_boxes(const Config& config) {
                                          channels, (*numbers)->size()));
 }
 
-std::unique_ptr<data::BatchSource> open_boxes(const Config& config, Split split) {
+std::unique_ptr<data::BatchSource> OpenBoxes::batches(const Config& config, Split split) {
   const DataConfig& c = config.data;
   const bool train = split == Split::train;
   if (is_random(config) && split == Split::validation) return nullptr;
@@ -171,22 +183,25 @@ std::unique_ptr<data::BatchSource> open_boxes(const Config& config, Split split)
   return std::make_unique<data::BoxBatches>(std::move(set), box_options(config, train));
 }
 
-std::vector<int64_t> boxes_ahead(const Config& config, int64_t batch) {
+std::vector<int64_t> OpenBoxes::samples_ahead(const Config& config, int64_t batch) {
   const data::BoxBatchOptions options = box_options(config, true);
   if (options.threads == 0) return {};
   return std::vector<int64_t>(static_cast<size_t>(options.prefetch), batch);
 }
 
-std::vector<std::string> box_classes(const Config& config) {
+std::vector<std::string> OpenBoxes::class_names(const Config& config) {
   return is_random(config) ? std::vector<std::string>{} : classes_of_boxes(config).names;
 }
 
-}  // namespace
-
-std::vector<int64_t> category_ids(const Config& config) {
-  if (config.data.name != kImageBoxes) return {};
-  return classes_of_boxes(config).ids;
+std::vector<int64_t> OpenBoxes::category_ids(const Config& config) {
+  return is_random(config) ? std::vector<int64_t>{} : classes_of_boxes(config).ids;
 }
+
+void OpenBoxes::describe(const Config& config, RunEncoding& known) {
+  known.class_ids = class_names(config);
+}
+
+}  // namespace
 
 data::BoxBatchOptions box_options(const Config& config, bool train) {
   const DataConfig& c = config.data;
@@ -219,24 +234,25 @@ data::BoxBatchOptions box_options(const Config& config, bool train) {
   return options;
 }
 
+namespace {
+
+class BoxKind final : public DataKind {
+ public:
+  std::vector<std::string> names() const override { return {kImageBoxes, kRandomBoxes}; }
+  DataTraits traits(const Config& config) const override {
+    DataTraits traits;
+    traits.reads_files = !is_random(config);
+    traits.target = BatchSpec::Target::boxes;
+    return traits;
+  }
+  void check(const Config& config) const override { check_boxes(config); }
+  std::shared_ptr<OpenData> open() const override { return std::make_shared<OpenBoxes>(); }
+};
+
+}  // namespace
+
 const DataKind& box_data() {
-  static const DataKind kind = {
-      [] {
-        return std::vector<std::string>{kImageBoxes, kRandomBoxes};
-      },
-      [](const Config& config) {
-        DataTraits traits;
-        traits.reads_files = !is_random(config);
-        traits.target = BatchSpec::Target::boxes;
-        return traits;
-      },
-      check_boxes,
-      [](const std::string&) { return std::vector<std::string>{}; },
-      box_spec,
-      open_boxes,
-      boxes_ahead,
-      box_classes,
-      [](const Config& config, RunEncoding& known) { known.class_ids = box_classes(config); }};
+  static const BoxKind kind;
   return kind;
 }
 

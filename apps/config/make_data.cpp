@@ -49,6 +49,8 @@ std::string metric_of(const Config& config, const BatchSpec& spec) {
   return wanted;
 }
 
+}  // namespace
+
 // What arrays hold is what data.layout says.
 const DataKind& kind_of(const Config& config) {
   if (config.data.name != "tensors") return kind_of(config.data.name);
@@ -57,8 +59,6 @@ const DataKind& kind_of(const Config& config) {
       config.data.layout,
       {{"nhwc", image_data}, {"nchw", image_data}, {"rows", row_data}, {"tokens", text_data}})();
 }
-
-}  // namespace
 
 std::string within(const std::string& dir, const std::vector<std::string>& folders) {
   namespace fs = std::filesystem;
@@ -75,7 +75,7 @@ std::vector<std::string> dataset_names() {
 }
 
 BatchSpec batch_spec(const Config& config) {
-  BatchSpec spec = kind_of(config).spec(config);
+  BatchSpec spec = open_data(config)->spec(config);
   spec.metric = metric_of(config, spec);
   // A recorded step has a batch of its own, which lives as long as the recording.
   const int64_t whole = config.distributed.whole_batch;
@@ -116,7 +116,7 @@ std::vector<std::string> marks_of(const Config& config) {
 }
 
 void describe_data(const Config& config, RunEncoding& known) {
-  kind_of(config).describe(config, known);
+  open_data(config)->describe(config, known);
 }
 
 void resolve_data(Config& config) {
@@ -141,7 +141,7 @@ void find_data_dir(Config& config) {
 }
 
 std::unique_ptr<data::BatchSource> make_batches(const Config& config, Split split) {
-  return kind_of(config).open(config, split);
+  return open_data(config)->batches(config, split);
 }
 
 std::unique_ptr<data::BatchSource> make_batches(const Config& config, Split split,
@@ -151,21 +151,41 @@ std::unique_ptr<data::BatchSource> make_batches(const Config& config, Split spli
   return make_batches(own, split);
 }
 
+std::unique_ptr<data::BatchSource> training_samples(const Config& config) {
+  return open_data(config)->training_samples(config);
+}
+
 std::map<std::string, std::string> describing_files(const Config& config) {
+  const std::shared_ptr<OpenData> data = open_data(config);
   std::map<std::string, std::string> files;
-  const std::vector<std::string> names = kind_of(config).class_names(config);
+  const std::vector<std::string> names = data->class_names(config);
   if (!names.empty())
     files["classes.json"] = Json(names).dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
-  if (config.data.name == "csv")
+  if (const data::CsvEncoding* const columns = data->columns(config))
     files["columns.json"] =
-        columns_json(csv_encoding(config)).dump(2, ' ', false, Json::error_handler_t::replace) +
-        "\n";
+        columns_json(*columns).dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
   if (const std::string known = data_json(config); !known.empty()) files["data.json"] = known;
   return files;
 }
 
+data::PictureList labelled_pictures(const Config& config, Split split) {
+  return open_data(config)->labelled_pictures(config, split);
+}
+
 std::vector<int64_t> samples_ahead(const Config& config, int64_t batch) {
-  return kind_of(config).ahead(config, batch);
+  return open_data(config)->samples_ahead(config, batch);
+}
+
+std::vector<int64_t> category_ids(const Config& config) {
+  return open_data(config)->category_ids(config);
+}
+
+std::vector<int64_t> values_of_masks(const Config& config) {
+  return open_data(config)->mask_values(config);
+}
+
+std::shared_ptr<const data::Tokenizer> tokenizer_of(const Config& config) {
+  return open_data(config)->tokenizer(config);
 }
 
 }  // namespace frugal::apps

@@ -1,5 +1,6 @@
 // From a configuration to its batches. Each kind of data (data_kinds.h) lists the names of its data
-// sets in its own file.
+// sets in its own file. A configuration and its copies share what is read of the files
+// (open_data.h).
 #pragma once
 #include <map>
 #include <memory>
@@ -10,6 +11,7 @@
 #include "apps/config/config.h"
 #include "data/batch_source.h"
 #include "data/image/image_folder.h"
+#include "data/text/tokenizer.h"
 #include "train/batch_spec.h"
 #include "train/run/model.h"
 
@@ -43,8 +45,8 @@ std::string find_data(const std::string& name);
 // The folders of data_folders() as "a, b or c".
 std::string searched_folders();
 
-// What batches of the data look like. It reads no image; vocabularies and graphs are read once.
-// Errors: a train.metric that does not measure the targets of the data.
+// What batches of the data look like. It reads no image. Errors: a train.metric that does not
+// measure the targets of the data.
 BatchSpec batch_spec(const Config& config);
 // Finds the folder of the data, and checks what is asked of them. Errors: ConfigError.
 void resolve_data(Config& config);
@@ -53,7 +55,8 @@ void find_data_dir(Config& config);
 // The files or folders below a folder of data that say that it has this set; none: data.dir alone
 // can name it.
 std::vector<std::string> marks_of(const Config& config);
-// See DataKind::describe.
+// Adds to `known` what a run keeps of these data: the names that the data give to classes, and
+// which samples are tested on, where the run decides that. REQUIRES: resolved.
 void describe_data(const Config& config, RunEncoding& known);
 
 enum class Split : uint8_t { train, validation, test };
@@ -82,5 +85,13 @@ data::PictureList labelled_pictures(const Config& config, Split split);
 
 // How many batches a source holds ahead of the one in use, and of how many samples.
 std::vector<int64_t> samples_ahead(const Config& config, int64_t batch);
+
+// The number of each class in lists of boxes; empty: classes have no numbers of their own.
+std::vector<int64_t> category_ids(const Config& config);
+// The value of each class in masks. Empty: classes are values, or the data have no masks.
+std::vector<int64_t> values_of_masks(const Config& config);
+// The tokenizer of the configured text; null where the data are no text.
+// Errors: ConfigError where there is no vocabulary; those of the files.
+std::shared_ptr<const data::Tokenizer> tokenizer_of(const Config& config);
 
 }  // namespace frugal::apps

@@ -1,11 +1,11 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <optional>
 
 #include "apps/config/data_kinds.h"
 #include "apps/config/make_model.h"
 #include "apps/config/value_named.h"
-#include "core/memo.h"
 #include "core/random_streams.h"
 #include "core/rng.h"
 #include "data/graph/graph_batches.h"
@@ -169,20 +169,32 @@ ReadGraph read_graph(const Config& config) {
   return {std::move(graph), drawn};
 }
 
-// The graph with its masks, read once for equal configurations.
-const ReadGraph& read_graph_of(const Config& config) {
-  // Static: resolve(), the planner and each split ask for one graph, and share no object that could
-  // own it.
-  static Memo<std::string, ReadGraph> kept(2);
-  Json data = to_json(config).at("data");
-  for (const char* of_batches : {"batch_size", "test_batch_size"}) data.erase(of_batches);
-  const std::string key =
-      fmt::format("{}\n{}\n{}", data.dump(), config.run.seed, encoding_id(config));
-  return kept.find_or_make(key, [&] { return read_graph(config); });
-}
-const GraphData& graph_of(const Config& config) { return read_graph_of(config).graph; }
+class OpenGraph final : public OpenData {
+ public:
+  BatchSpec spec(const Config& config) override;
+  std::unique_ptr<data::BatchSource> batches(const Config& config, Split split) override;
+  void describe(const Config& config, RunEncoding& known) override;
 
-void describe_graph(const Config& config, RunEncoding& known) {
+ private:
+  const ReadGraph& read_graph_of(const Config& config) {
+    if (!read_) read_ = read_graph(config);
+    return *read_;
+  }
+  const GraphData& graph_of(const Config& config) { return read_graph_of(config).graph; }
+
+  std::optional<ReadGraph> read_;
+};
+
+class GraphKind final : public DataKind {
+ public:
+  std::vector<std::string> names() const override;
+  DataTraits traits(const Config& config) const override;
+  void check(const Config& config) const override;
+  std::vector<std::string> marks(const std::string& name) const override;
+  std::shared_ptr<OpenData> open() const override { return std::make_shared<OpenGraph>(); }
+};
+
+void OpenGraph::describe(const Config& config, RunEncoding& known) {
   const auto& [graph, drawn] = read_graph_of(config);
   known.column_means = graph.x_mean;
   known.column_scales = graph.x_scale;
@@ -194,13 +206,13 @@ void describe_graph(const Config& config, RunEncoding& known) {
   }
 }
 
-std::vector<std::string> names() {
+std::vector<std::string> GraphKind::names() const {
   std::vector<std::string> all;
   for (const GraphRow& row : kGraphs) all.emplace_back(row.name);
   return all;
 }
 
-DataTraits traits(const Config& config) {
+DataTraits GraphKind::traits(const Config& config) const {
   const std::string& name = config.data.name;
   DataTraits traits;
   traits.kind = BatchSpec::Kind::graph;
@@ -210,7 +222,7 @@ DataTraits traits(const Config& config) {
   return traits;
 }
 
-std::vector<std::string> marks(const std::string& name) {
+std::vector<std::string> GraphKind::marks(const std::string& name) const {
   if (name == "cora" || name == "citeseer" || name == "pubmed") {
     const std::string file = "ind." + name + ".graph";
     return {"planetoid/" + file, file, name + "/raw/" + file, name + "/" + file};
@@ -228,7 +240,7 @@ std::vector<std::string> marks(const std::string& name) {
   return {name + "/adj_full.npz", "graphsaint/" + name + "/adj_full.npz", "adj_full.npz"};
 }
 
-void check(const Config& config) {
+void GraphKind::check(const Config& config) const {
   if (config.data.normalize != "auto" && config.data.normalize != "none")
     throw ConfigError("data.normalize", fmt::format("expected auto or none with a graph, got {}",
                                                     config.data.normalize));
@@ -253,7 +265,7 @@ data::GraphAggregate aggregate_of(const std::string& model) {
   return data::GraphAggregate::none;
 }
 
-BatchSpec spec_of(const Config& config) {
+BatchSpec OpenGraph::spec(const Config& config) {
   const GraphData& graph = graph_of(config);
   BatchSpec spec;
   spec.kind = BatchSpec::Kind::graph;
@@ -270,7 +282,7 @@ BatchSpec spec_of(const Config& config) {
   return spec;
 }
 
-std::unique_ptr<data::BatchSource> open(const Config& config, Split split) {
+std::unique_ptr<data::BatchSource> OpenGraph::batches(const Config& config, Split split) {
   const DataConfig& c = config.data;
   const GraphData& graph = graph_of(config);
   const auto seed = static_cast<uint64_t>(config.run.seed);
@@ -322,15 +334,7 @@ std::unique_ptr<data::BatchSource> open(const Config& config, Split split) {
 }  // namespace
 
 const DataKind& graph_data() {
-  static const DataKind kind = {names,
-                                traits,
-                                check,
-                                marks,
-                                spec_of,
-                                open,
-                                [](const Config&, int64_t) { return std::vector<int64_t>{}; },
-                                [](const Config&) { return std::vector<std::string>{}; },
-                                describe_graph};
+  static const GraphKind kind;
   return kind;
 }
 

@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <map>
+#include <optional>
 
 #include "apps/config/data_kinds.h"
 #include "apps/config/data_parts.h"
@@ -8,7 +10,6 @@
 #include "apps/config/mask_data.h"
 #include "apps/config/random_dataset.h"
 #include "apps/config/tensor_data.h"
-#include "core/memo.h"
 #include "core/quoted.h"
 #include "core/random_streams.h"
 #include "data/class_names.h"
@@ -131,8 +132,7 @@ std::vector<std::string> part_names(Split split) {
   return {"test"};
 }
 
-// The part of the data for a split, or an empty path: a folder of classes, or a list.
-std::filesystem::path part_path(const Config& config, Split split) {
+std::filesystem::path find_part_path(const Config& config, Split split) {
   namespace fs = std::filesystem;
   const fs::path dir = within(*config.data.dir, {"ILSVRC/Data/CLS-LOC", "Data/CLS-LOC"});
   const bool lists = config.data.name == "image_list";
@@ -144,8 +144,64 @@ std::filesystem::path part_path(const Config& config, Split split) {
   return {};
 }
 
-// Where the training set is: its own part, or the whole folder.
-std::filesystem::path training_path(const Config& config) {
+// How samples are changed before they are normalized.
+enum class Changes : uint8_t { none, training, first_view, second_view };
+
+// Files of pictures, arrays, sets with files of their own, or images made in memory.
+class OpenImages final : public OpenData {
+ public:
+  BatchSpec spec(const Config& config) override;
+  std::unique_ptr<data::BatchSource> batches(const Config& config, Split split) override;
+  std::unique_ptr<data::BatchSource> training_samples(const Config& config) override;
+  std::vector<int64_t> samples_ahead(const Config& config, int64_t batch) override;
+  std::vector<std::string> class_names(const Config& config) override;
+  std::vector<int64_t> mask_values(const Config& config) override;
+  data::PictureList labelled_pictures(const Config& config, Split split) override;
+  void describe(const Config& config, RunEncoding& known) override;
+
+ private:
+  // The part of the data for a split, or an empty path: a folder of classes, or a list.
+  const std::filesystem::path& part_path(const Config& config, Split split);
+  // Where the training set is: its own part, or the whole folder.
+  std::filesystem::path training_path(const Config& config);
+  data::ClassNames find_classes(const Config& config);
+  const data::ClassNames& classes(const Config& config) {
+    if (!classes_) classes_ = find_classes(config);
+    return *classes_;
+  }
+  data::PictureList list_files(const Config& config, const std::filesystem::path& path,
+                               const std::vector<std::string>& classes);
+  // The pictures of a part, with the classes of the training set.
+  const data::PictureList& list_part(const Config& config, const std::filesystem::path& path);
+  // Without a part to validate or to test on, the training set is split with the seed.
+  bool splits_training_set(const Config& config);
+  // The pictures of a split; none: there is no such split. With one part to validate or to test on,
+  // that one is tested on.
+  data::PictureList pictures_of(const Config& config, Split split);
+  data::PictureList limited_pictures(const Config& config, Split split);
+  DatasetPtr open_picture_files(const Config& config, Split split, double least_area);
+  const MaskParts& mask_parts(const Config& config) {
+    if (!masks_) masks_ = read_masks(config);
+    return *masks_;
+  }
+  // Images, with their augmentation; nullptr: there is no such split.
+  DatasetPtr open_images(const Config& config, Split split, Changes changes);
+
+  std::map<Split, std::filesystem::path> part_paths_;
+  std::optional<data::ClassNames> classes_;
+  std::map<std::filesystem::path, data::PictureList> lists_;  // by list_part()'s path
+  std::optional<MaskParts> masks_;
+  TensorFiles arrays_;
+};
+
+const std::filesystem::path& OpenImages::part_path(const Config& config, Split split) {
+  const auto found = part_paths_.find(split);
+  return found != part_paths_.end()
+             ? found->second
+             : part_paths_.emplace(split, find_part_path(config, split)).first->second;
+}
+
+std::filesystem::path OpenImages::training_path(const Config& config) {
   const std::filesystem::path part = part_path(config, Split::train);
   if (!part.empty()) return part;
   if (config.data.name == "image_list")
@@ -166,13 +222,6 @@ data::PictureList read_list(const Config& config, const std::filesystem::path& p
                                     : data::read_picture_list(path.string(), classes, columns);
 }
 
-// What the lists of pictures depend on, beside their files.
-std::string list_key(const Config& config) {
-  const data::ListColumns columns = columns_of_list(config);
-  return fmt::format("{}\n{}\n{}\n{}", config.data.name, config.data.several_labels, columns.path,
-                     columns.label);
-}
-
 // ImageNet's own file of names, which says what people call the folders.
 std::optional<data::ClassNames> imagenet_names(const Config& config) {
   const std::filesystem::path dir = *config.data.dir;
@@ -184,7 +233,7 @@ std::optional<data::ClassNames> imagenet_names(const Config& config) {
   return std::nullopt;
 }
 
-data::ClassNames classes_found(const Config& config) {
+data::ClassNames OpenImages::find_classes(const Config& config) {
   if (const auto& known = config.data.known; known != nullptr && !known->class_ids.empty())
     return {known->class_ids, known->class_names.size() == known->class_ids.size()
                                   ? known->class_names
@@ -203,16 +252,6 @@ data::ClassNames classes_found(const Config& config) {
         classes.names[i] = known->names[static_cast<size_t>(at - known->ids.begin())];
     }
   return classes;
-}
-
-// Static, as the memo of lists below: resolve(), the planner and each split ask for the same
-// folders, and share no object that could own it. A changed folder or file has another stamp.
-const data::ClassNames& class_names(const Config& config) {
-  static Memo<std::string, data::ClassNames> kept(4);
-  std::string key = list_key(config) + "\n" + stamp_of(training_path(config).string());
-  if (config.data.class_names) key += "\n" + stamp_of(*config.data.class_names);
-  key += "\n" + std::to_string(encoding_id(config));
-  return kept.find_or_make(key, [&] { return classes_found(config); });
 }
 
 // ImageNet's validation pictures lie in one folder; a file beside the data, or above it, has their
@@ -235,8 +274,8 @@ std::filesystem::path solution_of(const Config& config, const std::filesystem::p
                   in_quotes(part.string())));
 }
 
-data::PictureList list_files(const Config& config, const std::filesystem::path& path,
-                             const std::vector<std::string>& classes) {
+data::PictureList OpenImages::list_files(const Config& config, const std::filesystem::path& path,
+                                         const std::vector<std::string>& classes) {
   if (config.data.name == "image_list") return read_list(config, path, classes);
   if (!has_folders(path) && path != training_path(config))
     return data::list_imagenet_validation(path.string(), solution_of(config, path).string(),
@@ -252,17 +291,15 @@ data::PictureList list_files(const Config& config, const std::filesystem::path& 
   return list;
 }
 
-// The pictures of a part, with the classes of the training set.
-const data::PictureList& list_part(const Config& config, const std::filesystem::path& path) {
-  static Memo<std::string, data::PictureList> kept(3);  // the parts of one data set
-  const std::vector<std::string>& classes = class_names(config).ids;
-  const std::string key = fmt::format("{}\n{}\n{}\n{}", list_key(config), encoding_id(config),
-                                      stamp_of(path.string()), fmt::join(classes, "\n"));
-  return kept.find_or_make(key, [&] { return list_files(config, path, classes); });
+const data::PictureList& OpenImages::list_part(const Config& config,
+                                               const std::filesystem::path& path) {
+  const auto found = lists_.find(path);
+  return found != lists_.end()
+             ? found->second
+             : lists_.emplace(path, list_files(config, path, classes(config).ids)).first->second;
 }
 
-// Without a part to validate or to test on, the training set is split with the seed.
-bool splits_training_set(const Config& config) {
+bool OpenImages::splits_training_set(const Config& config) {
   return part_path(config, Split::validation).empty() && part_path(config, Split::test).empty();
 }
 data::SplitIndices split_of(const Config& config, const data::PictureList& all) {
@@ -274,9 +311,7 @@ data::SplitIndices split_of(const Config& config, const data::PictureList& all) 
   });
 }
 
-// The pictures of a split; none: there is no such split. Without a part to validate or to test on,
-// the training set is split with the seed. With one of the two, that one is tested on.
-data::PictureList pictures_of(const Config& config, Split split) {
+data::PictureList OpenImages::pictures_of(const Config& config, Split split) {
   const auto validation = part_path(config, Split::validation),
              test = part_path(config, Split::test);
   if (splits_training_set(config)) {
@@ -300,7 +335,7 @@ int64_t resized_side(const DataConfig& c) {
   return c.resize.value_or(std::llround(static_cast<double>(c.image_size) * kMargin));
 }
 
-data::PictureList limited_pictures(const Config& config, Split split) {
+data::PictureList OpenImages::limited_pictures(const Config& config, Split split) {
   const DataConfig& c = config.data;
   data::PictureList list = pictures_of(config, split);
   const int64_t limit = split == Split::train ? c.train_samples : c.test_samples;
@@ -314,7 +349,7 @@ data::PictureList limited_pictures(const Config& config, Split split) {
   return list;
 }
 
-DatasetPtr open_picture_files(const Config& config, Split split, double least_area) {
+DatasetPtr OpenImages::open_picture_files(const Config& config, Split split, double least_area) {
   const DataConfig& c = config.data;
   data::PictureList list = limited_pictures(config, split);
   if (list.files.empty()) return nullptr;
@@ -328,7 +363,7 @@ DatasetPtr open_picture_files(const Config& config, Split split, double least_ar
   return std::make_shared<data::PictureFiles>(std::move(list), options);
 }
 
-BatchSpec image_spec(const Config& config) {
+BatchSpec OpenImages::spec(const Config& config) {
   const DataRow& row = data_row(config.data.name);
   BatchSpec spec = row.spec;
   if (is_random(config)) {
@@ -338,11 +373,11 @@ BatchSpec image_spec(const Config& config) {
   }
   if (row.of_files()) {
     spec.sample = {config.data.image_size, config.data.image_size, config.data.channels};
-    spec.classes = static_cast<int64_t>(class_names(config).ids.size());
+    spec.classes = static_cast<int64_t>(classes(config).ids.size());
     if (config.data.several_labels) spec.target = Target::labels;
   }
   if (row.of_arrays()) {
-    const TensorParts& parts = tensor_parts(config);
+    const TensorParts& parts = arrays_.parts(config);
     spec.sample = parts.sample;
     spec.classes = parts.train_targets.classes;
     spec.target = target_of(parts.train_targets);
@@ -416,9 +451,6 @@ DatasetPtr with_changes(DatasetPtr dataset, const DataConfig& c) {
   return dataset;
 }
 
-// How samples are changed before they are normalized.
-enum class Changes : uint8_t { none, training, first_view, second_view };
-
 // The least share of a picture's area that a sample is cut from; 0: nothing is cut at random.
 double area_to_cut(const DataConfig& c, Changes changes) {
   switch (changes) {
@@ -450,8 +482,7 @@ DatasetPtr with_view(DatasetPtr dataset, const DataConfig& c, size_t view, bool 
   return dataset;
 }
 
-// Images, with their augmentation; nullptr: there is no such split.
-DatasetPtr open_images(const Config& config, Split split, Changes changes) {
+DatasetPtr OpenImages::open_images(const Config& config, Split split, Changes changes) {
   const DataConfig& c = config.data;
   const DataRow& row = data_row(c.name);
   const bool train = split == Split::train;
@@ -461,16 +492,16 @@ DatasetPtr open_images(const Config& config, Split split, Changes changes) {
     dataset = open_picture_files(config, split, area_to_cut(c, changes));
     if (dataset == nullptr) return nullptr;
   } else if (row.of_masks()) {
-    dataset = open_masks(config, split);
+    dataset = open_masks(config, mask_parts(config), split);
     if (dataset == nullptr) return nullptr;
   } else if (row.of_arrays()) {
-    dataset = open_tensors(config, split);
+    dataset = arrays_.open(config, split);
     if (dataset == nullptr) return nullptr;
     if (limit > 0) dataset = data::first(dataset, limit);
   } else if (split == Split::validation) {
     return nullptr;
   } else if (row.open == nullptr) {
-    const BatchSpec spec = image_spec(config);
+    const BatchSpec spec = this->spec(config);
     const int64_t samples =
         or_all(limit, train ? std::max(kRandomTrain, 2 * c.batch_size) : kRandomTest);
     const auto seed = static_cast<uint64_t>(config.run.seed);
@@ -506,7 +537,19 @@ data::LoaderOptions loader_options(const Config& config, bool train) {
   return options;
 }
 
-void check_images(const Config& config) {
+class ImageKind final : public DataKind {
+ public:
+  std::vector<std::string> names() const override;
+  DataTraits traits(const Config& config) const override;
+  void check(const Config& config) const override;
+  std::vector<std::string> marks(const std::string& name) const override {
+    return data_row(name).marks;
+  }
+  std::shared_ptr<OpenData> open() const override { return std::make_shared<OpenImages>(); }
+};
+
+void ImageKind::check(const Config& config) const {
+  const std::shared_ptr<OpenData> images = open_data(config);
   const std::pair<const char*, int64_t> sizes[] = {
       {"data.train_samples", config.data.train_samples},
       {"data.test_samples", config.data.test_samples}};
@@ -525,7 +568,7 @@ void check_images(const Config& config) {
   if (!jitter.empty() && jitter[3] > 0.5)
     throw ConfigError(jitter_key, fmt::format("expected a hue of at most 0.5, got {}", jitter[3]));
   const bool of_masks = data_row(c.name).of_masks();
-  const int64_t channels = of_files || of_masks ? c.channels : image_spec(config).sample.back();
+  const int64_t channels = of_files || of_masks ? c.channels : images->spec(config).sample.back();
   const bool colours = !jitter.empty() && (jitter[2] > 0 || jitter[3] > 0);
   const double grey = views ? c.view_grayscale : c.grayscale;
   if (channels != 3 && (colours || grey > 0))
@@ -538,12 +581,12 @@ void check_images(const Config& config) {
       throw ConfigError(key, fmt::format("expected a number for each of {} channels, got {}",
                                          channels, (*numbers)->size()));
   const bool mixes = c.mixup > 0 || c.cutmix > 0;
-  if (mixes && (c.several_labels || image_spec(config).target != Target::class_of_sample))
+  if (mixes && (c.several_labels || images->spec(config).target != Target::class_of_sample))
     throw ConfigError(c.mixup > 0 ? "data.mixup" : "data.cutmix",
                       fmt::format("expected 0 for {}, whose samples have several labels or values; "
                                   "samples of one class each are mixed",
                                   c.name));
-  if (views && (c.several_labels || of_masks || !image_spec(config).has_views()))
+  if (views && (c.several_labels || of_masks || !images->spec(config).has_views()))
     throw ConfigError("data.name", fmt::format("expected images of one class each for {}, which "
                                                "the metric knn reads, got {}",
                                                config.model.name, c.name));
@@ -563,7 +606,7 @@ void check_images(const Config& config) {
                                                 (*c.split)[0] + (*c.split)[1]));
 }
 
-std::unique_ptr<data::BatchSource> open_image_batches(const Config& config, Split split) {
+std::unique_ptr<data::BatchSource> OpenImages::batches(const Config& config, Split split) {
   const bool train = split == Split::train, views = train && is_self_supervised(config.model);
   const DatasetPtr images = open_images(config, split,
                                         views   ? Changes::first_view
@@ -578,7 +621,7 @@ std::unique_ptr<data::BatchSource> open_image_batches(const Config& config, Spli
   return std::make_unique<data::Loader>(images, options);
 }
 
-std::vector<int64_t> images_ahead(const Config& config, int64_t batch) {
+std::vector<int64_t> OpenImages::samples_ahead(const Config& config, int64_t batch) {
   const data::LoaderOptions loader = loader_options(config, true);
   if (loader.threads == 0) return {};
   std::vector<int64_t> all(static_cast<size_t>(loader.prefetch), batch);
@@ -603,11 +646,11 @@ const std::vector<std::string>& known_classes(const std::string& name) {
                                    : none;
 }
 
-std::vector<std::string> image_classes(const Config& config) {
+std::vector<std::string> OpenImages::class_names(const Config& config) {
   namespace fs = std::filesystem;
   const DataRow& row = data_row(config.data.name);
-  if (row.of_files()) return class_names(config).names;
-  if (row.of_arrays()) return tensor_classes(config);
+  if (row.of_files()) return classes(config).names;
+  if (row.of_arrays()) return arrays_.class_names(config);
   if (config.data.name == "cifar10" || config.data.name == "cifar100") {
     const bool ten = config.data.name == "cifar10";
     const fs::path file =
@@ -622,12 +665,17 @@ std::vector<std::string> image_classes(const Config& config) {
   return known_classes(config.data.name);
 }
 
-void describe_images(const Config& config, RunEncoding& known) {
+std::vector<int64_t> OpenImages::mask_values(const Config& config) {
+  if (!data_row(config.data.name).of_masks()) return {};
+  return mask_parts(config).values.of_classes;
+}
+
+void OpenImages::describe(const Config& config, RunEncoding& known) {
   const DataRow& row = data_row(config.data.name);
-  if (row.of_arrays()) return describe_tensors(config, known);
+  if (row.of_arrays()) return arrays_.describe(config, known);
   if (row.of_masks()) known.parts = mask_parts(config).split;
   if (!row.of_files()) return;
-  known.class_ids = class_names(config).ids;
+  known.class_ids = classes(config).ids;
   if (!splits_training_set(config)) return;
   const data::PictureList& all = list_part(config, training_path(config));
   known.parts = parts_of(split_of(config, all), [&](int64_t i) {
@@ -635,19 +683,35 @@ void describe_images(const Config& config, RunEncoding& known) {
   });
 }
 
-std::vector<std::string> image_names() {
+std::vector<std::string> ImageKind::names() const {
   std::vector<std::string> names;
   for (const DataRow& row : data_rows()) names.emplace_back(row.name);
   return names;
 }
 
-}  // namespace
+DataTraits ImageKind::traits(const Config& config) const {
+  const DataRow& row = data_row(config.data.name);
+  DataTraits traits;
+  traits.reads_files = row.open != nullptr || row.files != DataRow::Files::own;
+  traits.normalizes = row.convention != nullptr;
+  traits.of_picture_files = row.of_files();
+  traits.splits = row.files != DataRow::Files::own;
+  if (row.of_masks() || config.data.name == kRandomMasks) traits.target = Target::class_of_pixel;
+  return traits;
+}
 
-std::unique_ptr<data::BatchSource> training_samples(const Config& config) {
+std::unique_ptr<data::BatchSource> OpenImages::training_samples(const Config& config) {
   const DatasetPtr images = open_images(config, Split::train, Changes::none);
   data::LoaderOptions options = loader_options(config, false);
   return std::make_unique<data::Loader>(images, options);
 }
+
+data::PictureList OpenImages::labelled_pictures(const Config& config, Split split) {
+  if (!data_row(config.data.name).of_files()) return {};
+  return limited_pictures(config, split);
+}
+
+}  // namespace
 
 train::PictureInput evaluated_pictures(const Config& config, const BatchSpec& spec) {
   const std::string& name = config.data.name;
@@ -665,32 +729,8 @@ train::PictureInput evaluated_pictures(const Config& config, const BatchSpec& sp
   return input;
 }
 
-data::PictureList labelled_pictures(const Config& config, Split split) {
-  if (!data_traits(config).of_picture_files) return {};
-  return limited_pictures(config, split);
-}
-
 const DataKind& image_data() {
-  static const DataKind kind = {image_names,
-                                [](const Config& config) {
-                                  const DataRow& row = data_row(config.data.name);
-                                  DataTraits traits;
-                                  traits.reads_files =
-                                      row.open != nullptr || row.files != DataRow::Files::own;
-                                  traits.normalizes = row.convention != nullptr;
-                                  traits.of_picture_files = row.of_files();
-                                  traits.splits = row.files != DataRow::Files::own;
-                                  if (row.of_masks() || config.data.name == kRandomMasks)
-                                    traits.target = Target::class_of_pixel;
-                                  return traits;
-                                },
-                                check_images,
-                                [](const std::string& name) { return data_row(name).marks; },
-                                image_spec,
-                                open_image_batches,
-                                images_ahead,
-                                image_classes,
-                                describe_images};
+  static const ImageKind kind;
   return kind;
 }
 

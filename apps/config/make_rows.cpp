@@ -1,11 +1,11 @@
 // Rows of numbers: tables in CSV files, and arrays whose layout is rows.
 #include <algorithm>
+#include <optional>
 
 #include "apps/config/data_kinds.h"
 #include "apps/config/data_parts.h"
 #include "apps/config/tensor_data.h"
 #include "apps/config/value_named.h"
-#include "core/memo.h"
 #include "core/quoted.h"
 #include "data/loader.h"
 #include "data/subset.h"
@@ -77,17 +77,28 @@ CsvData read_csv(const Config& config, const DataParts& files) {
   return csv;
 }
 
-const CsvData& csv_data(const Config& config) {
-  // Static: resolve(), the planner and each split ask, and share no object that could own it.
-  static Memo<std::string, CsvData> kept(2);
-  const DataParts files = find_parts(config, {".csv", ".csv.gz"});
-  const std::string key =
-      fmt::format("{}\n{}\n{}\n{}\n{}", to_json(config).at("data").dump(), config.run.seed,
-                  encoding_id(config), stamp_of(files.train), files.test);
-  return kept.find_or_make(key, [&] { return read_csv(config, files); });
-}
+// A table or arrays.
+class OpenRows final : public OpenData {
+ public:
+  BatchSpec spec(const Config& config) override;
+  std::unique_ptr<data::BatchSource> batches(const Config& config, Split split) override;
+  std::vector<int64_t> samples_ahead(const Config& config, int64_t batch) override;
+  std::vector<std::string> class_names(const Config& config) override;
+  const data::CsvEncoding* columns(const Config& config) override;
+  void describe(const Config& config, RunEncoding& known) override;
 
-DatasetPtr open_csv(const Config& config, Split split) {
+ private:
+  const CsvData& csv_data(const Config& config) {
+    if (!csv_) csv_ = read_csv(config, find_parts(config, {".csv", ".csv.gz"}));
+    return *csv_;
+  }
+  DatasetPtr open_csv(const Config& config, Split split);
+
+  std::optional<CsvData> csv_;
+  TensorFiles arrays_;
+};
+
+DatasetPtr OpenRows::open_csv(const Config& config, Split split) {
   const CsvData& csv = csv_data(config);
   if (csv.files.one_file()) {
     const std::vector<int64_t>& own = part_of(csv.split, split);
@@ -105,11 +116,11 @@ DatasetPtr open_csv(const Config& config, Split split) {
 
 bool is_csv(const Config& config) { return config.data.name == "csv"; }
 
-BatchSpec row_spec(const Config& config) {
+BatchSpec OpenRows::spec(const Config& config) {
   BatchSpec spec;
   spec.kind = BatchSpec::Kind::rows;
   if (!is_csv(config)) {
-    const TensorParts& parts = tensor_parts(config);
+    const TensorParts& parts = arrays_.parts(config);
     spec.sample = parts.sample;
     spec.classes = parts.train_targets.classes;
     spec.target = target_of(parts.train_targets);
@@ -139,9 +150,9 @@ void check_rows(const Config& config) {
                       "to predict; got labels");
 }
 
-std::unique_ptr<data::BatchSource> open_row_batches(const Config& config, Split split) {
+std::unique_ptr<data::BatchSource> OpenRows::batches(const Config& config, Split split) {
   const bool train = split == Split::train;
-  DatasetPtr rows = is_csv(config) ? open_csv(config, split) : open_tensors(config, split);
+  DatasetPtr rows = is_csv(config) ? open_csv(config, split) : arrays_.open(config, split);
   if (rows == nullptr) return nullptr;
   const int64_t limit = train ? config.data.train_samples : config.data.test_samples;
   if (limit > 0) rows = data::first(rows, limit);
@@ -154,43 +165,44 @@ std::unique_ptr<data::BatchSource> open_row_batches(const Config& config, Split 
   return std::make_unique<data::Loader>(rows, options);
 }
 
-std::vector<int64_t> rows_ahead(const Config& config, int64_t batch) {
+std::vector<int64_t> OpenRows::samples_ahead(const Config& config, int64_t batch) {
   if (config.data.workers == 0) return {};
   return std::vector<int64_t>(static_cast<size_t>(data::LoaderOptions().prefetch), batch);
 }
 
-std::vector<std::string> row_classes(const Config& config) {
-  return is_csv(config) ? csv_data(config).encoder->encoding().classes : tensor_classes(config);
+std::vector<std::string> OpenRows::class_names(const Config& config) {
+  return is_csv(config) ? csv_data(config).encoder->encoding().classes
+                        : arrays_.class_names(config);
 }
 
-void describe_rows(const Config& config, RunEncoding& known) {
-  if (!is_csv(config)) return describe_tensors(config, known);
+const data::CsvEncoding* OpenRows::columns(const Config& config) {
+  return is_csv(config) ? &csv_data(config).encoder->encoding() : nullptr;
+}
+
+void OpenRows::describe(const Config& config, RunEncoding& known) {
+  if (!is_csv(config)) return arrays_.describe(config, known);
   const CsvData& csv = csv_data(config);
   if (csv.files.one_file()) known.parts = parts_of(csv.split);
 }
 
+class RowKind final : public DataKind {
+ public:
+  std::vector<std::string> names() const override { return {"csv"}; }
+  DataTraits traits(const Config& config) const override {
+    DataTraits traits;
+    traits.kind = BatchSpec::Kind::rows;
+    traits.splits = true;
+    traits.normalizes = config.data.name == "csv";
+    return traits;
+  }
+  void check(const Config& config) const override { check_rows(config); }
+  std::shared_ptr<OpenData> open() const override { return std::make_shared<OpenRows>(); }
+};
+
 }  // namespace
 
-data::CsvEncoding csv_encoding(const Config& config) {
-  return csv_data(config).encoder->encoding();
-}
-
 const DataKind& row_data() {
-  static const DataKind kind = {[] { return std::vector<std::string>{"csv"}; },
-                                [](const Config& config) {
-                                  DataTraits traits;
-                                  traits.kind = BatchSpec::Kind::rows;
-                                  traits.splits = true;
-                                  traits.normalizes = config.data.name == "csv";
-                                  return traits;
-                                },
-                                check_rows,
-                                [](const std::string&) { return std::vector<std::string>{}; },
-                                row_spec,
-                                open_row_batches,
-                                rows_ahead,
-                                row_classes,
-                                describe_rows};
+  static const RowKind kind;
   return kind;
 }
 

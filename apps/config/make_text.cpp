@@ -1,12 +1,12 @@
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 
 #include "apps/config/data_kinds.h"
 #include "apps/config/data_parts.h"
 #include "apps/config/make_model.h"
 #include "apps/config/make_tokenizer.h"
 #include "apps/config/tensor_data.h"
-#include "core/memo.h"
 #include "core/quoted.h"
 #include "core/random_streams.h"
 #include "core/rng.h"
@@ -71,7 +71,16 @@ std::vector<data::Sequence> random_sequences(const Config& config, int64_t vocab
   return all;
 }
 
-std::vector<std::string> names() {
+class TextKind final : public DataKind {
+ public:
+  std::vector<std::string> names() const override;
+  DataTraits traits(const Config& config) const override;
+  void check(const Config& config) const override;
+  std::vector<std::string> marks(const std::string& name) const override;
+  std::shared_ptr<OpenData> open() const override;
+};
+
+std::vector<std::string> TextKind::names() const {
   std::vector<std::string> all;
   for (const GlueRow& row : kGlue) all.emplace_back(row.name);
   for (const char* other : {"tiny_shakespeare", "text", "jsonl", "random_tokens"})
@@ -90,7 +99,7 @@ bool hides_tokens(const Config& config) {
          family_of(config.model) == Family::encoder;
 }
 
-void check(const Config& config) {
+void TextKind::check(const Config& config) const {
   if (hides_tokens(config) && config.data.tokenizer != "wordpiece")
     throw ConfigError("data.tokenizer",
                       fmt::format("expected wordpiece for {}, which guesses hidden tokens, got {}",
@@ -116,7 +125,7 @@ const std::vector<std::string>& json_endings() {
 constexpr const char* kShakespeare[] = {"tinyshakespeare.txt", "text/tinyshakespeare.txt",
                                         "input.txt"};
 
-std::vector<std::string> marks(const std::string& name) {
+std::vector<std::string> TextKind::marks(const std::string& name) const {
   if (name == "tiny_shakespeare") return {std::begin(kShakespeare), std::end(kShakespeare)};
   std::vector<std::string> all;
   if (const data::GlueTask* task = glue_task(name))
@@ -126,7 +135,7 @@ std::vector<std::string> marks(const std::string& name) {
   return all;
 }
 
-DataTraits traits(const Config& config) {
+DataTraits TextKind::traits(const Config& config) const {
   DataTraits traits;
   traits.kind = BatchSpec::Kind::sequences;
   traits.reads_files = config.data.name != "random_tokens";
@@ -180,17 +189,6 @@ struct StreamTokens {
   }
 };
 
-StreamTokens stream_tokens(const Config& config) {
-  StreamTokens stream;
-  stream.files = text_files(config);
-  std::vector<std::string> paths;
-  for (const std::string& path : {stream.files.train, stream.files.validation, stream.files.test})
-    if (!path.empty()) paths.push_back(path);
-  stream.tokens =
-      text_tokens(config, paths, [&](const std::string& path) { return read_text(config, path); });
-  return stream;
-}
-
 // ---- JSON lines with labels
 struct LabelledLines {
   DataParts files;
@@ -235,17 +233,57 @@ LabelledLines read_lines(const Config& config, const DataParts& files) {
   return lines;
 }
 
-const LabelledLines& labelled_lines(const Config& config) {
-  // Static: resolve(), the planner and each split ask, and share no object that could own it.
-  static Memo<std::string, LabelledLines> kept(2);
-  const DataParts files = find_parts(config, json_endings());
-  const std::string key =
-      fmt::format("{}\n{}\n{}\n{}\n{}", to_json(config).at("data").dump(), config.run.seed,
-                  encoding_id(config), stamp_of(files.train), files.validation + files.test);
-  return kept.find_or_make(key, [&] { return read_lines(config, files); });
+class OpenTexts final : public OpenData {
+ public:
+  BatchSpec spec(const Config& config) override;
+  std::unique_ptr<data::BatchSource> batches(const Config& config, Split split) override;
+  std::vector<std::string> class_names(const Config& config) override;
+  std::shared_ptr<const data::Tokenizer> tokenizer(const Config& config) override;
+  void describe(const Config& config, RunEncoding& known) override;
+
+ private:
+  using Sequences = std::vector<data::Sequence>;
+  using Ids = std::shared_ptr<const data::TokenIds>;
+
+  std::shared_ptr<const data::WordPiece> word_pieces(const Config& config) {
+    return tokenizers_.word_pieces(config);
+  }
+  const StreamTokens& stream_tokens(const Config& config);
+  const LabelledLines& labelled_lines(const Config& config) {
+    if (!lines_) lines_ = read_lines(config, find_parts(config, json_endings()));
+    return *lines_;
+  }
+  int64_t array_vocabulary(const Config& config);
+  Sequences labelled_sequences(const Config& config, Split split);
+  Sequences array_sequences(const Config& config, Split split);
+  // A stream of random sequences, each with the tokens of a class.
+  Ids random_tokens(const Config& config);
+  std::unique_ptr<data::BatchSource> windows(const Config& config, const Ids& ids, bool train,
+                                             bool whole = false);
+  // A part that has a file of its own is read whole.
+  std::unique_ptr<data::BatchSource> windows_of(const Config& config, const Ids& ids, Split split,
+                                                bool one_file);
+
+  Tokenizers tokenizers_;
+  std::optional<StreamTokens> stream_;
+  std::optional<LabelledLines> lines_;
+  TensorFiles arrays_;
+  std::optional<int64_t> array_vocabulary_;  // one more than the highest id in the arrays
+};
+
+const StreamTokens& OpenTexts::stream_tokens(const Config& config) {
+  if (stream_) return *stream_;
+  StreamTokens stream;
+  stream.files = text_files(config);
+  std::vector<std::string> paths;
+  for (const std::string& path : {stream.files.train, stream.files.validation, stream.files.test})
+    if (!path.empty()) paths.push_back(path);
+  stream.tokens = tokenizers_.encode(
+      config, paths, [&](const std::string& path) { return read_text(config, path); });
+  return stream_.emplace(std::move(stream));
 }
 
-std::vector<data::Sequence> labelled_sequences(const Config& config, Split split) {
+std::vector<data::Sequence> OpenTexts::labelled_sequences(const Config& config, Split split) {
   const LabelledLines& lines = labelled_lines(config);
   std::vector<data::JsonLine> own;
   std::string path = lines.files.train;
@@ -274,8 +312,8 @@ std::shared_ptr<const data::TokenIds> stream_of(const TokenArray& array) {
   return std::make_shared<data::TokenIds>(ids, ids + array.ids.numel());
 }
 
-std::vector<data::Sequence> array_sequences(const Config& config, Split split) {
-  const TokenArray array = open_token_array(config, split);
+std::vector<data::Sequence> OpenTexts::array_sequences(const Config& config, Split split) {
+  const TokenArray array = arrays_.open_tokens(config, split);
   if (!array.ids.defined()) return {};
   FRUGAL_CHECK(
       !array.labels.empty() && array.ids.dim() == 2,
@@ -298,18 +336,20 @@ std::vector<data::Sequence> array_sequences(const Config& config, Split split) {
   return all;
 }
 
-int64_t array_vocabulary(const Config& config) {
+int64_t OpenTexts::array_vocabulary(const Config& config) {
   if (config.model.vocab_size) return *config.model.vocab_size;
+  if (array_vocabulary_) return *array_vocabulary_;
   int64_t most = 0;
   for (const Split split : {Split::train, Split::validation, Split::test}) {
-    const TokenArray array = open_token_array(config, split);
+    const TokenArray array = arrays_.open_tokens(config, split);
     for (int64_t i = 0; array.ids.defined() && i < array.ids.numel(); ++i)
       most = std::max(most, array.ids.data<int64_t>()[i] + 1);
   }
+  array_vocabulary_ = most;
   return most;
 }
 
-BatchSpec spec_of(const Config& config) {
+BatchSpec OpenTexts::spec(const Config& config) {
   using Target = BatchSpec::Target;
   BatchSpec spec;
   spec.kind = BatchSpec::Kind::sequences;
@@ -324,7 +364,7 @@ BatchSpec spec_of(const Config& config) {
     if (is_decoder(config)) spec.target = Target::class_of_token;
     spec.metric = usual_metric(spec.target);
     spec.classes =
-        is_decoder(config) ? spec.vocabulary : tensor_parts(config).train_targets.classes;
+        is_decoder(config) ? spec.vocabulary : arrays_.parts(config).train_targets.classes;
     if (!is_decoder(config)) spec.token_extras = {kMask, kTypes};
   } else if (config.data.name == "jsonl" && !is_decoder(config)) {
     spec.vocabulary = word_pieces(config)->size();
@@ -357,17 +397,15 @@ std::unique_ptr<data::BatchSource> sequences(const Config& config, std::vector<d
   return std::make_unique<data::SequenceBatches>(std::move(all), options);
 }
 
-// A stream of random sequences, each with the tokens of a class.
-std::shared_ptr<const data::TokenIds> random_tokens(const Config& config) {
+std::shared_ptr<const data::TokenIds> OpenTexts::random_tokens(const Config& config) {
   auto ids = std::make_shared<data::TokenIds>();
-  for (const data::Sequence& each : random_sequences(config, spec_of(config).vocabulary, 2, true))
+  for (const data::Sequence& each : random_sequences(config, spec(config).vocabulary, 2, true))
     ids->insert(ids->end(), each.ids.begin(), each.ids.end());
   return ids;
 }
 
-std::unique_ptr<data::BatchSource> windows(const Config& config,
-                                           const std::shared_ptr<const data::TokenIds>& ids,
-                                           bool train, bool whole = false) {
+std::unique_ptr<data::BatchSource> OpenTexts::windows(const Config& config, const Ids& ids,
+                                                      bool train, bool whole) {
   const auto count = static_cast<int64_t>(ids->size());
   auto [first, last] = data::split_text(count, config.data.validation);
   if (whole) first = last = {0, count};
@@ -387,10 +425,8 @@ std::unique_ptr<data::BatchSource> windows(const Config& config,
   return std::make_unique<data::MaskedBatches>(std::move(source), masks);
 }
 
-// A part that has a file of its own is read whole.
-std::unique_ptr<data::BatchSource> windows_of(const Config& config,
-                                              const std::shared_ptr<const data::TokenIds>& ids,
-                                              Split split, bool one_file) {
+std::unique_ptr<data::BatchSource> OpenTexts::windows_of(const Config& config, const Ids& ids,
+                                                         Split split, bool one_file) {
   if (ids == nullptr || (one_file && split == Split::validation)) return nullptr;
   return windows(config, ids, split == Split::train, !one_file);
 }
@@ -402,14 +438,14 @@ std::unique_ptr<data::BatchSource> sequences_or_none(const Config& config,
   return sequences(config, std::move(all), split == Split::train, padding);
 }
 
-std::unique_ptr<data::BatchSource> open(const Config& config, Split split) {
+std::unique_ptr<data::BatchSource> OpenTexts::batches(const Config& config, Split split) {
   const bool train = split == Split::train;
   if (is_stream(config)) {
-    const StreamTokens stream = stream_tokens(config);
+    const StreamTokens& stream = stream_tokens(config);
     return windows_of(config, stream.of(split), split, stream.files.one_file());
   }
   if (is_array(config) && is_decoder(config)) {
-    const TokenArray array = open_token_array(config, split);
+    const TokenArray array = arrays_.open_tokens(config, split);
     return windows_of(config, stream_of(array), split, array.one_part);
   }
   if (is_array(config)) return sequences_or_none(config, array_sequences(config, split), split, 0);
@@ -424,34 +460,38 @@ std::unique_ptr<data::BatchSource> open(const Config& config, Split split) {
     return sequences(config, data::encode_glue(examples, *task, *words, config.data.max_length),
                      train, words->padding());
   }
-  const BatchSpec spec = spec_of(config);
+  const BatchSpec spec = this->spec(config);
   if (spec.target_of_each_token()) return windows(config, random_tokens(config), train);
   return sequences(config, random_sequences(config, spec.vocabulary, spec.classes, train), train,
                    0);
 }
 
-}  // namespace
-
-namespace {
-
-std::vector<std::string> class_names(const Config& config) {
+std::vector<std::string> OpenTexts::class_names(const Config& config) {
   if (is_stream(config) || is_decoder(config)) return {};
-  if (is_array(config)) return tensor_classes(config);
+  if (is_array(config)) return arrays_.class_names(config);
   if (config.data.name == "jsonl") return labelled_lines(config).labels;
   const data::GlueTask* const task = glue_task(config.data.name);
   return task != nullptr ? task->labels : std::vector<std::string>{};
 }
 
-}  // namespace
-
-std::shared_ptr<const data::Tokenizer> tokenizer_of(const Config& config) {
-  const std::vector<std::string> texts = names();
-  if (std::find(texts.begin(), texts.end(), config.data.name) == texts.end() ||
-      config.data.name == "random_tokens")
-    return nullptr;
+std::shared_ptr<const data::Tokenizer> OpenTexts::tokenizer(const Config& config) {
+  if (is_array(config) || config.data.name == "random_tokens") return nullptr;
   if (is_stream(config)) return stream_tokens(config).tokens.tokenizer;
   return word_pieces(config);
 }
+
+void OpenTexts::describe(const Config& config, RunEncoding& known) {
+  if (is_decoder(config) || is_stream(config)) return;
+  if (is_array(config)) return arrays_.describe(config, known);
+  if (config.data.name != "jsonl") return;
+  const LabelledLines& lines = labelled_lines(config);
+  known.class_ids = lines.labels;
+  if (lines.files.one_file()) known.parts = parts_of(lines.split);
+}
+
+std::shared_ptr<OpenData> TextKind::open() const { return std::make_shared<OpenTexts>(); }
+
+}  // namespace
 
 train::TextInput evaluated_texts(const Config& config) {
   train::TextInput input;
@@ -461,29 +501,8 @@ train::TextInput evaluated_texts(const Config& config) {
   return input;
 }
 
-namespace {
-
-void describe_texts(const Config& config, RunEncoding& known) {
-  if (is_decoder(config) || is_stream(config)) return;
-  if (is_array(config)) return describe_tensors(config, known);
-  if (config.data.name != "jsonl") return;
-  const LabelledLines& lines = labelled_lines(config);
-  known.class_ids = lines.labels;
-  if (lines.files.one_file()) known.parts = parts_of(lines.split);
-}
-
-}  // namespace
-
 const DataKind& text_data() {
-  static const DataKind kind = {names,
-                                traits,
-                                check,
-                                marks,
-                                spec_of,
-                                open,
-                                [](const Config&, int64_t) { return std::vector<int64_t>{}; },
-                                class_names,
-                                describe_texts};
+  static const TextKind kind;
   return kind;
 }
 

@@ -5,7 +5,6 @@
 #include "apps/config/data_parts.h"
 #include "apps/config/run_encoding.h"
 #include "core/log.h"
-#include "core/memo.h"
 #include "core/quoted.h"
 #include "data/fetch/sources.h"
 #include "data/formats/file_bytes.h"
@@ -88,51 +87,42 @@ std::shared_ptr<const data::Tokenizer> read_tokenizer(const std::string& folder)
   return nullptr;
 }
 
-// The memos are static: resolve(), the planner, each split and generation ask for the same
-// tokenizer, and share no object that could own them. A changed file has another stamp.
-std::shared_ptr<const data::WordPiece> word_pieces(const Config& config) {
+std::shared_ptr<const data::WordPiece> Tokenizers::word_pieces(const Config& config) {
   if (config.data.known != nullptr)
     if (auto own = std::dynamic_pointer_cast<const data::WordPiece>(config.data.known->tokenizer))
       return own;
-  static Memo<std::string, std::shared_ptr<const data::WordPiece>> kept(2);
-  const std::string path = vocabulary_path(config);
-  return kept.find_or_make(stamp_of(path), [&] {
-    return std::make_shared<const data::WordPiece>(data::read_vocabulary(path));
-  });
+  if (words_ == nullptr)
+    words_ =
+        std::make_shared<const data::WordPiece>(data::read_vocabulary(vocabulary_path(config)));
+  return words_;
 }
 
-TextTokens text_tokens(const Config& config, const std::vector<std::string>& paths,
-                       const std::function<std::string(const std::string&)>& read) {
-  static Memo<std::string, TextTokens> kept(2);
+TextTokens Tokenizers::encode(const Config& config, const std::vector<std::string>& paths,
+                              const std::function<std::string(const std::string&)>& read) {
   const std::string& kind = config.data.tokenizer;
   const auto own = config.data.known == nullptr ? nullptr : config.data.known->tokenizer;
   const std::string by = kind == "characters" || own != nullptr ? "" : vocabulary_path(config);
-  std::string key = kind + "\n" + std::to_string(encoding_id(config)) + "\n" + config.data.name +
-                    "\n" + config.data.text + "\n" + by;
-  for (const std::string& path : paths) key += "\n" + stamp_of(path);
-  return kept.find_or_make(key, [&] {
-    std::vector<std::string> texts;
-    std::string all;
-    for (const std::string& path : paths) {
-      texts.push_back(read(path));
-      if (kind == "characters") all += texts.back();
-    }
-    TextTokens made;
-    if (own != nullptr)
-      made.tokenizer = own;
-    else if (kind == "characters")
-      made.tokenizer = std::make_shared<data::Characters>(data::Characters::of(all));
-    else if (kind == "wordpiece")
-      made.tokenizer = word_pieces(config);
-    else if (kind == "byte_bpe")
-      made.tokenizer = std::make_shared<data::ByteBpe>(by + "/vocab.json", by + "/merges.txt");
-    FRUGAL_ASSERT(made.tokenizer != nullptr);
-    for (size_t i = 0; i < texts.size(); ++i)
-      made.ids.push_back(
-          std::make_shared<data::TokenIds>(own != nullptr ? encode_known(*own, texts[i], paths[i])
-                                                          : made.tokenizer->encode(texts[i])));
-    return made;
-  });
+  std::vector<std::string> texts;
+  std::string all;
+  for (const std::string& path : paths) {
+    texts.push_back(read(path));
+    if (kind == "characters") all += texts.back();
+  }
+  TextTokens made;
+  if (own != nullptr)
+    made.tokenizer = own;
+  else if (kind == "characters")
+    made.tokenizer = std::make_shared<data::Characters>(data::Characters::of(all));
+  else if (kind == "wordpiece")
+    made.tokenizer = word_pieces(config);
+  else if (kind == "byte_bpe")
+    made.tokenizer = std::make_shared<data::ByteBpe>(by + "/vocab.json", by + "/merges.txt");
+  FRUGAL_ASSERT(made.tokenizer != nullptr);
+  for (size_t i = 0; i < texts.size(); ++i)
+    made.ids.push_back(std::make_shared<data::TokenIds>(own != nullptr
+                                                            ? encode_known(*own, texts[i], paths[i])
+                                                            : made.tokenizer->encode(texts[i])));
+  return made;
 }
 
 }  // namespace frugal::apps

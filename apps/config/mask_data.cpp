@@ -1,13 +1,11 @@
 #include "apps/config/mask_data.h"
 
 #include "apps/config/data_parts.h"
-#include "core/memo.h"
 #include "core/quoted.h"
 
 namespace frugal::apps {
-namespace {
 
-MaskParts read_parts(const Config& config) {
+MaskParts read_masks(const Config& config) {
   const DataConfig& c = config.data;
   const std::string& folder = *c.dir;
   MaskParts parts;
@@ -54,22 +52,6 @@ MaskParts read_parts(const Config& config) {
   return parts;
 }
 
-}  // namespace
-
-const MaskParts& mask_parts(const Config& config) {
-  // Static: resolve(), the planner and each split ask, and share no object that could own it.
-  static Memo<std::string, MaskParts> kept(2);
-  const std::string key = fmt::format("{}\n{}\n{}", to_json(config).at("data").dump(),
-                                      config.run.seed, stamp_of(*config.data.dir)) +
-                          std::to_string(encoding_id(config));
-  return kept.find_or_make(key, [&] { return read_parts(config); });
-}
-
-std::vector<int64_t> values_of_masks(const Config& config) {
-  if (config.data.name != kImageMasks) return {};
-  return mask_parts(config).values.of_classes;
-}
-
 const std::vector<data::MaskFile>& MaskParts::of(Split part) const {
   switch (part) {
     case Split::train:
@@ -82,9 +64,8 @@ const std::vector<data::MaskFile>& MaskParts::of(Split part) const {
   return test;
 }
 
-DatasetPtr open_masks(const Config& config, Split split) {
+DatasetPtr open_masks(const Config& config, const MaskParts& parts, Split split) {
   const DataConfig& c = config.data;
-  const MaskParts& parts = mask_parts(config);
   std::vector<data::MaskFile> files = parts.of(split);
   if (files.empty()) return nullptr;
   const int64_t limit = split == Split::train ? c.train_samples : c.test_samples;

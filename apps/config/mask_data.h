@@ -12,15 +12,12 @@ struct MaskParts {
   std::optional<KeptParts> split;  // none: the folder has parts of its own
   const std::vector<data::MaskFile>& of(Split part) const;
 };
-// The parts of data.dir. Masks are read once, and only if neither data.mask_values nor data.classes
+// The parts of data.dir. Masks are read only if neither data.mask_values nor data.classes
 // says which classes there are. Errors: those of list_masks() and find_mask_values(); no pictures
 // to train on.
-const MaskParts& mask_parts(const Config& config);
-
-// The value of each class in masks. Empty: classes are values, or the data have no masks.
-std::vector<int64_t> values_of_masks(const Config& config);
+MaskParts read_masks(const Config& config);
 
 // Null: there is no such split.
-DatasetPtr open_masks(const Config& config, Split split);
+DatasetPtr open_masks(const Config& config, const MaskParts& parts, Split split);
 
 }  // namespace frugal::apps

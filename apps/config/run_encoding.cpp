@@ -1,7 +1,6 @@
 #include "apps/config/run_encoding.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <filesystem>
 #include <unordered_set>
@@ -150,17 +149,6 @@ std::vector<int64_t> indices_from(const Json& json) {
 }
 
 }  // namespace
-
-int64_t encoding_id(const Config& config) {
-  return config.data.known == nullptr ? 0 : config.data.known->id;
-}
-
-std::shared_ptr<RunEncoding> new_encoding() {
-  static std::atomic<int64_t> last{0};
-  auto made = std::make_shared<RunEncoding>();
-  made->id = ++last;
-  return made;
-}
 
 std::optional<DataDigest> digest_of(const Config& config) {
   Config own = config;

@@ -41,7 +41,6 @@ struct DataDigest {
 };
 
 struct RunEncoding {
-  int64_t id = 0;                                      // in keys of memos; no two have one
   std::shared_ptr<const data::CsvEncoder> table = {};  // csv
   std::vector<std::string> class_ids = {};             // as the data name them; empty: not known
   std::vector<std::string> class_names = {};           // as people name them
@@ -55,9 +54,6 @@ struct RunEncoding {
   std::optional<DataDigest> digest = {};  // none: made in memory, or not known
 };
 
-// Its id, or 0 where there is none.
-int64_t encoding_id(const Config& config);
-
 // The digest of the data; none: they are made in memory. Errors: no such data.
 std::optional<DataDigest> digest_of(const Config& config);
 // What is different, such as "401 files of 3.2 MiB, and 400 files of 3.1 MiB when the run began";
@@ -70,9 +66,6 @@ Json digest_json(const DataDigest& digest);
 std::string data_json(const Config& config);
 // Reads data.json into `known`. Errors: whatever does not fit; the caller names the file.
 void read_data_json(const Json& json, RunEncoding& known);
-
-// A new id.
-std::shared_ptr<RunEncoding> new_encoding();
 
 // The samples of `parts` among `count` samples. name: gives the name of a sample; it may be empty
 // if parts have no names. What the parts name and the data do not have is left out.

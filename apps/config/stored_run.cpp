@@ -218,7 +218,7 @@ bool has_file(const std::string& folder, const char* name) {
 }  // namespace
 
 std::shared_ptr<RunEncoding> read_encoding(const std::string& folder, const Config& config) {
-  const std::shared_ptr<RunEncoding> known = new_encoding();
+  const auto known = std::make_shared<RunEncoding>();
   bool has_boxes = false;
   std::vector<int64_t> category_ids;
   if (has_file(folder, kInput)) {
@@ -298,10 +298,7 @@ bool sets_key(const std::vector<std::string>& sets, const std::string& path) {
 void resolve_with_data(StoredRun& run, const std::vector<std::string>& sets) {
   Config& config = run.config;
   if (config.data.known != nullptr) {
-    const std::shared_ptr<RunEncoding> known = new_encoding();
-    const int64_t id = known->id;
-    *known = *config.data.known;
-    known->id = id;
+    const auto known = std::make_shared<RunEncoding>(*config.data.known);
     const bool others = sets_key(sets, "data.dir") || sets_key(sets, "data.name");
     const std::string change = data_change(config, *known);
     if (!change.empty() && others)

@@ -4,7 +4,6 @@
 
 #include "apps/config/make_model.h"
 #include "apps/config/value_named.h"
-#include "core/memo.h"
 #include "core/quoted.h"
 #include "data/class_names.h"
 #include "data/formats/npy.h"
@@ -17,22 +16,12 @@ const std::vector<std::string>& endings() {
   return all;
 }
 
-// Where a split's arrays are: a file and what stands before their names.
-struct Place {
-  std::string file, before;
-};
-
 bool has_arrays(const std::string& path, const std::string& before) {
   return data::TensorFile(path).contains(before + "input");
 }
 
-// The place of a split; an empty file: there is none, or the training arrays are split.
-struct Places {
-  Place train, validation, test;
-  bool split = false;
-};
-Places places_of(const DataParts& files) {
-  Places places;
+TensorPlaces places_of(const DataParts& files) {
+  TensorPlaces places;
   places.train = {files.train, ""};
   if (files.one_file()) {
     for (const char* before : {"val_", "valid_", "validation_"})
@@ -49,7 +38,7 @@ Places places_of(const DataParts& files) {
   return places;
 }
 
-Place place_of(const Places& places, Split split) {
+TensorPlace place_of(const TensorPlaces& places, Split split) {
   if (places.split) return places.train;
   switch (split) {
     case Split::train:
@@ -63,7 +52,7 @@ Place place_of(const Places& places, Split split) {
 }
 
 // [H, W, C], [F] or [T] of an input array's shape.
-Shape sample_of(const Config& config, const Place& place, const Shape& shape) {
+Shape sample_of(const Config& config, const TensorPlace& place, const Shape& shape) {
   const std::string& layout = config.data.layout;
   const bool pictures = layout == "nhwc" || layout == "nchw";
   // One channel may be left out.
@@ -97,10 +86,10 @@ data::TargetTask task_of(const Config& config) {
                                                     {"values", TargetTask::values}});
 }
 
-TensorParts read_parts(const Config& config, const DataParts& files) {
+TensorParts read_parts(const Config& config) {
   TensorParts parts;
-  parts.files = files;
-  const Place place = places_of(files).train;
+  parts.places = places_of(find_parts(config, endings()));
+  const TensorPlace& place = parts.places.train;
   const data::TensorFile file(place.file);
   parts.sample = sample_of(config, place, file.shape(place.before + "input"));
   parts.has_targets = config.data.layout != "tokens" ||
@@ -122,21 +111,15 @@ std::vector<int64_t> labels_to_split(const data::SampleTargets& targets) {
 
 }  // namespace
 
-const TensorParts& tensor_parts(const Config& config) {
-  // Static: resolve(), the planner and each split ask, and share no object that could own it.
-  static Memo<std::string, TensorParts> kept(2);
-  const DataParts files = find_parts(config, endings());
-  const std::string key =
-      fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}", config.data.layout, config.data.task,
-                  config.data.max_length, is_decoder(config), stamp_of(files.train),
-                  files.validation, files.test + std::to_string(encoding_id(config)));
-  return kept.find_or_make(key, [&] { return read_parts(config, files); });
+const TensorParts& TensorFiles::parts(const Config& config) {
+  if (!parts_) parts_ = read_parts(config);
+  return *parts_;
 }
 
-DatasetPtr open_tensors(const Config& config, Split split) {
-  const TensorParts& parts = tensor_parts(config);
-  const Places places = places_of(parts.files);
-  const Place place = place_of(places, split);
+DatasetPtr TensorFiles::open(const Config& config, Split split) {
+  const TensorParts& parts = this->parts(config);
+  const TensorPlaces& places = parts.places;
+  const TensorPlace place = place_of(places, split);
   if (place.file.empty()) return nullptr;
   const data::TensorFile file(place.file);
   Tensor input = file.read(place.before + "input");
@@ -161,10 +144,10 @@ DatasetPtr open_tensors(const Config& config, Split split) {
   return own.empty() ? nullptr : std::make_shared<data::Selection>(all, own);
 }
 
-TokenArray open_token_array(const Config& config, Split split) {
-  const TensorParts& parts = tensor_parts(config);
-  const Places places = places_of(parts.files);
-  const Place place = place_of(places, split);
+TokenArray TensorFiles::open_tokens(const Config& config, Split split) {
+  const TensorParts& parts = this->parts(config);
+  const TensorPlaces& places = parts.places;
+  const TensorPlace place = place_of(places, split);
   if (place.file.empty()) return {};
   const data::TensorFile file(place.file);
   TokenArray array;
@@ -206,8 +189,8 @@ BatchSpec::Target target_of(const data::SampleTargets& targets) {
   return targets.rows.kind == FloatTargets::answers ? Target::labels : Target::values;
 }
 
-std::vector<std::string> tensor_classes(const Config& config) {
-  const data::SampleTargets& targets = tensor_parts(config).train_targets;
+std::vector<std::string> TensorFiles::class_names(const Config& config) {
+  const data::SampleTargets& targets = parts(config).train_targets;
   const bool values = target_of(targets) == BatchSpec::Target::values;
   if (!config.data.class_names) return {};
   if (values)
@@ -221,9 +204,9 @@ std::vector<std::string> tensor_classes(const Config& config) {
   return names;
 }
 
-void describe_tensors(const Config& config, RunEncoding& known) {
-  const TensorParts& parts = tensor_parts(config);
-  if (!places_of(parts.files).split || !parts.has_targets) return;
+void TensorFiles::describe(const Config& config, RunEncoding& known) {
+  const TensorParts& parts = this->parts(config);
+  if (!parts.places.split || !parts.has_targets) return;
   known.parts = parts_of(split_by(config, labels_to_split(parts.train_targets)));
 }
 

@@ -1,6 +1,7 @@
 // data.name tensors: arrays "input" and "target" from npz or safetensors files.
 #pragma once
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,34 +11,52 @@
 
 namespace frugal::apps {
 
+// Where the arrays of a split are: a file and what stands before their names. No file: there is no
+// such split, or the training arrays are split.
+struct TensorPlace {
+  std::string file, before;
+};
+// With one file, its own arrays may be parts: val_input, test_input.
+struct TensorPlaces {
+  TensorPlace train, validation, test;
+  bool split = false;  // the training arrays are split
+};
+
 // What the files say. Targets are read, inputs are not.
 struct TensorParts {
-  DataParts files;  // with one file, its own arrays may be parts: val_input, test_input
-  Shape sample;     // [H, W, C], [F] or [T]
+  TensorPlaces places;
+  Shape sample;                       // [H, W, C], [F] or [T]
   data::SampleTargets train_targets;  // none: tokens without targets
   bool has_targets = true;
 };
-// What the files of data.dir say, with their axes as data.layout says. Equal files are read once.
-// Errors: ConfigError for a folder without files; those of the files; an input whose axes do not
-// fit data.layout.
-const TensorParts& tensor_parts(const Config& config);
 
-// Whole inputs and targets of a split; null: there is no such split.
-DatasetPtr open_tensors(const Config& config, Split split);
 // Whole token ids of a split, [N, T] i64, and their labels; undefined: there is no such split.
 struct TokenArray {
   Tensor ids;
   std::vector<int64_t> labels;  // empty without targets
   bool one_part = false;        // there are no others: a decoder's is cut by data.validation
 };
-TokenArray open_token_array(const Config& config, Split split);
 
-// Adds the parts of one file that is split.
-void describe_tensors(const Config& config, RunEncoding& known);
+// The arrays of an open data set (open_data.h).
+class TensorFiles {
+ public:
+  // What the files of data.dir say, with their axes as data.layout says. It is read once.
+  // Errors: ConfigError for a folder without files; those of the files; an input whose axes do not
+  // fit data.layout.
+  const TensorParts& parts(const Config& config);
+  // Whole inputs and targets of a split; null: there is no such split.
+  DatasetPtr open(const Config& config, Split split);
+  TokenArray open_tokens(const Config& config, Split split);
+  // Adds the parts of one file that is split.
+  void describe(const Config& config, RunEncoding& known);
+  // The names of data.class_names; empty without this key. Errors: fewer names than classes.
+  std::vector<std::string> class_names(const Config& config);
+
+ private:
+  std::optional<TensorParts> parts_;
+};
 
 // Labels, values, or a class of each sample.
 BatchSpec::Target target_of(const data::SampleTargets& targets);
-// The names of data.class_names; empty without this key. Errors: fewer names than classes.
-std::vector<std::string> tensor_classes(const Config& config);
 
 }  // namespace frugal::apps
