@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "apps/json.h"
+#include "core/error.h"
 #include "tests/apps/run.h"
 
 namespace frugal::apps {
