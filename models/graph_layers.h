@@ -16,6 +16,7 @@
 #include "core/memo.h"
 #include "core/tensor_identity.h"
 #include "models/layers.h"
+#include "models/zoo/keys.h"
 
 namespace frugal::models {
 
@@ -36,6 +37,25 @@ struct GnnOptions {
   bool residual = false;     // act(norm(conv(x)) + x), if the two shapes are equal
   JumpingKnowledge jk = JumpingKnowledge::none;
   GnnActivation activation = GnnActivation::relu;
+
+  // What all graph networks have; S is the struct of one of them.
+  template <class S = GnnOptions>
+  static std::vector<Option<S>> list() {
+    return {{keys::kWidth, &S::hidden},
+            {keys::kLayers, &S::layers},
+            {keys::kDropout, &S::dropout},
+            {{"batch_norm", range::flag(), "Graph networks: batch norm after each hidden layer."},
+             &S::batch_norm},
+            {{"residual", range::flag(),
+              "Graph networks: add a layer's input to its output, where widths agree."},
+             &S::residual},
+            {{"jump", range::choice("none, cat, max"),
+              "Graph networks: jumping knowledge, the outputs of all layers side by side or "
+              "their maximum."},
+             &S::jk},
+            {keys::kInFeatures, &S::in_features},
+            {keys::kNumClasses, &S::num_classes}};
+  }
 };
 
 // U(-a, a) with a = sqrt(6 / (fan_in + fan_out)), where the fans are the last two extents, as in

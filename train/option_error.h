@@ -1,20 +1,9 @@
-// OptionError: an option with a value that it cannot have, alone or beside the others.
+// Errors about options of training have the class of those about networks.
 #pragma once
-#include <string>
-
-#include "core/error.h"
+#include "core/option_error.h"
 
 namespace frugal::train {
 
-class OptionError : public Error {
- public:
-  // path: the option, joined by dots ("compression.memory_budget"); empty: no single one.
-  OptionError(const std::string& path, const std::string& what)
-      : Error(path.empty() ? what : path + ": " + what), path_(path) {}
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
+using frugal::OptionError;
 
 }  // namespace frugal::train

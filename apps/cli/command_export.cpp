@@ -240,7 +240,7 @@ void export_command(const ExportArguments& arguments) {
   std::string output = arguments.output;
   if (output.empty()) {
     output =
-        (arguments.trunk ? source.config.model.trunk : source.config.model.name) + "." + format;
+        (arguments.trunk ? source.config.model.trunk() : source.config.model.name) + "." + format;
     check_free(output);
   }
   Json said = format == "onnx" ? export_onnx(arguments, output, source)

@@ -15,8 +15,8 @@
 
 #include "apps/cli/signals.h"
 #include "apps/config/config.h"
-#include "apps/config/nearest.h"
 #include "core/device.h"
+#include "core/nearest.h"
 #include "core/quoted.h"
 #include "data/formats/json_strict.h"
 #include "distributed/communicator.h"

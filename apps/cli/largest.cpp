@@ -40,10 +40,10 @@ void set_value(Config& config, Growth growth, int64_t value) {
       config.data.batch_size = value;
       return;
     case Growth::layers:
-      config.model.layers = value;
+      config.model.options["layers"] = value;
       return;
     case Growth::width:
-      config.model.width = value;
+      config.model.options["width"] = value;
       return;
     case Growth::resolution:
       if (reads_image_size(config)) {
@@ -66,9 +66,9 @@ int64_t own_value(const Config& config, Growth growth) {
     case Growth::batch:
       return config.data.batch_size;
     case Growth::layers:
-      return config.model.layers.value_or(0);
+      return config.model.integer("layers").value_or(0);
     case Growth::width:
-      return config.model.width.value_or(0);
+      return config.model.integer("width").value_or(0);
     case Growth::resolution:
       return reads_image_size(config) ? config.data.image_size
              : config.data.shape      ? config.data.shape->front()

@@ -8,12 +8,12 @@
 #include "apps/config/config_readers.h"
 #include "apps/config/config_table.h"
 #include "apps/config/level_keys.h"
-#include "apps/config/nearest.h"
-#include "apps/config/sequential_config.h"
+#include "core/nearest.h"
 #include "core/quoted.h"
 #include "data/fetch/sha256.h"
 #include "data/fetch/sources.h"
 #include "data/formats/json_strict.h"
+#include "models/sequential/sequential.h"
 
 namespace frugal::apps {
 namespace {
@@ -325,7 +325,7 @@ void apply_set(Json& document, const std::string& text) {
       continue;
     }
     // A layer's value that stands for its first key: {"dropout": 0.1}.
-    const std::string first = in_list && !node->is_object() ? first_key_of(above) : "";
+    const std::string first = in_list && !node->is_object() ? models::first_key_of(above) : "";
     if (!first.empty() && !node->is_null()) *node = Json({{first, *node}});
     if (!node->is_object()) unknown(path);
     node = &(*node)[part];

@@ -10,6 +10,7 @@
 
 #include "apps/config/config_error.h"
 #include "apps/json.h"
+#include "models/value.h"
 
 namespace frugal::compress {
 struct WidthProfile;
@@ -25,33 +26,15 @@ std::shared_ptr<OpenedData> nothing_opened();
 struct ModelConfig {
   std::string name = "resnet20";
   bool is_named = true;  // no key: whether the configuration has a model.name
-  std::optional<int64_t> num_classes;
-  std::optional<int64_t> in_channels;
-  Json modules = Json::array();  // only sequential has modules (sequential_config.h)
-  std::string shortcut = "A";
-  std::string stem = "imagenet";
-  std::vector<int64_t> hidden{256, 128};
-  std::optional<double> dropout, attention_dropout, input_dropout, stochastic_depth;
+  std::optional<int64_t> num_classes, in_channels, vocab_size;
   std::optional<std::string> weights;
   std::string head = "keep";
-  std::optional<int64_t> layers, width, heads, feed_forward, max_positions, vocab_size, window;
-  bool batch_norm = false;
-  bool residual = false;
-  std::string jump = "none";
-  std::optional<double> alpha, theta;
-  std::string aggregation = "mean";
-  std::optional<int64_t> out_heads;
-  std::optional<double> slope;
-  bool aux_loss = false;
-  std::string trunk = "resnet50";  // for detection networks, simsiam, byol and moco_v2
-  int64_t anchor_side = 32;
-  bool deterministic_sampling = false;
-  std::optional<std::string> box_loss;
-  // The rest is for simsiam, byol and moco_v2.
-  std::optional<std::vector<int64_t>> projector;
-  std::optional<int64_t> predictor, queue;
-  std::optional<double> momentum, temperature;
-  int64_t neighbours = 200;
+  int64_t neighbours = 200;  // for simsiam, byol and moco_v2
+  // The other keys, which are the networks' own (models/option.h), without those that are null.
+  models::Options options;
+
+  std::optional<int64_t> integer(const char* key) const;  // a number of `options`
+  std::string trunk() const;
 };
 
 struct DataConfig {

@@ -21,7 +21,7 @@ Reader every_run() {
   return {"every run", {}, [](const Config&) { return true; }};
 }
 
-Reader networks(const char* key, const char* who) {
+Reader networks(const char* key, const std::string& who) {
   return {who, {"model.name"}, [key](const Config& c) { return network_reads(c.model, key); }};
 }
 

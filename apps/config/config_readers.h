@@ -10,7 +10,8 @@
 namespace frugal::apps {
 
 Reader every_run();
-Reader networks(const char* key, const char* who);  // by the networks' own list, network_reads()
+Reader networks(const char* key,
+                const std::string& who);  // by the networks' own list, network_reads()
 Reader with_data(BatchSpec::Kind kind);
 Reader data_named(const std::vector<std::string>& names);
 Reader sampled(const std::vector<std::string>& samplers);

@@ -1,14 +1,18 @@
 #include "apps/config/config_table.h"
 
+#include <algorithm>
+
 #include "apps/config/config_readers.h"
 #include "apps/config/level_keys.h"
 #include "apps/config/make_data.h"
 #include "apps/config/make_model.h"
 #include "apps/config/make_optimizer.h"
 #include "apps/config/resolve.h"
-#include "apps/config/sequential_config.h"
 #include "apps/config/value_schema.h"
 #include "compress/bounded/error_bounded.h"
+#include "models/registry.h"
+#include "models/sequential/sequential.h"
+#include "models/zoo/keys.h"
 #include "train/metric_names.h"
 
 namespace frugal::apps {
@@ -156,20 +160,94 @@ Reader one_class_images() {
 constexpr int64_t kMany = int64_t{1} << 40;
 constexpr int64_t kBatch = 1 << 20;
 
+// ---- the networks' own keys
+Field network_field(const models::Key& key) {
+  const std::string name = key.name;
+  const bool own = key.by == models::Key::own;
+  Field f;
+  f.key = name;
+  const bool layers = key.range.may_be_layers;
+  f.schema = layers                              ? layers_schema()
+             : name == models::keys::kTrunk.name ? choice(models::trunk_names())
+                                                 : schema_of(key.range);
+  if (own) f.schema = or_null(f.schema);
+  f.doc = key.help;
+  f.reader = networks(key.name, models::readers_of(name));
+  const Json usual = own ? Json(nullptr) : json_of(models::default_of(name));
+  f.get = [=](const Config& c) {
+    const auto given = c.model.options.find(name);
+    return given == c.model.options.end() ? usual : json_of(given->second);
+  };
+  f.set = [name, layers, range = key.range](Config& c, const Json& json) {
+    const models::Value value = value_of(range, json);
+    if (layers) models::check_layers(value.list(), "model." + name);
+    if (value.is_nothing())
+      c.model.options.erase(name);
+    else
+      c.model.options[name] = value;
+  };
+  return f;
+}
+
+Field vocab_size() {
+  return field(&Config::model, "vocab_size", &ModelConfig::vocab_size,
+               or_null(schema_of(models::keys::kVocabSize.range)),
+               "Transformers: token ids are below; null: as many as the data has.",
+               networks("vocab_size", "BERT, GPT-2 and a sequential network of tokens"));
+}
+
+// The keys of the networks, and vocab_size, in their order in run folders and in
+// configs/schema.json. Hashes of configurations depend on it. A key that is not in the list comes
+// behind it.
+std::vector<models::Key> model_keys() {
+  constexpr const char* kOrder[] = {"modules",
+                                    "shortcut",
+                                    "stem",
+                                    "hidden",
+                                    "dropout",
+                                    "attention_dropout",
+                                    "stochastic_depth",
+                                    "input_dropout",
+                                    "layers",
+                                    "width",
+                                    "window",
+                                    "heads",
+                                    "feed_forward",
+                                    "max_positions",
+                                    "vocab_size",
+                                    "batch_norm",
+                                    "residual",
+                                    "jump",
+                                    "alpha",
+                                    "theta",
+                                    "aggregation",
+                                    "out_heads",
+                                    "slope",
+                                    "aux_loss",
+                                    "trunk",
+                                    "anchor_side",
+                                    "box_loss",
+                                    "deterministic_sampling",
+                                    "projector",
+                                    "predictor",
+                                    "momentum",
+                                    "queue",
+                                    "temperature"};
+  std::vector<models::Key> keys = models::all_keys();
+  keys.push_back(models::keys::kVocabSize);
+  const auto place = [&](const models::Key& key) {
+    return std::find(std::begin(kOrder), std::end(kOrder), std::string_view(key.name)) - kOrder;
+  };
+  std::stable_sort(keys.begin(), keys.end(),
+                   [&](const auto& a, const auto& b) { return place(a) < place(b); });
+  return keys;
+}
+
 // ---- the table
 Section model() {
   constexpr auto s = &Config::model;
   using C = ModelConfig;
-  Field modules =
-      field(s, "modules", &C::modules, modules_schema(),
-            "sequential: its layers in order, each a name and its keys, such as "
-            "{\"linear\": {\"out_features\": 10}}; docs/guide/own_network.md lists them.",
-            networks("modules", "sequential"));
-  modules.set = [](Config& c, const Json& json) {
-    check_modules(json, "model.modules");
-    c.model.modules = json;
-  };
-  return {
+  Section section{
       "model",
       "The network.",
       {field(s, "name", &C::name, choice(model_names()), "Which network.", every_run()),
@@ -188,125 +266,17 @@ Section model() {
              "Outputs; null: as many as the data has classes.", every_run()),
        field(s, "in_channels", &C::in_channels, or_null(integer(1, 4096)),
              "Input channels; null: as many as the images have.",
-             with_data(BatchSpec::Kind::images)),
-       std::move(modules),
-       field(s, "shortcut", &C::shortcut, choice({"A", "B"}),
-             "CIFAR ResNets: A pads with zero channels, B projects.",
-             networks("shortcut", "the CIFAR ResNets")),
-       field(s, "stem", &C::stem, choice({"imagenet", "cifar"}),
-             "resnet18 and larger: 7x7 stride 2 and a pool, or 3x3 stride 1 for small images.",
-             networks("stem", "resnet18 and larger")),
-       field(s, "hidden", &C::hidden, list(integer(1, 1 << 20), 0, 64),
-             "mlp: widths of the hidden layers.", networks("hidden", "mlp")),
-       field(s, "dropout", &C::dropout, or_null(below(0, 1)),
-             "Probability of dropping a hidden unit, where the network drops any; null: the "
-             "network's own.",
-             networks("dropout", "all networks but the ResNets")),
-       field(s, "attention_dropout", &C::attention_dropout, or_null(below(0, 1)),
-             "Transformers and gat: the same of attention; null: the network's own.",
-             networks("attention_dropout", "transformers and gat")),
-       field(s, "stochastic_depth", &C::stochastic_depth, or_null(below(0, 1)),
-             "ViT and Swin: probability that the last block leaves out a branch for a sample; "
-             "it grows linearly from 0 at the first block. null: the network's own.",
-             networks("stochastic_depth", "ViT and Swin")),
-       field(s, "input_dropout", &C::input_dropout, or_null(below(0, 1)),
-             "gcn, sage and gat: the same of the features; null: the network's own.",
-             networks("input_dropout", "gcn, sage and gat")),
-       field(s, "layers", &C::layers, or_null(integer(1, 4096)),
-             "ResNets, transformers and graph networks: instead of the named network's layers. "
-             "resnet18 and larger: from their own number on, by whole blocks (of 3 layers, in "
-             "resnet18 and resnet34 of 2), which the second and the third stage share in "
-             "proportion to their own, as ActNN and GACT deepen ResNet-152; their depth D is "
-             "152 + 3 (D - 152) layers. CIFAR ResNets: 6 n + 2.",
-             networks("layers", "ResNets, BERT, GPT-2, ViT and graph networks")),
-       field(
-           s, "width", &C::width, or_null(integer(1, 1 << 20)),
-           "The same of hidden units, which gat's heads share out. ResNets: inner channels of "
-           "a block of the first stage, of which each later stage has twice as many: "
-           "torchvision's width_per_group, which ActNN and GACT widen. Blocks of resnet50 and "
-           "larger give as many channels as ever, those of the others as many as they have "
-           "inside. Detection networks: channels of the pyramid, 256.",
-           networks("width", "ResNets, BERT, GPT-2, ViT, VGG, unet, detection and graph networks")),
-       field(s, "window", &C::window, or_null(integer(1, 64)),
-             "Swin: side of the windows, in patches; null: 7. With model.weights of another window "
-             "the tables of relative positions are interpolated.",
-             networks("window", "Swin")),
-       field(s, "heads", &C::heads, or_null(integer(1, 4096)), "The same of heads.",
-             networks("heads", "BERT, GPT-2, ViT and gat")),
-       field(s, "feed_forward", &C::feed_forward, or_null(integer(1, 1 << 20)),
-             "Transformers: units between the two layers of each block's second half; null: "
-             "4 times the width.",
-             networks("feed_forward", "BERT, GPT-2 and ViT")),
-       field(s, "max_positions", &C::max_positions, or_null(integer(1, 1 << 20)),
-             "Transformers: the longest sequence; null: the network's own.",
-             networks("max_positions", "BERT and GPT-2")),
-       field(s, "vocab_size", &C::vocab_size, or_null(integer(1, 1 << 24)),
-             "Transformers: token ids are below; null: as many as the data has.",
-             networks("vocab_size", "BERT, GPT-2 and a sequential network of tokens")),
-       field(s, "batch_norm", &C::batch_norm, boolean(),
-             "Graph networks: batch norm after each hidden layer.",
-             networks("batch_norm", "graph networks")),
-       field(s, "residual", &C::residual, boolean(),
-             "Graph networks: add a layer's input to its output, where widths agree.",
-             networks("residual", "graph networks")),
-       field(s, "jump", &C::jump, choice({"none", "cat", "max"}),
-             "Graph networks: jumping knowledge, the outputs of all layers side by side or "
-             "their maximum.",
-             networks("jump", "graph networks")),
-       field(s, "alpha", &C::alpha, or_null(number(0, 1)),
-             "gcnii: share of the first layer's output in every layer; null: 0.1.",
-             networks("alpha", "gcnii")),
-       field(s, "theta", &C::theta, or_null(positive(100)),
-             "gcnii: weights of layer l count log(theta / l + 1); null: 0.5.",
-             networks("theta", "gcnii")),
-       field(s, "aggregation", &C::aggregation, choice({"mean", "max"}),
-             "sage: what it takes of a node's neighbours.", networks("aggregation", "sage")),
-       field(s, "out_heads", &C::out_heads, or_null(integer(1, 4096)),
-             "gat: heads of the last layer, which averages them; null: 1.",
-             networks("out_heads", "gat")),
-       field(s, "slope", &C::slope, or_null(number(0, 1)),
-             "gat: of the leaky relu of its scores; null: 0.2.", networks("slope", "gat")),
-       field(s, "aux_loss", &C::aux_loss, boolean(),
-             "fcn_resnet50 to deeplabv3_resnet101: a second head on the third stage, whose loss "
-             "counts half in training, and which nothing else runs.",
-             networks("aux_loss", "fcn_resnet50 to deeplabv3_resnet101")),
-       field(
-           s, "trunk", &C::trunk, choice(trunk_names()),
-           "Detection networks: the ResNet below the pyramid. simsiam, byol, moco_v2: the network "
-           "that learns to give features.",
-           networks("trunk", "detection networks, simsiam, byol and moco_v2")),
-       field(s, "anchor_side", &C::anchor_side, integer(1, 4096),
-             "Detection networks: pixels of the smallest anchors' sides; each level of the "
-             "pyramid has twice those of the one before.",
-             networks("anchor_side", "detection networks")),
-       field(s, "box_loss", &C::box_loss, or_null(choice({"l1", "smooth_l1", "giou"})),
-             "Detection networks: how a box is compared with its object: absolute or smoothed "
-             "differences of their codes, or 1 - GIoU of the boxes; null: torchvision's, l1 of "
-             "retinanet_resnet50_fpn and smooth_l1 of fasterrcnn_resnet50_fpn.",
-             networks("box_loss", "detection networks")),
-       field(s, "deterministic_sampling", &C::deterministic_sampling, boolean(),
-             "fasterrcnn_resnet50_fpn: the losses take the first candidates in order, and not "
-             "random ones, so that another program can do the same.",
-             networks("deterministic_sampling", "fasterrcnn_resnet50_fpn")),
-       field(s, "projector", &C::projector, or_null(list(integer(1, 1 << 16), 1, 16)),
-             "simsiam, byol, moco_v2: widths of the layers behind the trunk; null: the paper's.",
-             networks("projector", "simsiam, byol and moco_v2")),
-       field(s, "predictor", &C::predictor, or_null(integer(1, 1 << 16)),
-             "simsiam, byol: hidden units of the layers behind the projector; null: the paper's.",
-             networks("predictor", "simsiam and byol")),
-       field(s, "momentum", &C::momentum, or_null(number(0, 1)),
-             "byol, moco_v2: how much of the copy that gives targets stays in a step; byol's "
-             "rises from there to 1; null: the paper's, 0.996 and 0.999.",
-             networks("momentum", "byol and moco_v2")),
-       field(s, "queue", &C::queue, or_null(integer(1, 1 << 24)),
-             "moco_v2: keys of earlier batches to compare with; null: 65536.",
-             networks("queue", "moco_v2")),
-       field(s, "temperature", &C::temperature, or_null(positive(100)),
-             "moco_v2: cosines are divided by it; null: 0.2.", networks("temperature", "moco_v2")),
-       field(s, "neighbours", &C::neighbours, integer(1, 1 << 20),
-             "simsiam, byol, moco_v2: training samples that vote for the class of a test sample in "
-             "the metric knn.",
-             networks("neighbours", "simsiam, byol and moco_v2"))}};
+             with_data(BatchSpec::Kind::images))}};
+  for (const models::Key& key : model_keys())
+    section.fields.push_back(std::string_view(key.name) == models::keys::kVocabSize.name
+                                 ? vocab_size()
+                                 : network_field(key));
+  section.fields.push_back(
+      field(s, "neighbours", &C::neighbours, integer(1, 1 << 20),
+            "simsiam, byol, moco_v2: training samples that vote for the class of a test sample in "
+            "the metric knn.",
+            networks("neighbours", "simsiam, byol and moco_v2")));
+  return section;
 }
 
 Section views_of_data() {

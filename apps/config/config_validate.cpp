@@ -3,7 +3,7 @@
 
 #include "apps/config/config_readers.h"
 #include "apps/config/config_table.h"
-#include "apps/config/nearest.h"
+#include "core/nearest.h"
 #include "core/quoted.h"
 
 namespace frugal::apps {

@@ -5,8 +5,8 @@
 #include <sstream>
 
 #include "apps/config/config_error.h"
-#include "apps/config/nearest.h"
 #include "compress/policies/levels.h"
+#include "core/nearest.h"
 #include "core/quoted.h"
 #include "data/fetch/sources.h"
 

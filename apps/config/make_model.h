@@ -1,4 +1,4 @@
-// From a configuration to its network: the only table of models' names.
+// From a configuration to its network. models/registry.h has the networks' names and options.
 #pragma once
 #include <memory>
 #include <string>
@@ -7,6 +7,7 @@
 #include "apps/config/config.h"
 #include "apps/config/make_data.h"
 #include "models/module.h"
+#include "models/registry.h"
 
 namespace frugal::apps {
 
@@ -14,32 +15,27 @@ constexpr const char* kSequential = "sequential";  // the network that model.mod
 
 std::vector<std::string> model_names();
 
-// What a network reads: images, which it classifies as a whole or pixel by pixel (segmentation), or
-// in which it finds objects (detection); sequences, as a whole (encoder) or up to each token
-// (decoder); graphs.
-enum class Family : uint8_t { images, segmentation, detection, encoder, decoder, graph };
+using models::Family;
 Family family_of(const ModelConfig& model);
 bool is_decoder(const Config& config);  // is the network's family Family::decoder?
 
 // Is it one of simsiam, byol and moco_v2, which learn from two views of each picture?
 bool is_self_supervised(const ModelConfig& model);
-std::vector<std::string> trunk_names();  // networks that they can train
 
 // Does the network read this key of config.model? Two keys are of other sections. "checkpointing"
 // (train.checkpointing) asks whether the network has blocks, and "layer_decay" (optim.layer_decay)
-// whether layer_of() (models/layer_order.h) knows its blocks. REQUIRES: a key that only some
+// whether layers_of() (models/layer_order.h) knows its blocks. REQUIRES: a key that only some
 // networks read.
 bool network_reads(const ModelConfig& model, const std::string& key);
 
-// Which values of model.layers and model.width, and which sides of images, the network takes.
-// Layers are `least_layers` and more, by `layers_step`; the others are multiples. (Other sides may
-// do, too; these do with every network of the family.)
-struct ModelSizes {
-  int64_t least_layers = 1, layers_step = 1;
-  int64_t width_step = 4;
-  int64_t side_step = 4;
-};
+using ModelSizes = models::Sizes;
 ModelSizes model_sizes(const ModelConfig& model);
+
+// Errors (ConfigError): options that the network refuses.
+void check_options(const ModelConfig& model);
+// Makes the network on the device meta and runs it on two samples: a layer may say only then that
+// it cannot take its input. Errors (ConfigError): at model.modules.
+void try_on_meta(const ModelConfig& model, const BatchSpec& spec);
 
 // Fills num_classes, in_channels and vocab_size, where they are null, from what the data have.
 // Errors (ConfigError): values that do not fit the data; a network for other data.

@@ -13,8 +13,8 @@ namespace frugal::apps {
 namespace {
 
 constexpr const char* kKey = "compression.advanced.profile";
-constexpr int64_t kVersion = 1;  // the format's
-constexpr int64_t kMost = int64_t{1} << 53;
+constexpr int64_t kProfileVersion = 1;  // the format's
+constexpr int64_t kMostCounted = int64_t{1} << 53;
 
 bool is_one_of(const std::string& path, std::initializer_list<const char*> names) {
   return std::any_of(names.begin(), names.end(), [&](const char* name) { return path == name; });
@@ -54,9 +54,10 @@ Json keys_of(const Config& config) {
 int64_t whole(const std::string& path, const Json& object, const char* key, int64_t least) {
   if (object.is_object() && object.contains(key)) {
     const Json& value = object.at(key);
-    const bool fits = value.is_number_integer() &&
-                      (!value.is_number_unsigned() || value.get<uint64_t>() <= uint64_t{kMost});
-    if (fits && value.get<int64_t>() >= least && value.get<int64_t>() <= kMost)
+    const bool fits =
+        value.is_number_integer() &&
+        (!value.is_number_unsigned() || value.get<uint64_t>() <= uint64_t{kMostCounted});
+    if (fits && value.get<int64_t>() >= least && value.get<int64_t>() <= kMostCounted)
       return value.get<int64_t>();
   }
   refuse(path,
@@ -115,14 +116,15 @@ void write_profiles(const std::string& path, const std::vector<RecordedRun>& run
                     {"average_bits", run.profile.average_bits()},
                     {"tensors", tensors}});
   }
-  data::atomic_write(path, Json({{"frugal_profile", kVersion}, {"runs", list}}).dump(1) + "\n");
+  data::atomic_write(path,
+                     Json({{"frugal_profile", kProfileVersion}, {"runs", list}}).dump(1) + "\n");
 }
 
 compress::WidthProfile read_profile(const std::string& path, const Config& config) {
   const Json file = read_json(path);
   const Json& runs = member(path, file, "runs", Json::value_t::array);
-  if (!file.contains("frugal_profile") || file.at("frugal_profile") != kVersion)
-    refuse(path, fmt::format("expected a profile of version {}", kVersion));
+  if (!file.contains("frugal_profile") || file.at("frugal_profile") != kProfileVersion)
+    refuse(path, fmt::format("expected a profile of version {}", kProfileVersion));
   const Json wanted = keys_of(config);
   std::optional<std::vector<std::string>> nearest;
   for (const Json& run : runs) {

@@ -1,10 +1,14 @@
-// JSON Schemas of the values that keys take, as `frugal schema` writes them.
+// JSON Schemas of the values that keys take, as `frugal schema` writes them, and networks' values
+// as JSON.
 #pragma once
 #include <cstdint>
 
 #include "apps/json.h"
+#include "models/option.h"
 
-namespace frugal::apps::schema {
+namespace frugal::apps {
+
+namespace schema {
 
 inline Json boolean() { return {{"type", "boolean"}}; }
 inline Json text() { return {{"type", "string"}}; }
@@ -19,4 +23,14 @@ inline Json positive(double hi) {
   return {{"type", "number"}, {"exclusiveMinimum", 0.0}, {"maximum", hi}};
 }
 
-}  // namespace frugal::apps::schema
+}  // namespace schema
+
+Json schema_of(const models::Range& range);
+Json layers_schema();  // describes the list model.modules, for validation and editors
+Json json_of(const models::Value& value);
+models::Value value_of(const Json& json);
+// Numbers as the range wants them: 1e3 is an integer, and 1 may be 1.0. REQUIRES: a value that
+// fits.
+models::Value value_of(const models::Range& range, const Json& json);
+
+}  // namespace frugal::apps

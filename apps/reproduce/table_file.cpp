@@ -5,8 +5,8 @@
 #include <set>
 
 #include "apps/config/config.h"
-#include "apps/config/nearest.h"
 #include "apps/reproduce/measures.h"
+#include "core/nearest.h"
 #include "core/quoted.h"
 
 namespace frugal::apps {

@@ -25,10 +25,10 @@ int main(int argc, char** argv) {
   data::Loader unseen(bars(128, 2), {.batch_size = 64, .shuffle = false});
 
   models::Init init;
-  models::CifarResNet net(init, models::cifar_resnet_options("resnet20"));
-  optim::Sgd sgd(net.parameters(), {.momentum = 0.9});
+  const auto net = models::make("resnet20", {{"num_classes", 10}}, init);
+  optim::Sgd sgd(net->parameters(), {.momentum = 0.9});
 
-  train::Trainer trainer(net, sgd, optim::constant_schedule(0.02), images,
+  train::Trainer trainer(*net, sgd, optim::constant_schedule(0.02), images,
                          {.epochs = 2, .test = &unseen, .compression = {.memory_budget = budget}});
   trainer.run();
 

@@ -27,6 +27,14 @@ std::shared_ptr<FilledConv2d> pyramid_conv(Init& init, int64_t in, int64_t out, 
 
 }  // namespace
 
+ResNetOptions trunk_options(const std::string& name) {
+  for (const auto& [each, options] : ResNetOptions::published())
+    if (each == name) return options;
+  throw OptionError(
+      "trunk",
+      fmt::format("expected one of torchvision's ResNets, such as resnet50, got {}", name));
+}
+
 std::shared_ptr<FilledConv2d> normal_conv(Init& init, int64_t in, int64_t out, int64_t kernel,
                                           double deviation, double bias) {
   return std::make_shared<FilledConv2d>(normal(init, {out, kernel, kernel, in}, deviation),

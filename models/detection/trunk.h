@@ -12,6 +12,9 @@
 
 namespace frugal::models {
 
+// The options of one of torchvision's ResNets. Errors: OptionError at "trunk".
+ResNetOptions trunk_options(const std::string& name);
+
 // What follows the levels that come from the trunk.
 enum class LastLevels : uint8_t {
   p6_p7,     // two 3x3 convolutions of stride 2, the second behind a relu (RetinaNet)

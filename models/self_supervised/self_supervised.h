@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "models/layers.h"
+#include "models/zoo/keys.h"
 
 namespace frugal::models {
 
@@ -28,6 +29,36 @@ struct SelfSupervisedOptions {
   double momentum = 0;             // how much of the copy stays in a step
   int64_t queue = 0;               // moco_v2: keys that are kept
   double temperature = 1;          // moco_v2
+
+  // What the method reads beside its trunk and the options of that.
+  static std::vector<Option<SelfSupervisedOptions>> list(SelfSupervision method) {
+    using S = SelfSupervisedOptions;
+    std::vector<Option<S>> all = {
+        {{"projector", range::integers(1, 1 << 16, 1, 16),
+          "simsiam, byol, moco_v2: widths of the layers behind the trunk; null: the paper's.",
+          Key::own},
+         &S::projector}};
+    if (method != SelfSupervision::moco_v2)
+      all.push_back(
+          {{"predictor", range::integer(1, 1 << 16),
+            "simsiam, byol: hidden units of the layers behind the projector; null: the paper's.",
+            Key::own},
+           &S::predictor});
+    if (method != SelfSupervision::simsiam)
+      all.push_back({{"momentum", range::number(0, 1),
+                      "byol, moco_v2: how much of the copy that gives targets stays in a step; "
+                      "byol's rises from there to 1; null: the paper's, 0.996 and 0.999.",
+                      Key::own},
+                     &S::momentum});
+    if (method != SelfSupervision::moco_v2) return all;
+    all.push_back({{"queue", range::integer(1, 1 << 24),
+                    "moco_v2: keys of earlier batches to compare with; null: 65536.", Key::own},
+                   &S::queue});
+    all.push_back({{"temperature", range::positive(100),
+                    "moco_v2: cosines are divided by it; null: 0.2.", Key::own},
+                   &S::temperature});
+    return all;
+  }
 };
 // The options of the papers, for a trunk of so many features: SimSiam: projector 2048, 2048, 2048,
 // predictor 512. BYOL: projector 4096, 256, predictor 4096, momentum 0.996, which rises to 1 in

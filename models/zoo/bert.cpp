@@ -1,7 +1,5 @@
 #include "models/zoo/bert.h"
 
-#include <map>
-
 #include "autograd/functions.h"
 #include "models/checkpointed.h"
 #include "ops/dense/copy.h"
@@ -67,22 +65,28 @@ class Bert::Layer : public Module {
   std::shared_ptr<LayerNorm> norm2_;
 };
 
-BertOptions bert_options(const std::string& name) {
-  BertOptions encoder{4, 256, 4};
-  encoder.inner_dropout = 0.1;
-  encoder.eps = 1e-5;
-  encoder.padding_id = -1;
-  encoder.bare = true;
-  static const std::map<std::string, BertOptions> known = {
-      {"bert_tiny", {2, 128, 2}},   {"bert_mini", {4, 256, 4}},   {"bert_small", {4, 512, 8}},
-      {"bert_medium", {8, 512, 8}}, {"bert_base", {12, 768, 12}}, {"bert_large", {24, 1024, 16}},
-      {"encoder", encoder},
+const Published<BertOptions>& BertOptions::published() {
+  static const Published<BertOptions> all = {
+      {"bert_tiny", {2, 128, 2}},
+      {"bert_mini", {4, 256, 4}},
+      {"bert_small", {4, 512, 8}},
+      {"bert_medium", {8, 512, 8}},
+      {"bert_base", {12, 768, 12}},
+      {"bert_large", {24, 1024, 16}},
+      {"encoder",
+       {.layers = 4,
+        .hidden = 256,
+        .heads = 4,
+        .inner_dropout = 0.1,
+        .eps = 1e-5,
+        .padding_id = -1,
+        .bare = true}},
   };
-  const auto found = known.find(name);
-  if (found != known.end()) return found->second;
-  std::string names;
-  for (const auto& [each, options] : known) names += (names.empty() ? "" : ", ") + each;
-  throw Error(fmt::format("[bert] expected one of {}, got '{}'", names, name));
+  return all;
+}
+
+BertOptions bert_options(const std::string& name) {
+  return find_published(BertOptions::published(), "bert", name);
 }
 
 Bert::Bert(Init& init, const BertOptions& options) : options_(options) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "models/transformer_layers.h"
+#include "models/zoo/keys.h"
 
 namespace frugal::models {
 
@@ -31,6 +32,22 @@ struct BertOptions {
   int64_t padding_id = 0;  // the embedding of this token starts at 0 and stays 0; -1: no such token
   bool bare = false;       // word embeddings only: no positions, types, norm or dropout before the
                            // layers, and no pooler after them
+
+  static const Published<BertOptions>& published();
+  static std::vector<Option<BertOptions>> list() {
+    return {{keys::kLayers, &BertOptions::layers},
+            {keys::kWidth, &BertOptions::hidden},
+            {keys::kHeads, &BertOptions::heads},
+            {keys::kFeedForward, &BertOptions::intermediate},
+            {keys::kDropout, &BertOptions::dropout},
+            {keys::kAttentionDropout, &BertOptions::attention_dropout},
+            {keys::kMaxPositions, &BertOptions::max_positions},
+            {keys::kVocabSize, &BertOptions::vocab_size},
+            {keys::kNumClasses, &BertOptions::num_classes},
+            {{"head", range::choice("classification, masked_lm"),
+              "One output of a text, or one of each token.", Key::data},
+             &BertOptions::head}};
+  }
 };
 
 // The options of "bert_tiny", "bert_mini", "bert_small", "bert_medium", "bert_base", "bert_large"

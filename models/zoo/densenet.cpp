@@ -1,7 +1,6 @@
 #include "models/zoo/densenet.h"
 
 #include <cmath>
-#include <map>
 
 #include "autograd/record.h"
 #include "models/checkpointed.h"
@@ -185,18 +184,18 @@ class DenseNet::Features : public Module {
   std::shared_ptr<PartsNorm> norm5_;
 };
 
-DenseNetOptions densenet_options(const std::string& name) {
-  static const std::map<std::string, DenseNetOptions> known = {
+const Published<DenseNetOptions>& DenseNetOptions::published() {
+  static const Published<DenseNetOptions> all = {
       {"densenet121", {{6, 12, 24, 16}, 32, 64}},
       {"densenet161", {{6, 12, 36, 24}, 48, 96}},
       {"densenet169", {{6, 12, 32, 32}, 32, 64}},
       {"densenet201", {{6, 12, 48, 32}, 32, 64}},
   };
-  const auto found = known.find(name);
-  if (found != known.end()) return found->second;
-  std::string names;
-  for (const auto& [each, options] : known) names += (names.empty() ? "" : ", ") + each;
-  throw Error(fmt::format("[densenet] expected one of {}, got '{}'", names, name));
+  return all;
+}
+
+DenseNetOptions densenet_options(const std::string& name) {
+  return find_published(DenseNetOptions::published(), "densenet", name);
 }
 
 DenseNet::DenseNet(Init& init, const DenseNetOptions& options) {

@@ -11,6 +11,7 @@
 
 #include "models/dense.h"
 #include "models/layers.h"
+#include "models/zoo/keys.h"
 
 namespace frugal::models {
 
@@ -22,6 +23,13 @@ struct DenseNetOptions {
   double dropout = 0;      // after each layer
   int64_t in_channels = 3;
   int64_t num_classes = 1000;
+
+  static const Published<DenseNetOptions>& published();
+  static std::vector<Option<DenseNetOptions>> list() {
+    return {{keys::kDropout, &DenseNetOptions::dropout},
+            {keys::kInChannels, &DenseNetOptions::in_channels},
+            {keys::kNumClasses, &DenseNetOptions::num_classes}};
+  }
 };
 
 // The options of "densenet121", "densenet161", "densenet169", "densenet201".

@@ -1,7 +1,5 @@
 #include "models/zoo/dilated_resnet.h"
 
-#include <map>
-
 #include "models/activations.h"
 #include "models/zoo/segmentation_parts.h"
 
@@ -81,9 +79,9 @@ std::shared_ptr<Sequential> deeplab_head(Init& init, int64_t in, int64_t classes
 
 }  // namespace
 
-DilatedResNetOptions dilated_resnet_options(const std::string& name) {
+const Published<DilatedResNetOptions>& DilatedResNetOptions::published() {
   constexpr std::array<int64_t, 4> k50 = {3, 4, 6, 3}, k101 = {3, 4, 23, 3};
-  static const std::map<std::string, DilatedResNetOptions> known = {
+  static const Published<DilatedResNetOptions> all = {
       {"fcn_resnet50", {.head = DilatedHead::fcn, .depths = k50}},
       {"fcn_resnet101", {.head = DilatedHead::fcn, .depths = k101}},
       {"deeplabv3_resnet50",
@@ -91,11 +89,11 @@ DilatedResNetOptions dilated_resnet_options(const std::string& name) {
       {"deeplabv3_resnet101",
        {.head = DilatedHead::deeplabv3, .depths = k101, .dropout = kPyramidDropout}},
   };
-  const auto found = known.find(name);
-  if (found != known.end()) return found->second;
-  std::string names;
-  for (const auto& [each, options] : known) names += (names.empty() ? "" : ", ") + each;
-  throw Error(fmt::format("[dilated_resnet] expected one of {}, got '{}'", names, name));
+  return all;
+}
+
+DilatedResNetOptions dilated_resnet_options(const std::string& name) {
+  return find_published(DilatedResNetOptions::published(), "dilated_resnet", name);
 }
 
 DilatedResNet::DilatedResNet(Init& init, const DilatedResNetOptions& options) {

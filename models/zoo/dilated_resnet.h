@@ -7,6 +7,7 @@
 
 #include "models/layers.h"
 #include "models/resized_module.h"
+#include "models/zoo/keys.h"
 #include "models/zoo/resnet_trunk.h"
 
 namespace frugal::models {
@@ -22,6 +23,21 @@ struct DilatedResNetOptions {
   double dropout = 0.1;            // before the last layer, or behind the pyramid of DeepLabv3
   bool auxiliary = false;          // a second head, "aux_classifier", on the third stage
   double auxiliary_dropout = 0.1;  // before the last layer of the second head
+
+  static const Published<DilatedResNetOptions>& published();
+  static std::vector<Option<DilatedResNetOptions>> list() {
+    return {{keys::kWidth, &DilatedResNetOptions::width},
+            {keys::kDropout,
+             [](DilatedResNetOptions& options, const Value& value) {
+               options.dropout = options.auxiliary_dropout = value.number();
+             }},
+            {{"aux_loss", range::flag(),
+              "fcn_resnet50 to deeplabv3_resnet101: a second head on the third stage, whose loss "
+              "counts half in training, and which nothing else runs."},
+             &DilatedResNetOptions::auxiliary},
+            {keys::kInChannels, &DilatedResNetOptions::in_channels},
+            {keys::kNumClasses, &DilatedResNetOptions::num_classes}};
+  }
 };
 
 // The options of "fcn_resnet50", ..., "deeplabv3_resnet101". Errors: an unknown name; the message

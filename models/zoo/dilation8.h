@@ -9,6 +9,7 @@
 
 #include "models/layers.h"
 #include "models/resized_module.h"
+#include "models/zoo/keys.h"
 
 namespace frugal::models {
 
@@ -17,6 +18,14 @@ struct Dilation8Options {
   int64_t num_classes = 21;
   int64_t hidden = 4096;  // channels of fc6 and fc7
   double dropout = 0.5;   // after fc6 and fc7
+
+  static Published<Dilation8Options> published() { return {{"dilation8", {}}}; }
+  static std::vector<Option<Dilation8Options>> list() {
+    return {{keys::kWidth, &Dilation8Options::hidden},
+            {keys::kDropout, &Dilation8Options::dropout},
+            {keys::kInChannels, &Dilation8Options::in_channels},
+            {keys::kNumClasses, &Dilation8Options::num_classes}};
+  }
 };
 
 // [N, H, W, in_channels] -> [N, H, W, num_classes]; H and W are at least 8. Images are padded with

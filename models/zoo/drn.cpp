@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 
 #include "models/zoo/residual_blocks.h"
 #include "models/zoo/segmentation_parts.h"
@@ -36,14 +35,16 @@ Tensor bilinear_weights(const Init& init, int64_t classes) {
 
 }  // namespace
 
+const Published<DrnOptions>& DrnOptions::published() {
+  static const Published<DrnOptions> all = {
+      {"drn_d_22", {{1, 1, 2, 2, 2, 2, 1, 1}}},
+      {"drn_d_38", {{1, 1, 3, 4, 6, 3, 1, 1}}},
+  };
+  return all;
+}
+
 DrnOptions drn_options(const std::string& name) {
-  static const std::map<std::string, std::array<int64_t, 8>> known = {
-      {"drn_d_22", {1, 1, 2, 2, 2, 2, 1, 1}}, {"drn_d_38", {1, 1, 3, 4, 6, 3, 1, 1}}};
-  const auto found = known.find(name);
-  FRUGAL_CHECK(found != known.end(), "[drn] expected one of drn_d_22, drn_d_38, got '{}'", name);
-  DrnOptions options;
-  options.depths = found->second;
-  return options;
+  return find_published(DrnOptions::published(), "drn", name);
 }
 
 Drn::Drn(Init& init, const DrnOptions& options) {

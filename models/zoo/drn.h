@@ -5,6 +5,7 @@
 #include <string>
 
 #include "models/layers.h"
+#include "models/zoo/keys.h"
 
 namespace frugal::models {
 
@@ -12,6 +13,12 @@ struct DrnOptions {
   std::array<int64_t, 8> depths{1, 1, 2, 2, 2, 2, 1, 1};  // convolutions or blocks of levels 1 to 8
   int64_t in_channels = 3;
   int64_t num_classes = 19;
+
+  static const Published<DrnOptions>& published();
+  static std::vector<Option<DrnOptions>> list() {
+    return {{keys::kInChannels, &DrnOptions::in_channels},
+            {keys::kNumClasses, &DrnOptions::num_classes}};
+  }
 };
 
 // The options of "drn_d_22" or "drn_d_38". Errors: an unknown name; the message lists the known

@@ -6,6 +6,7 @@
 #include "models/detection/detector.h"
 #include "models/detection/sampler.h"
 #include "models/detection/trunk.h"
+#include "models/zoo/keys.h"
 
 namespace frugal::models {
 
@@ -26,6 +27,24 @@ struct FasterRcnnOptions {
   double least_score = 0.05;  // what is found has a higher score
   double most_overlap = 0.5;  // a box that overlaps a better one of its class more is left out
   int64_t most_found = 100;   // most objects of a picture
+
+  static Published<FasterRcnnOptions> published() { return {{"fasterrcnn_resnet50_fpn", {}}}; }
+  static std::vector<Option<FasterRcnnOptions>> list() {
+    return {{keys::kTrunk,
+             [](FasterRcnnOptions& options, const Value& name) {
+               options.trunk = trunk_options(name.text());
+             },
+             "resnet50"},
+            {keys::kWidth, &FasterRcnnOptions::width},
+            {keys::kAnchorSide, &FasterRcnnOptions::anchor_side},
+            {keys::kBoxLoss, &FasterRcnnOptions::box_loss},
+            {{"deterministic_sampling", range::flag(),
+              "fasterrcnn_resnet50_fpn: the losses take the first candidates in order, and not "
+              "random ones, so that another program can do the same."},
+             &FasterRcnnOptions::deterministic_sampling},
+            {keys::kInChannels, &FasterRcnnOptions::in_channels},
+            {keys::kNumClasses, &FasterRcnnOptions::num_classes}};
+  }
 };
 
 // forward(): [N, H, W, C] -> [N, A, 1 + 4], what the RPN says of all anchors: logits and codes.

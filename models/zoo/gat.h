@@ -15,6 +15,20 @@ struct GatOptions : GnnOptions {
                                    // as `heads`
   double attention_dropout = 0.6;  // dropout of the attention coefficients
   double slope = 0.2;              // slope of leaky_relu in the attention scores
+
+  static Published<GatOptions> published() { return {{"gat", {}}}; }
+  static std::vector<Option<GatOptions>> list() {
+    return joined(GnnOptions::list<GatOptions>(),
+                  {{keys::kInputDropout, &GatOptions::input_dropout},
+                   {keys::kHeads, &GatOptions::heads},
+                   {{"out_heads", range::integer(1, 4096),
+                     "gat: heads of the last layer, which averages them; null: 1.", Key::own},
+                    &GatOptions::out_heads},
+                   {keys::kAttentionDropout, &GatOptions::attention_dropout},
+                   {{"slope", range::number(0, 1),
+                     "gat: of the leaky relu of its scores; null: 0.2.", Key::own},
+                    &GatOptions::slope}});
+  }
 };
 
 // [V, F] -> [V, num_classes]: attention over the edges into each node and a self-loop. Edge weights

@@ -4,6 +4,14 @@
 
 namespace frugal::models {
 
+struct GcnOptions : GnnOptions {
+  static Published<GcnOptions> published() { return {{"gcn", {}}}; }
+  static std::vector<Option<GcnOptions>> list() {
+    return joined(GnnOptions::list<GcnOptions>(),
+                  {{keys::kInputDropout, &GcnOptions::input_dropout}});
+  }
+};
+
 // [V, F] -> [V, num_classes]: conv(x) = D^-1/2 (A + I) D^-1/2 x weight^T + bias. The graph gets
 // self-loops. Names as in PyTorch Geometric: convs.{i}.lin.weight [out, in], convs.{i}.bias [out].
 // A layer keeps one tensor, its input. Norm, activation and dropout are rebuilt from it, or their

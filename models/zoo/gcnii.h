@@ -14,6 +14,18 @@ struct GcniiOptions : GnnOptions {
   double alpha = 0.1;  // weight of the initial residual
   double theta = 0.5;  // lambda in the paper: layer l uses its weight with the factor beta =
                        // log(theta / l + 1)
+
+  static Published<GcniiOptions> published() { return {{"gcnii", {}}}; }
+  static std::vector<Option<GcniiOptions>> list() {
+    return joined(
+        GnnOptions::list<GcniiOptions>(),
+        {{{"alpha", range::number(0, 1),
+           "gcnii: share of the first layer's output in every layer; null: 0.1.", Key::own},
+          &GcniiOptions::alpha},
+         {{"theta", range::positive(100),
+           "gcnii: weights of layer l count log(theta / l + 1); null: 0.5.", Key::own},
+          &GcniiOptions::theta}});
+  }
 };
 
 // [V, F] -> [V, num_classes]. x0 = relu(lins.0(x)). Layer l: h = (1 - alpha) A x + alpha x0, x =

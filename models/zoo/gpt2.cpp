@@ -1,7 +1,6 @@
 #include "models/zoo/gpt2.h"
 
 #include <cmath>
-#include <map>
 
 #include "autograd/functions.h"
 #include "models/checkpointed.h"
@@ -79,18 +78,18 @@ class Gpt2::Layer : public Module {
   std::shared_ptr<Dense> up_, down_;
 };
 
-Gpt2Options gpt2_options(const std::string& name) {
-  static const std::map<std::string, Gpt2Options> known = {
+const Published<Gpt2Options>& Gpt2Options::published() {
+  static const Published<Gpt2Options> all = {
       {"gpt2", {12, 768, 12}},
       {"gpt2_medium", {24, 1024, 16}},
       {"gpt2_large", {36, 1280, 20}},
       {"gpt2_xl", {48, 1600, 25}},
   };
-  const auto found = known.find(name);
-  if (found != known.end()) return found->second;
-  std::string names;
-  for (const auto& [each, options] : known) names += (names.empty() ? "" : ", ") + each;
-  throw Error(fmt::format("[gpt2] expected one of {}, got '{}'", names, name));
+  return all;
+}
+
+Gpt2Options gpt2_options(const std::string& name) {
+  return find_published(Gpt2Options::published(), "gpt2", name);
 }
 
 Gpt2::Gpt2(Init& init, const Gpt2Options& options) : options_(options) {

@@ -5,6 +5,7 @@
 
 #include "models/generate.h"
 #include "models/transformer_layers.h"
+#include "models/zoo/keys.h"
 
 namespace frugal::models {
 
@@ -18,6 +19,18 @@ struct Gpt2Options {
   double attention_dropout = 0.1;
   double eps = 1e-5;
   int64_t inner = 0;  // width between the two linear maps of the second branch; 0: 4 times hidden
+
+  static const Published<Gpt2Options>& published();
+  static std::vector<Option<Gpt2Options>> list() {
+    return {{keys::kLayers, &Gpt2Options::layers},
+            {keys::kWidth, &Gpt2Options::hidden},
+            {keys::kHeads, &Gpt2Options::heads},
+            {keys::kFeedForward, &Gpt2Options::inner},
+            {keys::kDropout, &Gpt2Options::dropout},
+            {keys::kAttentionDropout, &Gpt2Options::attention_dropout},
+            {keys::kMaxPositions, &Gpt2Options::context_length},
+            {keys::kVocabSize, &Gpt2Options::vocab_size}};
+  }
 };
 
 // The options of "gpt2", "gpt2_medium", "gpt2_large", "gpt2_xl".

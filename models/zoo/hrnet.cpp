@@ -1,7 +1,6 @@
 #include "models/zoo/hrnet.h"
 
 #include <array>
-#include <map>
 
 #include "models/activations.h"
 #include "models/zoo/residual_blocks.h"
@@ -95,15 +94,17 @@ class HrModule : public Module {
 
 }  // namespace
 
+const Published<HrNetOptions>& HrNetOptions::published() {
+  static const Published<HrNetOptions> all = {
+      {"hrnet_w18", {18}},
+      {"hrnet_w32", {32}},
+      {"hrnet_w48", {48}},
+  };
+  return all;
+}
+
 HrNetOptions hrnet_options(const std::string& name) {
-  static const std::map<std::string, int64_t> known = {
-      {"hrnet_w18", 18}, {"hrnet_w32", 32}, {"hrnet_w48", 48}};
-  const auto found = known.find(name);
-  FRUGAL_CHECK(found != known.end(),
-               "[hrnet] expected one of hrnet_w18, hrnet_w32, hrnet_w48, got '{}'", name);
-  HrNetOptions options;
-  options.width = found->second;
-  return options;
+  return find_published(HrNetOptions::published(), "hrnet", name);
 }
 
 HrNet::HrNet(Init& init, const HrNetOptions& options) {

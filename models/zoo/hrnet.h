@@ -7,6 +7,7 @@
 
 #include "models/layers.h"
 #include "models/resized_module.h"
+#include "models/zoo/keys.h"
 
 namespace frugal::models {
 
@@ -14,6 +15,12 @@ struct HrNetOptions {
   int64_t width = 48;  // channels of the branch with the highest resolution
   int64_t in_channels = 3;
   int64_t num_classes = 19;
+
+  static const Published<HrNetOptions>& published();
+  static std::vector<Option<HrNetOptions>> list() {
+    return {{keys::kInChannels, &HrNetOptions::in_channels},
+            {keys::kNumClasses, &HrNetOptions::num_classes}};
+  }
 };
 
 // The options of "hrnet_w18", "hrnet_w32" or "hrnet_w48". Errors: an unknown name; the message

@@ -1,6 +1,7 @@
 // A multilayer perceptron: linear, relu, dropout, ..., linear.
 #pragma once
 #include "models/layers.h"
+#include "models/zoo/keys.h"
 
 namespace frugal::models {
 
@@ -9,6 +10,15 @@ struct MlpOptions {
   std::vector<int64_t> hidden{256, 128};
   int64_t num_classes = 10;
   double dropout = 0;
+
+  static Published<MlpOptions> published() { return {{"mlp", {}}}; }
+  static std::vector<Option<MlpOptions>> list() {
+    return {{{"hidden", range::integers(1, 1 << 20, 0, 64), "mlp: widths of the hidden layers."},
+             &MlpOptions::hidden},
+            {keys::kDropout, &MlpOptions::dropout},
+            {keys::kInFeatures, &MlpOptions::in_features},
+            {keys::kNumClasses, &MlpOptions::num_classes}};
+  }
 };
 
 // [N, ...] -> [N, num_classes]. All axes after the first are flattened; images [N, H, W, C] are

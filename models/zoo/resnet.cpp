@@ -1,6 +1,5 @@
 #include "models/zoo/resnet.h"
 
-#include <map>
 #include <numeric>
 
 #include "models/zoo/residual_blocks.h"
@@ -10,10 +9,17 @@ namespace {
 
 constexpr ConvInit kResNetInit = ConvInit::kaiming_fan_out;
 
+// Why no such network has so many layers; empty: one has.
+std::string refused_layers(const ResNetOptions& options, int64_t layers) {
+  const int64_t own = layers_of(options), each = layers_of_block(options);
+  if (layers >= own && (layers - own) % each == 0) return "";
+  return fmt::format("expected {} layers, or more by a multiple of {}, got {}", own, each, layers);
+}
+
 }  // namespace
 
-ResNetOptions resnet_options(const std::string& name) {
-  static const std::map<std::string, ResNetOptions> known = {
+const Published<ResNetOptions>& ResNetOptions::published() {
+  static const Published<ResNetOptions> all = {
       {"resnet18", {{2, 2, 2, 2}, false}},
       {"resnet34", {{3, 4, 6, 3}, false}},
       {"resnet50", {{3, 4, 6, 3}, true}},
@@ -22,11 +28,11 @@ ResNetOptions resnet_options(const std::string& name) {
       {"wide_resnet50_2", {{3, 4, 6, 3}, true, 128}},
       {"wide_resnet101_2", {{3, 4, 23, 3}, true, 128}},
   };
-  const auto found = known.find(name);
-  if (found != known.end()) return found->second;
-  std::string names;
-  for (const auto& [each, options] : known) names += (names.empty() ? "" : ", ") + each;
-  throw Error(fmt::format("[resnet] expected one of {}, got '{}'", names, name));
+  return all;
+}
+
+ResNetOptions resnet_options(const std::string& name) {
+  return find_published(ResNetOptions::published(), "resnet", name);
 }
 
 int64_t layers_of_block(const ResNetOptions& options) { return options.bottleneck ? 3 : 2; }
@@ -37,15 +43,24 @@ int64_t layers_of(const ResNetOptions& options) {
 }
 
 void deepen(ResNetOptions& options, int64_t layers) {
-  const int64_t each = layers_of_block(options), more = layers - layers_of(options);
-  FRUGAL_CHECK(more >= 0 && more % each == 0,
-               "[resnet] expected {} layers, or more by a multiple of {}, got {}",
-               layers_of(options), each, layers);
+  const std::string refused = refused_layers(options, layers);
+  FRUGAL_CHECK(refused.empty(), "[resnet] {}", refused);
   auto& depths = options.depths;
-  const int64_t added = more / each;
+  const int64_t added = (layers - layers_of(options)) / layers_of_block(options);
   const int64_t second = added * depths[1] / (depths[1] + depths[2]);
   depths[1] += second;
   depths[2] += added - second;
+}
+
+void ResNetOptions::set_layers(ResNetOptions& options, const Value& layers) {
+  const std::string refused = refused_layers(options, layers.integer());
+  if (!refused.empty()) throw OptionError("layers", refused);
+  deepen(options, layers.integer());
+}
+
+void ResNetOptions::set_sizes(Sizes& sizes, const ResNetOptions& options) {
+  sizes.least_layers = layers_of(options);
+  sizes.layers_step = layers_of_block(options);
 }
 
 ResNet::ResNet(Init& init, const ResNetOptions& options) : stem_(options.stem) {

@@ -5,6 +5,7 @@
 #include <array>
 
 #include "models/layers.h"
+#include "models/zoo/keys.h"
 
 namespace frugal::models {
 
@@ -24,6 +25,19 @@ struct ResNetOptions {
   int64_t in_channels = 3;
   int64_t num_classes = 1000;  // 0: no last layer, the network gives features
   Stem stem = Stem::imagenet;
+
+  static const Published<ResNetOptions>& published();
+  static void set_layers(ResNetOptions& options, const Value& layers);  // deepen()
+  static void set_sizes(Sizes& sizes, const ResNetOptions& options);
+  static std::vector<Option<ResNetOptions>> list() {
+    return {{{"stem", range::choice("imagenet, cifar"),
+              "resnet18 and larger: 7x7 stride 2 and a pool, or 3x3 stride 1 for small images."},
+             &ResNetOptions::stem},
+            {keys::kLayers, set_layers},
+            {keys::kWidth, &ResNetOptions::width},
+            {keys::kInChannels, &ResNetOptions::in_channels},
+            {keys::kClassesOrFeatures, &ResNetOptions::num_classes}};
+  }
 };
 
 // The options of "resnet18", ..., "wide_resnet101_2". Errors: an unknown name; the message lists

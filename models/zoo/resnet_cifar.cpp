@@ -1,7 +1,5 @@
 #include "models/zoo/resnet_cifar.h"
 
-#include <map>
-
 namespace frugal::models {
 namespace {
 
@@ -87,21 +85,25 @@ class PreactBlock : public Module {
 
 }  // namespace
 
-CifarResNetOptions cifar_resnet_options(const std::string& name) {
-  static const std::map<std::string, std::pair<int64_t, bool>> known = {
-      {"resnet20", {3, false}}, {"resnet32", {5, false}},   {"resnet44", {7, false}},
-      {"resnet56", {9, false}}, {"resnet110", {18, false}}, {"preact_resnet56", {9, true}},
+const Published<CifarResNetOptions>& CifarResNetOptions::published() {
+  static const Published<CifarResNetOptions> all = {
+      {"resnet20", {.blocks = 3}},   {"resnet32", {.blocks = 5}},
+      {"resnet44", {.blocks = 7}},   {"resnet56", {.blocks = 9}},
+      {"resnet110", {.blocks = 18}}, {"preact_resnet56", {.blocks = 9, .preact = true}},
   };
-  const auto found = known.find(name);
-  if (found == known.end()) {
-    std::string names;
-    for (const auto& [each, blocks] : known) names += (names.empty() ? "" : ", ") + each;
-    throw Error(fmt::format("[resnet] expected one of {}, got '{}'", names, name));
-  }
-  CifarResNetOptions options;
-  options.blocks = found->second.first;
-  options.preact = found->second.second;
-  return options;
+  return all;
+}
+
+CifarResNetOptions cifar_resnet_options(const std::string& name) {
+  return find_published(CifarResNetOptions::published(), "resnet", name);
+}
+
+void CifarResNetOptions::set_layers(CifarResNetOptions& options, const Value& layers) {
+  const int64_t blocks = (layers.integer() - 2) / 6;
+  if (blocks < 1 || layers.integer() != 6 * blocks + 2)
+    throw OptionError("layers",
+                      fmt::format("expected 6 n + 2, such as 20, got {}", layers.integer()));
+  options.blocks = blocks;
 }
 
 CifarResNet::CifarResNet(Init& init, const CifarResNetOptions& options) : preact_(options.preact) {

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "models/layers.h"
+#include "models/zoo/keys.h"
 
 namespace frugal::models {
 
@@ -21,6 +22,22 @@ struct CifarResNetOptions {
   bool preact = false;
   int64_t in_channels = 3;
   int64_t num_classes = 10;  // 0: no last layer, the network gives features
+
+  static const Published<CifarResNetOptions>& published();
+  static void set_layers(CifarResNetOptions& options, const Value& layers);
+  static void set_sizes(Sizes& sizes, const CifarResNetOptions&) {
+    sizes.least_layers = 8;
+    sizes.layers_step = 6;
+  }
+  static std::vector<Option<CifarResNetOptions>> list() {
+    return {{{"shortcut", range::choice("A, B"),
+              "CIFAR ResNets: A pads with zero channels, B projects."},
+             &CifarResNetOptions::shortcut},
+            {keys::kLayers, set_layers},
+            {keys::kWidth, &CifarResNetOptions::width},
+            {keys::kInChannels, &CifarResNetOptions::in_channels},
+            {keys::kClassesOrFeatures, &CifarResNetOptions::num_classes}};
+  }
 };
 
 // The options of "resnet20", "resnet32", "resnet44", "resnet56", "resnet110", "preact_resnet56".

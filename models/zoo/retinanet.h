@@ -4,6 +4,7 @@
 #include "models/detection/anchors.h"
 #include "models/detection/detector.h"
 #include "models/detection/trunk.h"
+#include "models/zoo/keys.h"
 
 namespace frugal::models {
 
@@ -18,6 +19,20 @@ struct RetinaNetOptions {
   double most_overlap = 0.5;       // a box that overlaps a better one of its class more is left out
   int64_t candidates = 1000;       // most boxes of a level before suppression
   int64_t most_found = 300;        // most objects of a picture
+
+  static Published<RetinaNetOptions> published() { return {{"retinanet_resnet50_fpn", {}}}; }
+  static std::vector<Option<RetinaNetOptions>> list() {
+    return {{keys::kTrunk,
+             [](RetinaNetOptions& options, const Value& name) {
+               options.trunk = trunk_options(name.text());
+             },
+             "resnet50"},
+            {keys::kWidth, &RetinaNetOptions::width},
+            {keys::kAnchorSide, &RetinaNetOptions::anchor_side},
+            {keys::kBoxLoss, &RetinaNetOptions::box_loss},
+            {keys::kInChannels, &RetinaNetOptions::in_channels},
+            {keys::kNumClasses, &RetinaNetOptions::num_classes}};
+  }
 };
 
 // forward(): [N, H, W, C] -> [N, A, num_classes + 4], the logits and codes of all anchors.

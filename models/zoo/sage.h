@@ -8,6 +8,15 @@ enum class SageAggregation : uint8_t { mean, max };
 
 struct SageOptions : GnnOptions {
   SageAggregation aggregation = SageAggregation::mean;
+
+  static Published<SageOptions> published() { return {{"sage", {}}}; }
+  static std::vector<Option<SageOptions>> list() {
+    return joined(GnnOptions::list<SageOptions>(),
+                  {{keys::kInputDropout, &SageOptions::input_dropout},
+                   {{"aggregation", range::choice("mean, max"),
+                     "sage: what it takes of a node's neighbours."},
+                    &SageOptions::aggregation}});
+  }
 };
 
 // [V, F] -> [V, num_classes]: conv(x) = aggregate_j(x[j]) lin_l^T + bias + x[i] lin_r^T. With edge

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 
 #include "models/activations.h"
 #include "models/dense.h"
@@ -41,15 +40,16 @@ class NamedConv : public Module {
 
 }  // namespace
 
+const Published<SemanticFpnOptions>& SemanticFpnOptions::published() {
+  static const Published<SemanticFpnOptions> all = {
+      {"fpn_resnet50", {{3, 4, 6, 3}}},
+      {"fpn_resnet101", {{3, 4, 23, 3}}},
+  };
+  return all;
+}
+
 SemanticFpnOptions semantic_fpn_options(const std::string& name) {
-  static const std::map<std::string, std::array<int64_t, 4>> known = {
-      {"fpn_resnet50", {3, 4, 6, 3}}, {"fpn_resnet101", {3, 4, 23, 3}}};
-  const auto found = known.find(name);
-  FRUGAL_CHECK(found != known.end(),
-               "[semantic_fpn] expected one of fpn_resnet50, fpn_resnet101, got '{}'", name);
-  SemanticFpnOptions options;
-  options.depths = found->second;
-  return options;
+  return find_published(SemanticFpnOptions::published(), "semantic_fpn", name);
 }
 
 SemanticFpn::SemanticFpn(Init& init, const SemanticFpnOptions& options)

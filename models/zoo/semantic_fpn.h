@@ -8,6 +8,7 @@
 
 #include "models/layers.h"
 #include "models/resized_module.h"
+#include "models/zoo/keys.h"
 #include "models/zoo/resnet_trunk.h"
 
 namespace frugal::models {
@@ -18,6 +19,14 @@ struct SemanticFpnOptions {
   int64_t in_channels = 3;
   int64_t num_classes = 19;
   double dropout = 0.1;  // drops whole channels before the last layer
+
+  static const Published<SemanticFpnOptions>& published();
+  static std::vector<Option<SemanticFpnOptions>> list() {
+    return {{keys::kWidth, &SemanticFpnOptions::width},
+            {keys::kDropout, &SemanticFpnOptions::dropout},
+            {keys::kInChannels, &SemanticFpnOptions::in_channels},
+            {keys::kNumClasses, &SemanticFpnOptions::num_classes}};
+  }
 };
 
 // The options of "fpn_resnet50" or "fpn_resnet101". Errors: an unknown name; the message lists the

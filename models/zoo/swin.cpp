@@ -1,7 +1,6 @@
 #include "models/zoo/swin.h"
 
 #include <cmath>
-#include <map>
 
 #include "autograd/functions.h"
 #include "models/checkpointed.h"
@@ -114,17 +113,17 @@ class Swin::Merging : public Module {
   std::shared_ptr<Dense> reduction_;
 };
 
-SwinOptions swin_options(const std::string& name) {
-  static const std::map<std::string, SwinOptions> known = {
+const Published<SwinOptions>& SwinOptions::published() {
+  static const Published<SwinOptions> all = {
       {"swin_t", {96, {2, 2, 6, 2}, {3, 6, 12, 24}, 0.2}},
       {"swin_s", {96, {2, 2, 18, 2}, {3, 6, 12, 24}, 0.3}},
       {"swin_b", {128, {2, 2, 18, 2}, {4, 8, 16, 32}, 0.5}},
   };
-  const auto found = known.find(name);
-  if (found != known.end()) return found->second;
-  std::string names;
-  for (const auto& [each, options] : known) names += (names.empty() ? "" : ", ") + each;
-  throw Error(fmt::format("[swin] expected one of {}, got '{}'", names, name));
+  return all;
+}
+
+SwinOptions swin_options(const std::string& name) {
+  return find_published(SwinOptions::published(), "swin", name);
 }
 
 Swin::Swin(Init& init, const SwinOptions& options) : options_(options) {

@@ -6,6 +6,7 @@
 
 #include "models/layers.h"
 #include "models/transformer_layers.h"
+#include "models/zoo/keys.h"
 
 namespace frugal::models {
 
@@ -21,6 +22,24 @@ struct SwinOptions {
   int64_t num_classes = 1000;
   double dropout = 0;  // after the two branches of a block, and after gelu
   double attention_dropout = 0;
+
+  static const Published<SwinOptions>& published();
+  static void set_sizes(Sizes& sizes, const SwinOptions&) {
+    sizes.side_step = 32;  // 4 of a patch, and 2 of each of the three reductions
+  }
+  static std::vector<Option<SwinOptions>> list() {
+    return {
+        {keys::kDropout, &SwinOptions::dropout},
+        {keys::kAttentionDropout, &SwinOptions::attention_dropout},
+        {keys::kStochasticDepth, &SwinOptions::stochastic_depth},
+        {{"window", range::integer(1, 64),
+          "Swin: side of the windows, in patches; null: 7. With model.weights of another window "
+          "the tables of relative positions are interpolated.",
+          Key::own},
+         &SwinOptions::window},
+        {keys::kInChannels, &SwinOptions::in_channels},
+        {keys::kNumClasses, &SwinOptions::num_classes}};
+  }
 };
 
 // The options of "swin_t", "swin_s", "swin_b". Errors: an unknown name; the message lists the known

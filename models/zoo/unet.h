@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "models/layers.h"
+#include "models/zoo/keys.h"
 
 namespace frugal::models {
 
@@ -12,6 +13,16 @@ struct UnetOptions {
   int64_t width = 64;  // channels at the full resolution; they double four times
   int64_t in_channels = 3;
   int64_t num_classes = 2;
+
+  static Published<UnetOptions> published() { return {{"unet", {}}}; }
+  static void set_sizes(Sizes& sizes, const UnetOptions&) {
+    sizes.least_side = 16;  // four times halved
+  }
+  static std::vector<Option<UnetOptions>> list() {
+    return {{keys::kWidth, &UnetOptions::width},
+            {keys::kInChannels, &UnetOptions::in_channels},
+            {keys::kNumClasses, &UnetOptions::num_classes}};
+  }
 };
 
 // [N, H, W, in_channels] -> [N, H, W, num_classes]; H and W are at least 16.

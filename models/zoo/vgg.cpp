@@ -1,7 +1,5 @@
 #include "models/zoo/vgg.h"
 
-#include <map>
-
 #include "models/checkpointed.h"
 
 namespace frugal::models {
@@ -36,18 +34,22 @@ class Vgg::Layer {
   std::shared_ptr<BatchNorm2d> norm_;
 };
 
-VggOptions vgg_options(const std::string& name) {
-  static const std::map<std::string, VggOptions> known = {
-      {"vgg11", {{1, 1, 2, 2, 2}}}, {"vgg11_bn", {{1, 1, 2, 2, 2}, 64, true}},
-      {"vgg13", {{2, 2, 2, 2, 2}}}, {"vgg13_bn", {{2, 2, 2, 2, 2}, 64, true}},
-      {"vgg16", {{2, 2, 3, 3, 3}}}, {"vgg16_bn", {{2, 2, 3, 3, 3}, 64, true}},
-      {"vgg19", {{2, 2, 4, 4, 4}}}, {"vgg19_bn", {{2, 2, 4, 4, 4}, 64, true}},
+const Published<VggOptions>& VggOptions::published() {
+  static const Published<VggOptions> all = {
+      {"vgg11", {{1, 1, 2, 2, 2}}},
+      {"vgg13", {{2, 2, 2, 2, 2}}},
+      {"vgg16", {{2, 2, 3, 3, 3}}},
+      {"vgg19", {{2, 2, 4, 4, 4}}},
+      {"vgg11_bn", {{1, 1, 2, 2, 2}, 64, true}},
+      {"vgg13_bn", {{2, 2, 2, 2, 2}, 64, true}},
+      {"vgg16_bn", {{2, 2, 3, 3, 3}, 64, true}},
+      {"vgg19_bn", {{2, 2, 4, 4, 4}, 64, true}},
   };
-  const auto found = known.find(name);
-  if (found != known.end()) return found->second;
-  std::string names;
-  for (const auto& [each, options] : known) names += (names.empty() ? "" : ", ") + each;
-  throw Error(fmt::format("[vgg] expected one of {}, got '{}'", names, name));
+  return all;
+}
+
+VggOptions vgg_options(const std::string& name) {
+  return find_published(VggOptions::published(), "vgg", name);
 }
 
 Vgg::Vgg(Init& init, const VggOptions& options) : dropout_(options.dropout) {

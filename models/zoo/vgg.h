@@ -6,6 +6,7 @@
 
 #include "models/dense.h"
 #include "models/layers.h"
+#include "models/zoo/keys.h"
 
 namespace frugal::models {
 
@@ -17,6 +18,14 @@ struct VggOptions {
   double dropout = 0.5;
   int64_t in_channels = 3;
   int64_t num_classes = 1000;
+
+  static const Published<VggOptions>& published();
+  static std::vector<Option<VggOptions>> list() {
+    return {{keys::kWidth, &VggOptions::hidden},
+            {keys::kDropout, &VggOptions::dropout},
+            {keys::kInChannels, &VggOptions::in_channels},
+            {keys::kNumClasses, &VggOptions::num_classes}};
+  }
 };
 
 // The options of "vgg11", "vgg13", "vgg16", "vgg19" and the same names with "_bn".

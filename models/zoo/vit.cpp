@@ -1,7 +1,6 @@
 #include "models/zoo/vit.h"
 
 #include <cmath>
-#include <map>
 
 #include "autograd/functions.h"
 #include "models/checkpointed.h"
@@ -85,17 +84,17 @@ class Vit::Layer : public Module {
   std::shared_ptr<Dense> up_, down_;
 };
 
-VitOptions vit_options(const std::string& name) {
-  static const std::map<std::string, VitOptions> known = {
+const Published<VitOptions>& VitOptions::published() {
+  static const Published<VitOptions> all = {
       {"vit_b_16", {16, 12, 12, 768}},  {"vit_b_32", {32, 12, 12, 768}},
       {"vit_l_16", {16, 24, 16, 1024}}, {"vit_l_32", {32, 24, 16, 1024}},
       {"vit_h_14", {14, 32, 16, 1280}},
   };
-  const auto found = known.find(name);
-  if (found != known.end()) return found->second;
-  std::string names;
-  for (const auto& [each, options] : known) names += (names.empty() ? "" : ", ") + each;
-  throw Error(fmt::format("[vit] expected one of {}, got '{}'", names, name));
+  return all;
+}
+
+VitOptions vit_options(const std::string& name) {
+  return find_published(VitOptions::published(), "vit", name);
 }
 
 Vit::Vit(Init& init, const VitOptions& options) : options_(options) {

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "models/transformer_layers.h"
+#include "models/zoo/keys.h"
 
 namespace frugal::models {
 
@@ -21,6 +22,24 @@ struct VitOptions {
   // Probability that the last block leaves out a branch for a sample, as drop_path of timm; it
   // grows linearly from 0 at the first block.
   double stochastic_depth = 0;
+
+  static const Published<VitOptions>& published();
+  static void set_sizes(Sizes& sizes, const VitOptions& options) {
+    sizes.side_step = options.patch;
+  }
+  static std::vector<Option<VitOptions>> list() {
+    return {{keys::kLayers, &VitOptions::layers},
+            {keys::kWidth, &VitOptions::hidden},
+            {keys::kHeads, &VitOptions::heads},
+            {keys::kFeedForward, &VitOptions::mlp},
+            {keys::kDropout, &VitOptions::dropout},
+            {keys::kAttentionDropout, &VitOptions::attention_dropout},
+            {keys::kStochasticDepth, &VitOptions::stochastic_depth},
+            {{"image", range::integer(1, 1 << 20), "Height and width of images.", Key::data},
+             &VitOptions::image},
+            {keys::kInChannels, &VitOptions::in_channels},
+            {keys::kNumClasses, &VitOptions::num_classes}};
+  }
 };
 
 // The options of "vit_b_16", "vit_b_32", "vit_l_16", "vit_l_32", "vit_h_14".

@@ -95,7 +95,7 @@ TEST_CASE("8-bit AdamW rounds by the run's seed") {
     // Weights and gradients do not depend on the seed.
     Config fixed = config;
     fixed.run.seed = 1;
-    fixed.model.hidden = {256};
+    fixed.model.options["hidden"] = std::vector<int64_t>{256};
     const auto model = make_model(fixed, batch_spec(fixed), kCpu);
     const auto optimizer = make_optimizer(config, *model);
     for (uint64_t step = 0; step < 3; ++step) {

@@ -39,10 +39,10 @@ TEST_CASE("values arrive in their members") {
                                 "width": 1e2},
     "data": {"dir": "d", "batch_size": 1e3}, "schedule": {"milestones": [1, 2.5]},
     "memory_limit": "1.5 GiB", "seed": 5})"));
-  CHECK(c.model.hidden == std::vector<int64_t>{3, 4});
+  CHECK(c.model.options.at("hidden").integers() == std::vector<int64_t>{3, 4});
   CHECK(*c.model.num_classes == 7);
-  CHECK(*c.model.dropout == 0.25);
-  CHECK(*c.model.width == 100);
+  CHECK(c.model.options.at("dropout").number() == 0.25);
+  CHECK(c.model.integer("width") == 100);
   CHECK(*c.data.dir == "d");
   CHECK(c.data.batch_size == 1000);
   CHECK(c.schedule.milestones == std::vector<double>{1, 2.5});
@@ -166,7 +166,7 @@ TEST_CASE("--set changes one key and parses JSON or text") {
                          "memory_limit=2 GiB", "seed=3"});
   CHECK(c.optim.lr == 0.25);
   CHECK(c.model.name == "mlp");
-  CHECK(c.model.hidden == std::vector<int64_t>{5});
+  CHECK(c.model.options.at("hidden").integers() == std::vector<int64_t>{5});
   CHECK(c.run.memory_limit == int64_t{2} << 30);
   CHECK(c.run.seed == 3);
   CHECK_THROWS_AS(load({"optim.lr"}), ConfigError);

@@ -1,8 +1,8 @@
-#include "apps/config/sequential_config.h"
-
+// Lists of layers in configurations: model.modules.
 #include <doctest/doctest.h>
 
 #include "apps/cli/training_run.h"
+#include "apps/config/make_model.h"
 #include "apps/config/resolve.h"
 #include "apps/config/train_options.h"
 #include "models/sequential_parts.h"
@@ -206,7 +206,7 @@ TEST_CASE("--set reaches into the list, by number, in both spellings") {
       "flatten", {"dropout": 0.5}, "gelu", {"residual": [{"linear": 192}]}, {"linear": {}}]},
       "data": {"name": "random", "shape": [8, 8, 3]}})");
   const auto modules = [&](const std::vector<std::string>& sets) {
-    return load_config(folder / "c.json", sets).model.modules;
+    return Json(to_json(load_config(folder / "c.json", sets))["model"]["modules"]);
   };
   const Json all =
       modules({"model.modules.1.dropout.p=0.2", "model.modules[2].gelu.approximate=tanh",

@@ -111,8 +111,9 @@ TEST_CASE("a name that nobody reads is no other one") {
   Config config;
   config.model.name = "resnet20";
   config.data.name = "random";
-  config.model.shortcut = "C";
-  CHECK_THROWS_AS(read_model(config), InternalError);
+  config.model.options["shortcut"] = "C";
+  CHECK_THROWS_WITH_AS(read_model(config), "model.shortcut: expected one of A, B, got \"C\"",
+                       ConfigError);
   config = {};
   config.compression.signs = "none";
   CHECK_THROWS_AS(read_policy(config), InternalError);

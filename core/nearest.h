@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-namespace frugal::apps {
+namespace frugal {
 
 // Levenshtein's distance: insertions, deletions and replacements of one byte that make a into b.
 int64_t edit_distance(const std::string& a, const std::string& b);
@@ -13,4 +13,4 @@ int64_t edit_distance(const std::string& a, const std::string& b);
 // kernel_size, comes before all others. REQUIRES: names.
 std::string nearest_name(const std::string& given, const std::vector<std::string>& names);
 
-}  // namespace frugal::apps
+}  // namespace frugal

@@ -1,11 +1,11 @@
-#include "apps/config/nearest.h"
+#include "core/nearest.h"
 
 #include <algorithm>
 #include <numeric>
 
 #include "core/error.h"
 
-namespace frugal::apps {
+namespace frugal {
 
 int64_t edit_distance(const std::string& a, const std::string& b) {
   std::vector<int64_t> row(b.size() + 1);
@@ -31,4 +31,4 @@ std::string nearest_name(const std::string& given, const std::vector<std::string
                            [&](const auto& a, const auto& b) { return cost(a) < cost(b); });
 }
 
-}  // namespace frugal::apps
+}  // namespace frugal
