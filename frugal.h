@@ -94,6 +94,7 @@
 #include "models/transformer_layers.h"
 #include "models/value.h"
 #include "models/volume_layers.h"
+#include "models/zoo/alexnet.h"
 #include "models/zoo/bert.h"
 #include "models/zoo/densenet.h"
 #include "models/zoo/dilated_resnet.h"

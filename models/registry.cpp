@@ -6,6 +6,7 @@
 #include "core/quoted.h"
 #include "models/self_supervised/self_supervised.h"
 #include "models/sequential/sequential.h"
+#include "models/zoo/alexnet.h"
 #include "models/zoo/bert.h"
 #include "models/zoo/densenet.h"
 #include "models/zoo/dilated_resnet.h"
@@ -227,6 +228,7 @@ std::vector<Network> all_networks() {
   std::vector<Network> all;
   add<CifarResNet, CifarResNetOptions>(all, resnet);
   add<ResNet, ResNetOptions>(all, named(resnet, "resnet18 and larger"));
+  add<AlexNet, AlexNetOptions>(all, {.who = "alexnet", .has_blocks = true});
   add<Vgg, VggOptions>(all, {.who = "VGG", .has_blocks = true});
   add<DenseNet, DenseNetOptions>(all, {.who = "DenseNet", .has_blocks = true});
   add<Vit, VitOptions>(all, {.who = "ViT", .has_blocks = true, .has_order = true});
