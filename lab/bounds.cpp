@@ -113,7 +113,7 @@ void study_bounds(const LabArguments& arguments) {
     options.rule = rule;
     options.count = count;
     options.codec = codec;
-    if (count == Count::expected) options.rounding = compress::Rounding::stochastic;
+    if (count == Count::worst) options.rounding = compress::Rounding::nearest;
     options.keep.recipes = c.recipes && rule == Rule::derived;
     options.keep.chain = c.chain;
     options.keep.min_elements = c.min_elements;

@@ -54,12 +54,15 @@ PolicyPtr actnn(const Setting& s, bool by_tensor) {
   compress::ActnnOptions options;
   options.keep = packed(s);
   options.average = static_cast<double>(s.bits);
+  options.mixed = true;
+  options.interval = 50;
   options.by_tensor = by_tensor;
   return std::make_unique<compress::ActnnPolicy>(options);
 }
 PolicyPtr acgc(const Setting& s) {
   compress::AcgcOptions options;
   options.keep = packed(s);
+  options.rounding = compress::Rounding::nearest;
   return std::make_unique<compress::AcgcPolicy>(options);
 }
 Config budgeted(const Setting& s) {
@@ -103,7 +106,7 @@ class CountingPolicy final : public compress::WrappingPolicy {
     options.bits = static_cast<int>(setting.bits);
     options.group = row.neighbours;
     options.axis = compress::GroupAxis::row;
-    options.rounding = packed(setting).rounding;
+    options.rounding = packed(setting).rounding_here();
     options.seed = setting.seed();
     codec_.emplace(options);
   }

@@ -25,7 +25,7 @@ compress::PolicyOptions policy_options(const CompressionOptions& options, Device
   const double bits = options.bits;
   if (!(bits == 0 || (bits >= 1 && bits <= 16)))
     throw OptionError("compression.bits", fmt::format("expected 0, or 1 to 16, got {}", bits));
-  compress::FixedPolicyOptions keep = compress::defaults_on(device);
+  compress::FixedPolicyOptions keep;
   keep.bits = static_cast<int>(bits);
   keep.recipes = options.recipes;
   keep.min_elements = options.min_elements;
@@ -38,7 +38,7 @@ compress::PolicyOptions policy_options(const CompressionOptions& options, Device
   if (!options.offload.empty())
     policy.offload =
         compress::OffloadOptions{.directory = options.offload, .window = options.offload_window};
-  return policy;
+  return compress::on_device(std::move(policy), device);
 }
 
 }  // namespace

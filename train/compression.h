@@ -37,8 +37,10 @@ struct CompressionOptions {
   bool recipes = true;   // outputs that are cheap to rebuild are not kept
   bool entropy = false;  // packed bytes are coded without loss
   std::string offload;   // a folder for a file that packed bytes are moved to
-  int64_t offload_window = int64_t{256} << 20;  // bytes of them that stay in memory
-  int64_t min_elements = 16384;                 // tensors of at most this many elements stay raw
+  // Bytes of them that stay in memory.
+  int64_t offload_window = compress::OffloadOptions().window;
+  // Tensors of at most this many elements stay raw.
+  int64_t min_elements = compress::FixedPolicyOptions().min_elements;
 
   SensitivityOptions adaptation = {};            // how sensitivities are measured
   std::optional<TrackingOptions> tracking = {};  // how the gradient's noise is measured; the guard

@@ -10,11 +10,8 @@
 
 #include "apps/config/config_error.h"
 #include "apps/json.h"
+#include "compress/policies/make_policy.h"
 #include "models/value.h"
-
-namespace frugal::compress {
-struct WidthProfile;
-}
 
 namespace frugal::apps {
 
@@ -136,15 +133,20 @@ struct ScheduleConfig {
   double base_momentum = 0.85, max_momentum = 0.95;
 };
 
+// The defaults of what policies read are those of their options, so that the library and the
+// program keep activations alike.
 struct CompressionConfig {
+  static constexpr compress::FixedPolicyOptions kKeep{};
+  static constexpr compress::ActnnOptions kActnn{};
   std::string policy = "gact";  // after resolve(): "budget" where there is a memory_budget
   std::string memory_budget;
-  double width = 4;  // compression.bits: 0: raw; a fraction: adaptive widths of this average
+  double width =
+      kKeep.bits;  // compression.bits: 0: raw; a fraction: adaptive widths of this average
   // What policies take. They follow from width, policy and its section (name_level()).
   std::string level = "L1";
   int64_t bits = 0;         // instead of the level's, unless 0
   double average_bits = 0;  // instead of the average of a level with adaptive widths, unless 0
-  bool recipes = true;
+  bool recipes = kKeep.recipes;
   bool entropy = false;
   std::string offload;
   double guard = 0;
@@ -155,28 +157,29 @@ struct CompressionConfig {
   double adapt_share = 0.01;
   std::string gact_solver = "exact";
   // compression.actnn
-  bool actnn_adaptive = false;
-  bool actnn_products_only = false;
-  bool actnn_by_sample = true, actnn_by_tensor = true, actnn_use_gradient = false;
+  bool actnn_adaptive = kActnn.mixed;
+  bool actnn_products_only = kActnn.products_only;
+  bool actnn_by_sample = kActnn.by_sample, actnn_by_tensor = kActnn.by_tensor,
+       actnn_use_gradient = kActnn.use_gradient;
   std::string actnn_norms = "inside", actnn_gradients = "averaged";
-  int64_t actnn_interval = 1000;
+  int64_t actnn_interval = kActnn.interval;
   // compression.acgc
-  double acgc_growth = 1;
+  double acgc_growth = compress::AcgcOptions().e;
   std::string acgc_rule = "derived";
   std::string acgc_count = "worst";
-  std::string acgc_codec = "fixed_z";
-  int64_t acgc_interval = 100;
+  std::string acgc_codec = compress::AcgcOptions().codec;
+  int64_t acgc_interval = compress::AcgcOptions().interval;
   // compression.budget
   bool budget_recompute = false;
   // compression.advanced
   std::string signs = "codes";
-  double chain = 16;
+  double chain = kKeep.chain;
   std::optional<int64_t> slice_bytes;
-  int64_t min_elements = 16384;
-  int64_t group_size = 256;
+  int64_t min_elements = kKeep.min_elements;
+  int64_t group_size = kKeep.group;
   std::string group_axis = "column";
   std::string rounding = "auto";
-  int64_t offload_window = int64_t{256} << 20;
+  int64_t offload_window = compress::OffloadOptions().window;
   int64_t guard_min_bits = 1;
   int64_t track_interval = 0;
   int64_t track_samples = 32;

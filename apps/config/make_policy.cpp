@@ -8,11 +8,9 @@
 namespace frugal::apps {
 namespace {
 
-// An unresolved configuration (`auto`) gets what the CPU takes.
-compress::Rounding parse_rounding(const CompressionConfig& config) {
+std::optional<compress::Rounding> parse_rounding(const CompressionConfig& config) {
   using compress::Rounding;
-  if (config.rounding == "auto")
-    return config.policy == "acgc" ? Rounding::stochastic : compress::defaults_on(kCpu).rounding;
+  if (config.rounding == "auto") return {};
   return value_named<Rounding>(config.rounding, {{"stochastic", Rounding::stochastic},
                                                  {"nearest", Rounding::nearest},
                                                  {"dithered", Rounding::dithered}});
@@ -59,7 +57,9 @@ compress::AcgcOptions acgc_options(const CompressionConfig& config, uint64_t see
   compress::AcgcOptions options;
   options.e = config.acgc_growth;
   options.keep = keep_options(config, seed);
-  options.rounding = options.keep.rounding;
+  // Bounds read the rounding beside `keep`.
+  if (const auto rounding = std::exchange(options.keep.rounding, std::nullopt))
+    options.rounding = *rounding;
   options.codec = config.acgc_codec;
   options.interval = config.acgc_interval;
   using compress::acgc::Count, compress::acgc::Rule;
@@ -74,7 +74,7 @@ compress::AcgcOptions acgc_options(const CompressionConfig& config, uint64_t see
   return options;
 }
 
-compress::PolicyOptions policy_options(const CompressionConfig& config, uint64_t seed) {
+compress::PolicyOptions unwrapped(const CompressionConfig& config, uint64_t seed) {
   if (config.policy == "budget")
     return {.policy = compress::BudgetPolicyOptions{.keep = keep_options(config, seed)}};
   if (config.policy == "actnn") return {.policy = actnn_options(config, seed)};
@@ -83,21 +83,31 @@ compress::PolicyOptions policy_options(const CompressionConfig& config, uint64_t
   return gact_options(config, seed);
 }
 
-// `draft`: the policy only sees steps on meta, so its file needs no buffers in memory.
-std::unique_ptr<SavePolicy> make(const CompressionConfig& config, uint64_t seed, bool draft) {
+}  // namespace
+
+compress::PolicyOptions policy_options(const CompressionConfig& config, uint64_t seed) {
   if (config.group_axis != "column" && (config.policy == "actnn" || config.policy == "acgc"))
     throw ConfigError(
         "compression.advanced.group_axis",
         fmt::format("expected column with policy {}, got {}", config.policy, config.group_axis));
-  compress::PolicyOptions options = policy_options(config, seed);
+  compress::PolicyOptions options = unwrapped(config, seed);
   options.entropy = config.entropy;
   options.profile = config.known_widths;
   if (!config.offload.empty()) {
     options.offload.emplace();
     options.offload->directory = config.offload;
     options.offload->window = config.offload_window;
-    options.offload->direct = !draft;
   }
+  return options;
+}
+
+namespace {
+
+// An unresolved configuration (`auto`) gets what the CPU takes. `draft`: the policy only sees steps
+// on meta, so its file needs no buffers in memory.
+std::unique_ptr<SavePolicy> make(const CompressionConfig& config, uint64_t seed, bool draft) {
+  compress::PolicyOptions options = on_device(policy_options(config, seed), kCpu);
+  if (options.offload) options.offload->direct = !draft;
   return compress::make_policy(options);
 }
 
@@ -115,7 +125,7 @@ compress::FixedPolicyOptions keep_options(const CompressionConfig& config, uint6
   options.signs = value_named<compress::Signs>(
       config.signs, {{"codes", compress::Signs::codes}, {"masks", compress::Signs::masks}});
   options.chain = config.chain;
-  options.slice_bytes = slice_bytes_of(config);
+  options.slice_bytes = config.slice_bytes;
   options.min_elements = config.min_elements;
   options.group = config.group_size;
   using compress::GroupAxis;

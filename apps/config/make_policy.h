@@ -8,6 +8,10 @@
 
 namespace frugal::apps {
 
+// The policy with all that wraps it, as options. Errors: rounding or groups that the policy cannot
+// use.
+compress::PolicyOptions policy_options(const CompressionConfig& config, uint64_t seed);
+
 // `seed` drives stochastic rounding. Errors: a folder for offload that takes no file.
 std::unique_ptr<SavePolicy> make_policy(const CompressionConfig& config, uint64_t seed);
 // Makes the policy for steps on meta alone: it takes no memory for a file.

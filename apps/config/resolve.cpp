@@ -14,7 +14,7 @@ void resolve_rounding(CompressionConfig& config, const std::string& device) {
   if (config.rounding != "auto") return;
   const bool dithered =
       config.policy != "acgc" &&
-      compress::defaults_on(Device::parse(device)).rounding == compress::Rounding::dithered;
+      compress::rounding_on(Device::parse(device)) == compress::Rounding::dithered;
   config.rounding = dithered ? "dithered" : "stochastic";
 }
 
@@ -106,8 +106,7 @@ namespace {
 
 void resolve_keys(Config& config) {
   if (!config.compression.slice_bytes && is_read(config, "compression.advanced.slice_bytes"))
-    config.compression.slice_bytes =
-        compress::defaults_on(Device::parse(config.run.device)).slice_bytes;
+    config.compression.slice_bytes = compress::slice_bytes_on(Device::parse(config.run.device));
   if (family_of(config.model) == Family::graph && config.data.sampler == "full" &&
       (config.compression.track_interval > 0 || config.compression.guard > 0))
     throw ConfigError("compression.advanced.track_interval",

@@ -39,6 +39,7 @@ struct OffloadOptions {
   int64_t window = int64_t{256} << 20;  // bytes
   int64_t max_bytes = 0;
   bool direct = true;
+  bool operator==(const OffloadOptions&) const = default;
 };
 
 struct OffloadStats {

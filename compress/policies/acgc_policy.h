@@ -6,8 +6,9 @@
 // of the last `window` squared bounds counts. With the published rule it is a weighted mean, which
 // equals the ratio of the mean numerator and the mean denominator (acgc_collect.h). Before the
 // first bounds, tensors take `start_bits` bits. Tensors are packed by an error-bounded codec
-// (error_bounded.h). As published, recipes are off and masks take 1 bit. With recipes, the bounds
-// of a rebuilt tensor become bounds of the tensors that it is rebuilt from.
+// (error_bounded.h). As published, recipes are off (keep.recipes is false) and masks take 1 bit.
+// With recipes, the bounds of a rebuilt tensor become bounds of the tensors that it is rebuilt
+// from.
 //
 // The bounds hold op by op. They do not include what the errors of one op do to the gradients of
 // the ops before it. A test compares whole gradients with what is allowed.
@@ -35,13 +36,14 @@ struct AcgcOptions {
   // public program executes them (bounded_fixed.h). `e` is the paper's: e^2 |dW|^2 is allowed. The
   // program allows e |dW|^2, which is equal at e = 1.
   acgc::Rule rule = acgc::Rule::derived;
-  acgc::Count count = acgc::Count::worst;  // expected: with stochastic rounding
-  std::string codec = "fixed_z";           // see error_bounded.h
-  Rounding rounding = Rounding::nearest;   // nearest or stochastic
+  acgc::Count count = acgc::Count::worst;    // expected: with stochastic rounding
+  std::string codec = "fixed_z";             // see error_bounded.h
+  Rounding rounding = Rounding::stochastic;  // nearest or stochastic
   int64_t interval = 100;
   int64_t window = 10;
   int start_bits = 8, min_bits = 2, max_bits = 16;
-  FixedPolicyOptions keep = {.recipes = false};  // bits, signs and rounding do not count
+  FixedPolicyOptions keep;  // bits, signs and rounding do not count
+  bool operator==(const AcgcOptions&) const = default;
 };
 
 // The bits that steps on `meta` count for each element, an average.

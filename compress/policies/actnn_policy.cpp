@@ -51,7 +51,7 @@ FixedPolicyOptions actnn_keep(const ActnnOptions& options) {
 }
 
 MixedOptions mixed_of(const FixedPolicyOptions& keep) {
-  return {keep.group, keep.rounding, keep.seed};
+  return {keep.group, keep.rounding_here(), keep.seed};
 }
 
 // The squared norm of x, if x is f32 or f64. The order of additions does not depend on threads.

@@ -50,11 +50,11 @@
 
 namespace frugal::compress {
 
-// The paper's levels are sets of these options (levels.h); the defaults are its L3.
+// The paper's levels are sets of these options (levels.h); the defaults are its L2 with recipes.
 struct ActnnOptions {
   FixedPolicyOptions keep;     // its bits do not count
-  double average = 2;          // bits per element, without metadata; 0: everything is kept raw
-  bool mixed = true;           // false: each tensor has `average` bits, a whole number
+  double average = 4;          // bits per element, without metadata; 0: everything is kept raw
+  bool mixed = false;          // false: each tensor has `average` bits, a whole number
   bool products_only = false;  // what no product reads is kept raw
   int min_bits = 1, max_bits = 8;
   bool by_sample = true, by_tensor = true;
@@ -65,7 +65,9 @@ struct ActnnOptions {
   // The share of the old value in the moving average of |dy|^2. With 0, the last observed step
   // alone counts.
   double momentum = 0.5;
-  int64_t interval = 50;  // steps between observations; steps 1, 2, 4.. before it are observed, too
+  // Steps between observations. Steps 1, 2, 4, ... before it are observed, too.
+  int64_t interval = 1000;
+  bool operator==(const ActnnOptions&) const = default;
 };
 
 // What widths of later steps depend on.

@@ -33,7 +33,7 @@ std::deque<Quantizer> quantizers(const FixedPolicyOptions& options, uint64_t see
     each.bits = bits;
     each.group = options.group;
     each.axis = options.axis;
-    each.rounding = options.rounding;
+    each.rounding = options.rounding_here();
     each.seed = apart ? seed + static_cast<uint64_t>(bits) : seed;
     all.emplace_back(each);
   }

@@ -27,6 +27,7 @@ struct AdaptiveOptions {
   // As the published program: widths 1, 2, 4, 8 and raw, by its greedy search; the average counts
   // codes alone.
   bool greedy = false;
+  bool operator==(const AdaptiveOptions&) const = default;
 };
 
 // Thread safety: as SavePolicy. Must outlive the graphs it decided for.

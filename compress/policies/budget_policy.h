@@ -58,6 +58,7 @@ struct BudgetState {
 
 struct BudgetPolicyOptions {
   FixedPolicyOptions keep;  // bits, recipes and slice_bytes do not count
+  bool operator==(const BudgetPolicyOptions&) const = default;
 };
 
 // Thread safety: as SavePolicy. Must outlive the graphs it decided for.

@@ -11,7 +11,7 @@ QuantizeOptions codec_options(const FixedPolicyOptions& wanted) {
   if (wanted.bits != 0) options.bits = wanted.bits;
   options.group = wanted.group;
   options.axis = wanted.axis;
-  options.rounding = wanted.rounding;
+  options.rounding = wanted.rounding_here();
   options.seed = wanted.seed;
   return options;
 }
@@ -24,12 +24,11 @@ FixedPolicy::FixedPolicy(const FixedPolicyOptions& options)
       signs_(options.signs),
       chain_(options.chain),
       min_elements_(options.min_elements),
-      slice_bytes_(options.slice_bytes),
+      slice_bytes_(options.slice_bytes_here()),
       codec_(std::make_unique<Quantizer>(codec_options(options))) {
   FRUGAL_CHECK(options.min_elements >= 0, "[compression] expected min_elements >= 0, got {}",
                options.min_elements);
-  FRUGAL_CHECK(options.slice_bytes >= 0, "[compression] expected slice_bytes >= 0, got {}",
-               options.slice_bytes);
+  FRUGAL_CHECK(slice_bytes_ >= 0, "[compression] expected slice_bytes >= 0, got {}", slice_bytes_);
   FRUGAL_CHECK(options.chain >= 0, "[compression] expected chain >= 0, got {}", options.chain);
 }
 

@@ -6,6 +6,8 @@
 // the outputs of a stage of residual blocks are rebuilt together when backward enters the stage,
 // and wait packed for their consumers.
 #pragma once
+#include <optional>
+
 #include "compress/policies/adjustable.h"
 #include "compress/quantize/quantize.h"
 
@@ -36,10 +38,18 @@ struct FixedPolicyOptions {
   // are kept even with Signs::codes. Ref: Liu et al. 2022 (GACT), whose groups are neighbours in
   // memory: GroupAxis::nchw.
   GroupAxis axis = GroupAxis::column;
-  // Backward takes packed and rebuilt tensors in slices of about this many bytes. 0: whole.
-  int64_t slice_bytes = SavePolicy::kSliceBytes;
-  Rounding rounding = Rounding::stochastic;  // as published; `frugal` itself uses dithered
+  // Backward takes packed and rebuilt tensors in slices of about this many bytes. 0: whole. Not
+  // set: as many as suit the device (make_policy.h); a policy that is made without one takes
+  // SavePolicy::kSliceBytes.
+  std::optional<int64_t> slice_bytes = {};
+  // Not set: what suits the device (make_policy.h); a policy that is made without one rounds
+  // stochastically, as published.
+  std::optional<Rounding> rounding = {};
   uint64_t seed = 0;
+
+  int64_t slice_bytes_here() const { return slice_bytes.value_or(SavePolicy::kSliceBytes); }
+  Rounding rounding_here() const { return rounding.value_or(Rounding::stochastic); }
+  bool operator==(const FixedPolicyOptions&) const = default;
 };
 
 // Thread safety: as SavePolicy. Must outlive the graphs it decided for.

@@ -23,9 +23,10 @@ std::unique_ptr<SavePolicy> made(const BudgetPolicyOptions& options) {
   return std::make_unique<BudgetPolicy>(options);
 }
 
-const FixedPolicyOptions& keep_in(const PolicyOptions& options) {
+template <class Options>
+auto& keep_in(Options& options) {
   return std::visit(
-      [](const auto& policy) -> const FixedPolicyOptions& {
+      [](auto& policy) -> auto& {
         if constexpr (std::is_same_v<std::decay_t<decltype(policy)>, FixedPolicyOptions>)
           return policy;
         else
@@ -47,17 +48,22 @@ std::unique_ptr<SavePolicy> make_policy(const PolicyOptions& options) {
                                          keep_in(options).min_elements);
 }
 
-FixedPolicyOptions defaults_on(Device device) {
-  FixedPolicyOptions options;
-  options.rounding = Rounding::dithered;
-  if (device.type == DeviceType::cuda) {
-    // Drawing the dither again would bound the time of unpacking.
-    options.rounding = Rounding::stochastic;
-    // Kernels on 8 MiB last about as long as it takes to launch them, and a large activation has a
-    // hundred of such slices. On 64 MiB they last ten times as long, at a thousandth of a GPU's
-    // memory.
-    options.slice_bytes = int64_t{64} << 20;
-  }
+Rounding rounding_on(Device device) {
+  // On CUDA, drawing the dither again would bound the time of unpacking.
+  return device.type == DeviceType::cuda ? Rounding::stochastic : Rounding::dithered;
+}
+
+int64_t slice_bytes_on(Device device) {
+  // On CUDA, kernels on 8 MiB last about as long as it takes to launch them, and a large activation
+  // has a hundred of such slices. On 64 MiB they last ten times as long, at a thousandth of a GPU's
+  // memory.
+  return device.type == DeviceType::cuda ? int64_t{64} << 20 : SavePolicy::kSliceBytes;
+}
+
+PolicyOptions on_device(PolicyOptions options, Device device) {
+  FixedPolicyOptions& keep = keep_in(options);
+  if (!keep.rounding) keep.rounding = rounding_on(device);
+  if (!keep.slice_bytes) keep.slice_bytes = slice_bytes_on(device);
   return options;
 }
 

@@ -25,8 +25,10 @@ struct PolicyOptions {
 // Errors: those of the policy, and of its file.
 std::unique_ptr<SavePolicy> make_policy(const PolicyOptions& options);
 
-// The defaults of the program `frugal` for what depends on the device: `rounding` and
-// `slice_bytes`.
-FixedPolicyOptions defaults_on(Device device);
+// What suits a device, where options leave rounding and slices open.
+Rounding rounding_on(Device device);
+int64_t slice_bytes_on(Device device);
+// The same options, with what suits the device where they leave it open.
+PolicyOptions on_device(PolicyOptions options, Device device);
 
 }  // namespace frugal::compress

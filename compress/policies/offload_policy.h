@@ -14,6 +14,7 @@
 // Thread safety: as SavePolicy. Graphs may outlive it as they may outlive the policy inside.
 #pragma once
 #include "compress/offload/offload.h"
+#include "compress/policies/fixed_policy.h"
 #include "compress/policies/wrapping_policy.h"
 
 namespace frugal::compress {
@@ -22,7 +23,7 @@ class OffloadPolicy final : public WrappingPolicy {
  public:
   // Errors: those of PayloadStore; min_elements below 0.
   OffloadPolicy(std::shared_ptr<SavePolicy> inner, const OffloadOptions& options,
-                int64_t min_elements = 16384);
+                int64_t min_elements = FixedPolicyOptions{}.min_elements);
   Decision decide(const SaveInfo& info, const Tensor& value) override;
 
   const PayloadStore& store() const { return *store_; }

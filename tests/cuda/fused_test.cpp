@@ -134,7 +134,7 @@ void check_batch_norm(Form form, const Shape& shape, DType dtype, const FixedPol
   CAPTURE(shape);
   CAPTURE(name_of(dtype));
   CAPTURE(options.bits);
-  CAPTURE(static_cast<int>(options.rounding));
+  CAPTURE(static_cast<int>(options.rounding_here()));
   CAPTURE(static_cast<int>(options.signs));
   CAPTURE(extreme);
   const Step step = batch_norm_step(form, shape, dtype, 20, extreme);

@@ -129,6 +129,8 @@ TEST_CASE("policies that learn keep the CPU's bytes on CUDA") {
   });
   check_as_cpu([] {
     ActnnOptions options;
+    options.average = 2;
+    options.mixed = true;
     options.keep = keep_all();
     options.interval = 1;
     return std::make_unique<ActnnPolicy>(options);
@@ -136,6 +138,7 @@ TEST_CASE("policies that learn keep the CPU's bytes on CUDA") {
   for (const char* codec : {"fixed", "fixed_z"})
     check_as_cpu([&] {
       AcgcOptions options;
+      options.rounding = Rounding::nearest;
       options.keep = keep_all();
       options.keep.recipes = false;
       options.interval = 1;

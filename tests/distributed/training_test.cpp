@@ -284,6 +284,8 @@ TEST_CASE("ranks draw dropout and rounding of their own, and decide alike") {
   SUBCASE("ActNN") {
     setting.options.compression.make_policy = [](uint64_t seed) {
       compress::ActnnOptions options;
+      options.average = 2;
+      options.mixed = true;
       options.keep.min_elements = 96;
       options.keep.seed = seed;
       options.interval = 3;

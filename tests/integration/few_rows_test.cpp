@@ -104,6 +104,7 @@ std::vector<PolicyOptions> policies(int bits) {
   keep.bits = bits;
   keep.rounding = Rounding::dithered;
   ActnnOptions actnn;
+  actnn.mixed = true;
   actnn.keep = keep;
   actnn.average = bits;
   actnn.interval = 1;

@@ -88,6 +88,8 @@ TEST_CASE("actnn takes any graph, again and again") {
       check_policy(
           [&] {
             ActnnOptions options;
+            options.average = 2;
+            options.mixed = true;
             options.keep = keep_all(recipes);
             options.interval = 1;
             return std::make_unique<ActnnPolicy>(options);
@@ -103,6 +105,7 @@ TEST_CASE("acgc takes any graph, again and again") {
       check_policy(
           [&] {
             AcgcOptions options;
+            options.rounding = Rounding::nearest;
             options.keep = keep_all(recipes);
             options.interval = 1;
             return std::make_unique<AcgcPolicy>(options);
@@ -128,11 +131,14 @@ TEST_CASE("policies that learn leave alone what is kept raw, in every function")
   keep.min_elements = int64_t{1} << 40;
   walk::each_case([&](const walk::Op& op, const walk::Case& c) {
     AcgcOptions acgc;
+    acgc.rounding = Rounding::nearest;
     acgc.keep = keep;
     acgc.interval = 1;
     AcgcPolicy by_bounds(acgc);
     check(op, c, by_bounds);
     ActnnOptions actnn;
+    actnn.average = 2;
+    actnn.mixed = true;
     actnn.keep = keep;
     actnn.interval = 1;
     ActnnPolicy by_formulas(actnn);

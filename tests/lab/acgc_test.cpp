@@ -99,6 +99,8 @@ AcgcOptions options(double e) {
   all.e = e;
   all.interval = 3;
   all.keep.min_elements = 256;
+  all.keep.recipes = false;
+  all.rounding = compress::Rounding::nearest;
   return all;
 }
 

@@ -118,7 +118,7 @@ std::shared_ptr<Planner> plan_of_own(const TrainerOptions& options, Module& mode
   planner.checkpointed_blocks = options.checkpointed_blocks;
   planner.entropy = compression.entropy;
   planner.may_update_in_backward = options.clip_norm == 0 && options.gradient_accumulation == 1;
-  planner.slice_bytes = compress::defaults_on(device).slice_bytes;
+  planner.slice_bytes = compress::slice_bytes_on(device);
   auto made = std::make_shared<Planner>(planner);
   if (made->settings().test_batch < planner.test_batch)
     throw OptionError(

@@ -277,6 +277,7 @@ TEST_CASE("gradients have no bias: error bounds, rounded stochastically") {
       options.count = compress::acgc::Count::expected;
       options.interval = 1000;  // the first step alone is looked at
       options.keep.min_elements = 256;
+      options.keep.recipes = false;
       compress::AcgcPolicy policy(options);
       p.gradient(&policy, 0);
       CHECK(p.bias(policy) < kNoBias);

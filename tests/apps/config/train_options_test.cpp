@@ -54,6 +54,30 @@ TEST_CASE("a trainer's defaults are those of the program") {
   CHECK(own.share == theirs.share);
 }
 
+TEST_CASE("each policy's options are by default those of the program, in every field") {
+  const auto program = [](const Json& keys) {
+    return policy_options(parse_config({{"compression", keys}}).compression, 0);
+  };
+  const auto check = [&](const Json& keys, const auto& library) {
+    CAPTURE(keys.dump());
+    const compress::PolicyOptions made = program(keys);
+    CHECK(std::get<std::decay_t<decltype(library)>>(made.policy) == library);
+    CHECK(made.entropy == compress::PolicyOptions{}.entropy);
+    CHECK(made.profile == nullptr);
+    CHECK(!made.offload);
+  };
+  check({{"policy", "gact"}}, compress::FixedPolicyOptions{});
+  check({{"policy", "gact"}, {"gact", {{"adaptive", true}}}}, compress::AdaptiveOptions{});
+  check({{"policy", "actnn"}}, compress::ActnnOptions{});
+  check({{"policy", "acgc"}}, compress::AcgcOptions{});
+  Config budget = resolved(kMlp);
+  budget.compression = {};
+  budget.compression.policy = "budget";
+  CHECK(std::get<compress::BudgetPolicyOptions>(policy_options(budget.compression, 0).policy) ==
+        compress::BudgetPolicyOptions{});
+  CHECK(*program({{"offload", "/tmp"}}).offload == compress::OffloadOptions{.directory = "/tmp"});
+}
+
 TEST_CASE("the library's default policy packs as the program's, bit by bit") {
   const Config config = resolved(kMlp);
   const auto model = make_model(config, batch_spec(config), kCpu);

@@ -146,6 +146,7 @@ TEST_CASE("memory of coded samples: what fails leaves nothing, what goes takes a
 TEST_CASE("ActNN's tensors are coded, and may lie in a file: other bytes, the same values") {
   ActnnOptions options;
   options.average = 2;
+  options.mixed = true;
   options.interval = 1;
   options.keep.min_elements = 100;
   OffloadOptions file;

@@ -18,6 +18,8 @@ inline double distance2(const Tensor& a, const Tensor& b) {
 inline AcgcOptions small_acgc(int start_bits = AcgcOptions{}.start_bits) {
   AcgcOptions options;
   options.keep.min_elements = 0;
+  options.keep.recipes = false;
+  options.rounding = Rounding::nearest;
   options.interval = 2;
   options.start_bits = start_bits;
   return options;

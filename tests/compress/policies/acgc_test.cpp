@@ -546,7 +546,10 @@ TEST_CASE("AC-GC refuses what it cannot do, and plans without data") {
   CHECK_THROWS_AS(AcgcPolicy(with([](auto& o) { o.codec = "sz"; })), Error);
   CHECK_THROWS_WITH(AcgcPolicy(with([](auto& o) { o.keep.axis = GroupAxis::row; })),
                     "[acgc] expected groups in a channel, as bounds are, got groups along rows");
-  CHECK_THROWS_AS(AcgcPolicy(with([](auto& o) { o.count = Count::expected; })), Error);
+  CHECK_THROWS_AS(AcgcPolicy(with([](auto& o) {
+                    o.count = Count::expected, o.rounding = Rounding::nearest;
+                  })),
+                  Error);
   CHECK_THROWS_AS(AcgcPolicy(with([](auto& o) { o.rule = Rule::published, o.codec = "entropy"; })),
                   Error);
   CHECK_THROWS_AS(AcgcPolicy(with([](auto& o) {

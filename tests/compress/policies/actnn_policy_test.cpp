@@ -32,6 +32,7 @@ Tensor uneven(const Shape& shape, uint64_t seed) {
 ActnnOptions actnn_options(double average, bool recipes = false, Signs signs = Signs::masks) {
   ActnnOptions options;
   options.average = average;
+  options.mixed = true;
   options.keep.min_elements = 100;
   options.keep.recipes = recipes;
   options.keep.signs = signs;
@@ -611,6 +612,8 @@ TEST_CASE("without bits it is not lossy, and groups along rows are refused") {
 TEST_CASE("errors of the policy") {
   auto make = [](auto change) {
     ActnnOptions options;
+    options.average = 2;
+    options.mixed = true;
     change(options);
     return ActnnPolicy(options).average_bits();
   };

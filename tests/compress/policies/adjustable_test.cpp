@@ -118,6 +118,7 @@ TEST_CASE("ActNN's average is steered, at mixed levels in parts of a bit") {
     CAPTURE(mixed);
     ActnnOptions options;
     options.keep = small_fixed();
+    options.average = 2;
     options.mixed = mixed;
     options.interval = 1;
     ActnnPolicy policy(options);
@@ -249,6 +250,8 @@ TEST_CASE("policies that round to nearest add no variance that could steer them"
   CHECK(AdaptivePolicy(adaptive).fineness() == 0);
   ActnnOptions actnn;
   actnn.keep = keep;
+  actnn.average = 2;
+  actnn.mixed = true;
   CHECK(ActnnPolicy(actnn).fineness() == 0);
   AcgcPolicy nearest(growth(1, Rounding::nearest));
   CHECK(nearest.fineness() == 0);

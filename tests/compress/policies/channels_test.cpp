@@ -116,6 +116,7 @@ TEST_CASE("policies keep each channel by its own size, and few rows raw") {
       all.push_back({"fixed", {.policy = keep}});
       all.push_back({"adaptive", {.policy = AdaptiveOptions{keep, static_cast<double>(bits)}}});
       ActnnOptions actnn;
+      actnn.mixed = true;
       actnn.keep = keep;
       actnn.average = bits;
       all.push_back({"actnn", {.policy = actnn}});
@@ -123,6 +124,7 @@ TEST_CASE("policies keep each channel by its own size, and few rows raw") {
     }
   }
   AcgcOptions acgc;
+  acgc.rounding = Rounding::nearest;
   acgc.keep.min_elements = 0;
   all.push_back({"acgc", {.policy = acgc}});
   all.push_back({"budget", {.policy = BudgetPolicyOptions{keep}}});

@@ -38,11 +38,18 @@ TEST_CASE("entropy coding wraps the policy, and a file wraps both") {
 }
 
 TEST_CASE("a device decides rounding and slices") {
-  CHECK(defaults_on(kCpu).rounding == Rounding::dithered);
-  CHECK(defaults_on(kCpu).slice_bytes == SavePolicy::kSliceBytes);
-  const FixedPolicyOptions cuda = defaults_on({DeviceType::cuda, 0});
-  CHECK(cuda.rounding == Rounding::stochastic);
-  CHECK(cuda.slice_bytes > SavePolicy::kSliceBytes);
+  const auto keep = [](const FixedPolicyOptions& options, Device device) {
+    return std::get<AdaptiveOptions>(
+               on_device({.policy = AdaptiveOptions{.keep = options}}, device).policy)
+        .keep;
+  };
+  CHECK(keep({}, kCpu).rounding == Rounding::dithered);
+  CHECK(keep({}, kCpu).slice_bytes == SavePolicy::kSliceBytes);
+  const Device cuda{DeviceType::cuda, 0};
+  CHECK(keep({}, cuda).rounding == Rounding::stochastic);
+  CHECK(*keep({}, cuda).slice_bytes > SavePolicy::kSliceBytes);
+  const FixedPolicyOptions own{.slice_bytes = 7, .rounding = Rounding::nearest};
+  CHECK(keep(own, cuda) == own);
 }
 
 }  // namespace

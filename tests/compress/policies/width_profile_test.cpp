@@ -29,6 +29,8 @@ int64_t packed_on(Device device) { return allocator(device).report().of(Category
 AcgcOptions bounded_options() {
   AcgcOptions options;
   options.keep.min_elements = 100;
+  options.keep.recipes = false;
+  options.rounding = Rounding::nearest;
   return options;
 }
 
