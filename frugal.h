@@ -23,6 +23,7 @@
 #include "compress/policies/adjustable.h"
 #include "compress/policies/allocate.h"
 #include "compress/policies/budget_policy.h"
+#include "compress/policies/choice.h"
 #include "compress/policies/entropy_policy.h"
 #include "compress/policies/fixed_policy.h"
 #include "compress/policies/make_policy.h"

@@ -5,8 +5,8 @@
 #include "apps/bench/gradient_bench.h"
 #include "apps/cli/progress.h"
 #include "apps/cli/report.h"
+#include "apps/config/make_choice.h"
 #include "apps/config/make_model.h"
-#include "apps/config/make_policy.h"
 #include "apps/config/resolve.h"
 #include "lab/commands.h"
 #include "lab/gradient_report.h"
@@ -33,7 +33,7 @@ CompressionConfig compression_of(const Scheme& scheme, const Config& config,
                                  const std::string& given) {
   CompressionConfig compression = config.compression;
   compression.policy = "gact";
-  compression.level = "L1";
+  compression.gact_adaptive = false;
   compression.recipes = scheme.recipes;
   compression.signs = scheme.signs;
   compression.rounding = given;
@@ -64,9 +64,9 @@ void study_gradient(const LabArguments& arguments) {
     const int64_t blocks = scheme.checkpoints ? kAllBlocks : 0;
     for (const int64_t bits : arguments.bits) {
       CompressionConfig compression = compression_of(scheme, config, rounding);
-      compression.bits = bits;
+      compression.bits = static_cast<double>(bits);
       const std::unique_ptr<SavePolicy> policy =
-          make_policy(compression, static_cast<uint64_t>(config.run.seed));
+          make_policy(make_choice(compression), kCpu, static_cast<uint64_t>(config.run.seed));
       GradientNoise noise(exact);
       for (int64_t draw = 0; draw < draws; ++draw)
         noise.add(bench.gradient(batch, policy.get(), static_cast<uint64_t>(draw), key, blocks));

@@ -7,7 +7,7 @@
 #include "apps/bench/gradient_bench.h"
 #include "apps/cli/progress.h"
 #include "apps/cli/report.h"
-#include "apps/config/make_policy.h"
+#include "apps/config/make_choice.h"
 #include "apps/config/resolve.h"
 #include "compress/policies/wrapping_policy.h"
 #include "lab/commands.h"
@@ -119,9 +119,10 @@ void study_layers(const LabArguments& arguments) {
   std::vector<std::vector<std::string>> rows = {
       {"layer", "bits", "share of the minibatch variance", "variance", "squared bias"}};
   for (const Config& packing : packings(arguments, config)) {
-    const std::string bits = fmt::format("{}", packing.compression.width);
-    KeepsWhole policy(make_policy(packing.compression, static_cast<uint64_t>(config.run.seed)),
-                      arguments.whole);
+    const std::string bits = fmt::format("{}", packing.compression.bits);
+    KeepsWhole policy(
+        make_policy(make_choice(packing.compression), kCpu, static_cast<uint64_t>(config.run.seed)),
+        arguments.whole);
     bench.let_learn(policy, packing, key);
     LayerNoise noise(layers, exact);
     for (int64_t draw = 0; draw < draws; ++draw)
@@ -131,7 +132,7 @@ void study_layers(const LabArguments& arguments) {
       if (own == 0) continue;  // frozen
       const Estimate variance = noise.of(i).variance(), bias = noise.of(i).squared_bias();
       results.push_back({{"layer", layers[i].name},
-                         {"bits", packing.compression.width},
+                         {"bits", packing.compression.bits},
                          {"share", own / unit},
                          {"variance", estimate_json(variance, own)},
                          {"squared_bias", estimate_json(bias, own)}});

@@ -7,7 +7,7 @@
 #include "apps/bench/gradient_bench.h"
 #include "apps/cli/progress.h"
 #include "apps/cli/report.h"
-#include "apps/config/make_policy.h"
+#include "apps/config/make_choice.h"
 #include "apps/config/resolve.h"
 #include "apps/config/train_options.h"
 #include "compress/policies/acgc_policy.h"
@@ -34,7 +34,10 @@ struct Setting {
 // Options as published: every tensor is packed, and signs are in masks. Rounding is that of the
 // configuration, as in all rows except acgc's.
 compress::FixedPolicyOptions packed(const Setting& s) {
-  compress::FixedPolicyOptions options = keep_options(s.config.compression, s.seed());
+  CompressionConfig gact = s.config.compression;
+  gact.policy = "gact";
+  compress::FixedPolicyOptions options = make_choice(gact).keep();
+  options.seed = s.seed();
   options.bits = static_cast<int>(s.bits);
   options.recipes = false;
   options.axis = compress::GroupAxis::column;
@@ -74,7 +77,9 @@ Config budgeted(const Setting& s) {
   resolve(config);
   return config;
 }
-PolicyPtr budget(const Setting& s) { return make_policy(budgeted(s).compression, s.seed()); }
+PolicyPtr budget(const Setting& s) {
+  return make_policy(make_choice(budgeted(s).compression), kCpu, s.seed());
+}
 
 struct PolicyRow {
   const char* name;

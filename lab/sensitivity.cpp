@@ -8,7 +8,7 @@
 #include "apps/bench/gradient_bench.h"
 #include "apps/cli/report.h"
 #include "apps/config/level_keys.h"
-#include "apps/config/make_policy.h"
+#include "apps/config/make_choice.h"
 #include "apps/config/resolve.h"
 #include "lab/commands.h"
 #include "train/gradient_noise.h"
@@ -49,9 +49,8 @@ Estimate drawn(GradientBench& bench, const Batch& batch, compress::AdaptivePolic
 void study_sensitivity(const LabArguments& arguments) {
   Config config = load_config(arguments.config, arguments.sets, "compression");
   if (!has_adaptive_widths(config.compression)) {
-    config.compression.width = 4;
+    config.compression.bits = 4;
     config.compression.gact_adaptive = true;
-    name_level(config.compression);
   }
   config.compression.offload.clear();
   resolve(config);
@@ -63,7 +62,8 @@ void study_sensitivity(const LabArguments& arguments) {
   const int64_t n = batch.input.size(0);
   const int64_t samples = std::min(n, config.compression.adapt_samples);
 
-  const auto policy = make_policy(config.compression, static_cast<uint64_t>(config.run.seed));
+  const auto policy =
+      make_policy(make_choice(config.compression), kCpu, static_cast<uint64_t>(config.run.seed));
   compress::AdaptivePolicy& adaptive = *PolicyParts(*policy).adaptive;
   bench.gradient(batch, policy.get(), 0, key);  // the policy sees what there is
   auto begin = Clock::now();

@@ -1,63 +1,11 @@
 #include "train/compression.h"
 
-#include <cmath>
-#include <filesystem>
-
 #include "compress/policies/make_policy.h"
 #include "core/stopwatch.h"
-#include "train/option_error.h"
 #include "train/ranks/ranks.h"
 #include "train/run/checkpoint.h"
 
 namespace frugal::train {
-namespace {
-
-std::unique_ptr<SavePolicy> made(const CompressionOptions& options, Device device, uint64_t seed) {
-  return options.make_policy ? options.make_policy(seed) : make_policy(options, device, seed);
-}
-
-}  // namespace
-
-namespace {
-
-compress::PolicyOptions policy_options(const CompressionOptions& options, Device device,
-                                       uint64_t seed) {
-  const double bits = options.bits;
-  if (!(bits == 0 || (bits >= 1 && bits <= 16)))
-    throw OptionError("compression.bits", fmt::format("expected 0, or 1 to 16, got {}", bits));
-  compress::FixedPolicyOptions keep;
-  keep.bits = static_cast<int>(bits);
-  keep.recipes = options.recipes;
-  keep.min_elements = options.min_elements;
-  keep.seed = seed;
-  compress::PolicyOptions policy{.policy = keep, .entropy = options.entropy};
-  if (!options.memory_budget.empty())
-    policy.policy = compress::BudgetPolicyOptions{.keep = keep};
-  else if (bits != std::floor(bits))
-    policy.policy = compress::AdaptiveOptions{.keep = keep, .average = bits};
-  if (!options.offload.empty())
-    policy.offload =
-        compress::OffloadOptions{.directory = options.offload, .window = options.offload_window};
-  return compress::on_device(std::move(policy), device);
-}
-
-}  // namespace
-
-std::unique_ptr<SavePolicy> make_policy(const CompressionOptions& options, Device device,
-                                        uint64_t seed) {
-  return compress::make_policy(policy_options(options, device, seed));
-}
-
-std::unique_ptr<SavePolicy> make_draft_policy(const CompressionOptions& options, Device device,
-                                              uint64_t seed, bool moving) {
-  compress::PolicyOptions policy = policy_options(options, device, seed);
-  if (moving)
-    policy.offload = compress::OffloadOptions{
-        .directory = std::filesystem::temp_directory_path().string(), .window = 0};
-  if (policy.offload) policy.offload->direct = false;
-  return compress::make_policy(policy);
-}
-
 Compression::Compression(const Task& task, Module& model, const CompressionOptions& options,
                          uint64_t seed, const Ranks& ranks)
     : task_(task),
@@ -65,7 +13,7 @@ Compression::Compression(const Task& task, Module& model, const CompressionOptio
       options_(options),
       seed_(seed),
       ranks_(ranks),
-      policy_(made(options, model.device(), seed)),
+      policy_(compress::make_policy(options.choice, model.device(), seed)),
       parts_(*policy_),
       planner_(options.planner) {
   make();
@@ -77,7 +25,7 @@ void Compression::start_anew() {
   adaptation_.reset();
   tracking_.reset();
   kept_ = {};
-  policy_ = made(options_, model_.device(), seed_);
+  policy_ = compress::make_policy(options_.choice, model_.device(), seed_);
   parts_ = PolicyParts(*policy_);
   make();
   anew_ = true;
@@ -91,7 +39,7 @@ void Compression::make() {
     planner_->adopt(*parts_.budget);
   }
   if (parts_.adaptive != nullptr) {
-    SensitivityOptions measuring = options_.adaptation;
+    SensitivityOptions measuring{options_.choice.measuring};
     if (planner_ != nullptr) {
       measuring.allocate = [this] { planner_->plan_again(*parts_.budget); };
       measuring.most = [this] { return planner_->most_samples(); };

@@ -8,7 +8,6 @@
 //   after_backward()    for each batch, after its backward pass
 //   after_update()      once, after the optimizer's update
 #pragma once
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -16,7 +15,7 @@
 #include <variant>
 #include <vector>
 
-#include "compress/offload/payload_store.h"
+#include "compress/policies/choice.h"
 #include "train/convergence.h"
 #include "train/planning/planner.h"
 #include "train/policy_parts.h"
@@ -24,40 +23,14 @@
 
 namespace frugal::train {
 
-// How saved activations are kept. The defaults are those of the program `frugal`.
 struct CompressionOptions {
-  // Bits of each element of what is packed. 0: everything is kept raw. A whole number: each tensor
-  // has this width. Another number, up to 16: tensors have widths by sensitivity, this many bits on
-  // average.
-  double bits = 4;
-  // What the tensors of a step may take, such as "300 MiB", "1/6" or "13 MiB activations"
-  // (train/planning/budget.h). A plan then says how each tensor is kept, in the place of bits and
-  // recipes. The trainer makes the plan (train/planning/own_plan.h). Empty: no budget.
-  std::string memory_budget = {};
-  bool recipes = true;   // outputs that are cheap to rebuild are not kept
-  bool entropy = false;  // packed bytes are coded without loss
-  std::string offload;   // a folder for a file that packed bytes are moved to
-  // Bytes of them that stay in memory.
-  int64_t offload_window = compress::OffloadOptions().window;
-  // Tensors of at most this many elements stay raw.
-  int64_t min_elements = compress::FixedPolicyOptions().min_elements;
-
-  SensitivityOptions adaptation = {};            // how sensitivities are measured
+  // How saved activations are kept. The trainer makes the plan of a budget that the choice says
+  // (train/planning/own_plan.h), unless there is a planner.
+  compress::Choice choice = {};
   std::optional<TrackingOptions> tracking = {};  // how the gradient's noise is measured; the guard
-  // Keeps a memory budget. Then make_policy must make a policy in which a BudgetPolicy is.
+  // Keeps a memory budget. Then the choice must be a budget.
   std::shared_ptr<Planner> planner = {};
-  // Makes the policy, in place of the first seven options. `seed` drives the rounding.
-  std::function<std::unique_ptr<SavePolicy>(uint64_t seed)> make_policy = {};
 };
-
-// The policy that the first seven options ask for. `seed` drives the rounding. Errors: OptionError
-// for bits outside 0 and 1 to 16.
-std::unique_ptr<SavePolicy> make_policy(const CompressionOptions& options, Device device,
-                                        uint64_t seed);
-// Makes the policy for steps on meta alone: it takes no memory for a file. moving: a folder for a
-// file is taken as given, although there is none.
-std::unique_ptr<SavePolicy> make_draft_policy(const CompressionOptions& options, Device device,
-                                              uint64_t seed, bool moving);
 
 // With several ranks, each measures with its own share of a batch. The ranks take the mean of what
 // they measured before anything is decided. Then all of them take what rank 0 decides, so all ranks
@@ -66,7 +39,7 @@ std::unique_ptr<SavePolicy> make_draft_policy(const CompressionOptions& options,
 // Thread safety: none. The task, the model and the ranks must outlive it.
 class Compression {
  public:
-  // Errors: those of make_policy and of Tracking.
+  // Errors: those of compress::make_policy and of Tracking.
   Compression(const Task& task, Module& model, const CompressionOptions& options, uint64_t seed = 0,
               const Ranks& ranks = one_rank());
   Compression(const Compression&) = delete;

@@ -13,17 +13,13 @@
 #pragma once
 #include <functional>
 
+#include "compress/policies/choice.h"
 #include "train/policy_parts.h"
 #include "train/training_step.h"
 
 namespace frugal::train {
 
-struct SensitivityOptions {
-  int64_t interval = 1000;  // steps between refreshes
-  int64_t first = 50;       // the step of the first
-  int64_t batch = 0;        // samples of a whole batch; 0: of the one that is measured
-  int64_t samples = 32;     // how many samples of a batch are measured; all of a smaller batch
-  double share = 0.01;      // a refresh computes at most this share of the samples of an interval
+struct SensitivityOptions : compress::Measuring {
   // Upper limit on samples when the default number would change how values are grouped. 0 disables
   // measuring. Unset: no limit.
   std::function<int64_t()> most = {};

@@ -44,7 +44,7 @@ TrainerOptions completed(TrainerOptions options, Module& model, const Optimizer&
   const Device device = model.device();
   if (options.task == nullptr) options.task = make_task(options.spec);
   CompressionOptions& compression = options.compression;
-  if (!compression.memory_budget.empty())
+  if (compression.planner == nullptr && !compression.choice.memory_budget().empty())
     compression.planner = plan_of_own(options, model, optimizer, batches);
   int64_t most_reserved = 0;
   if (compression.planner != nullptr) {

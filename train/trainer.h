@@ -1,7 +1,7 @@
 // Trainer: trains a network on batches, with saved activations compressed.
 //
 //   train::Trainer trainer(model, optimizer, optim::constant_schedule(0.1), loader,
-//                          {.epochs = 5, .test = &test, .compression = {.bits = 4}});
+//                          {.epochs = 5, .test = &test, .compression = {compress::bits(4)}});
 //   trainer.run();
 #pragma once
 #include <algorithm>

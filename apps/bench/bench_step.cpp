@@ -12,8 +12,9 @@
 #include "apps/cli/progress.h"
 #include "apps/cli/report.h"
 #include "apps/config/config_table.h"
+#include "apps/config/level_keys.h"
+#include "apps/config/make_choice.h"
 #include "apps/config/make_data.h"
-#include "apps/config/make_policy.h"
 #include "apps/config/make_run.h"
 #include "apps/config/profile_file.h"
 #include "apps/config/resolve.h"
@@ -213,12 +214,16 @@ void prepare(Variant& v, Bench& bench, bool records) {
   train::TrialOptions options =
       train::trial_options(trainer_options(v.config, make_planner(v.config)));
   if (records)
-    options.compression.make_policy =
-        [&v, made = options.compression.make_policy](uint64_t seed) -> std::unique_ptr<SavePolicy> {
-      auto policy = std::make_unique<compress::RecordingPolicy>(made(seed));
-      v.recording = policy.get();
-      return policy;
-    };
+    options.compression.choice = {
+        .policy =
+            compress::OwnPolicy{[&v, choice = options.compression.choice](
+                                    Device device, uint64_t seed) -> std::unique_ptr<SavePolicy> {
+              auto policy =
+                  std::make_unique<compress::RecordingPolicy>(make_policy(choice, device, seed));
+              v.recording = policy.get();
+              return policy;
+            }},
+        .measuring = options.compression.choice.measuring};
   v.trial = std::make_unique<train::TrialRun>(
       bench.run->task(), bench.run->model(), bench.run->optimizer(),
       [&bench] { return bench.take(); }, options, bench.run->rng());
@@ -372,7 +377,7 @@ Results results_of(const std::vector<Variant>& variants, bool based, bool runs, 
   const bool compared = based && base.failed.empty();
   for (const Variant& v : variants) {
     Json row = {{"name", v.name},
-                {"level", v.config.compression.level},
+                {"level", level_name(v.config.compression)},
                 {"recipes", v.config.compression.recipes},
                 {"cuda_graphs", v.config.run.cuda_graphs},
                 {"sets", v.sets},

@@ -10,7 +10,7 @@
 #include "apps/cli/commands.h"
 #include "apps/cli/progress.h"
 #include "apps/cli/report.h"
-#include "apps/config/make_policy.h"
+#include "apps/config/make_choice.h"
 #include "apps/config/resolve.h"
 #include "train/gradient_noise.h"
 #include "train/policy_parts.h"
@@ -276,7 +276,8 @@ void bench_variance(const BenchArguments& arguments) {
   const Batch batch = bench.next();
   const std::vector<float> exact = bench.gradient(batch, nullptr, 0, key);
   const int64_t whole = bench.memory().saved();
-  const auto policy = make_policy(config.compression, static_cast<uint64_t>(config.run.seed));
+  const auto policy =
+      make_policy(make_choice(config.compression), kCpu, static_cast<uint64_t>(config.run.seed));
   bench.let_learn(*policy, config, key);
   std::vector<VarianceRow> rows;
   Layers layers;

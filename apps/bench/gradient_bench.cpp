@@ -27,9 +27,7 @@ GradientBench::GradientBench(const Config& config)
 
 void GradientBench::train(int64_t steps) {
   train::TrialOptions options = run_.trial_options();
-  options.compression = {};
-  options.compression.bits = 0;
-  options.compression.recipes = false;
+  options.compression = {compress::bits(0, {.recipes = false})};
   train::TrialRun run(
       run_.task(), run_.model(), run_.optimizer(), [this] { return next(); }, options, run_.rng());
   for (int64_t i = 0; i < steps; ++i) run.step(static_cast<uint64_t>(i), config_.optim.lr);

@@ -5,8 +5,8 @@
 #include "apps/cli/grad_batch.h"
 #include "apps/cli/progress.h"
 #include "apps/cli/report.h"
+#include "apps/config/make_choice.h"
 #include "apps/config/make_model.h"
-#include "apps/config/make_policy.h"
 #include "apps/config/make_task.h"
 #include "apps/config/resolve.h"
 #include "apps/config/set_up_device.h"
@@ -52,8 +52,8 @@ void grad_command(const GradArguments& arguments) {
     const train::TaskPtr task = make_task(config, spec);
     load_weights(*model, weights);
     if (arguments.f64) to_f64(*model, batch);
-    const auto policy = make_policy(config.compression, static_cast<uint64_t>(config.run.seed));
     const auto seed = static_cast<uint64_t>(config.run.seed);
+    const auto policy = make_policy(make_choice(config.compression), device, seed);
     const train::SingleGradient found =
         train::single_gradient(*task, *model, std::move(batch), policy.get(),
                                {0, streams::kDropout.rng(seed).state(),

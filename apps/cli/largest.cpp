@@ -5,9 +5,9 @@
 
 #include "apps/config/config_readers.h"
 #include "apps/config/config_table.h"
+#include "apps/config/make_choice.h"
 #include "apps/config/make_data.h"
 #include "apps/config/make_model.h"
-#include "apps/config/make_policy.h"
 #include "apps/config/resolve.h"
 #include "apps/config/train_options.h"
 #include "core/integers.h"
@@ -187,7 +187,8 @@ int64_t LargestSearch::peak_of(Config config, int64_t value) {
       steps_[fixed ? int64_t{batch_spec(config).releases_input} : value];
   if (meta == nullptr)
     meta = std::make_unique<MetaStep>(meta_run(config), std::min(samples, kFewSamples));
-  const auto policy = make_draft_policy(config.compression, static_cast<uint64_t>(config.run.seed));
+  const auto policy =
+      make_policy(make_choice(config.compression), kMeta, static_cast<uint64_t>(config.run.seed));
   const int64_t peak = meta->step(policy.get(), samples, checkpointed_blocks(config.train)).peak;
   if (steps_.size() > kKeptSteps) steps_.clear();
   return peak;

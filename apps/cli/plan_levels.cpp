@@ -8,7 +8,7 @@
 #include "apps/cli/report.h"
 #include "apps/config/config_readers.h"
 #include "apps/config/level_keys.h"
-#include "apps/config/make_policy.h"
+#include "apps/config/make_choice.h"
 #include "apps/config/resolve.h"
 #include "apps/config/train_options.h"
 #include "compress/policies/levels.h"
@@ -116,16 +116,17 @@ std::string idle_text(const std::vector<Row>& rows, const char* what) {
 
 std::vector<PlanLevel> plan_levels(const Config& config) {
   std::vector<PlanLevel> levels = {{bits_name(0), bits_sets(0)}};
-  const auto add_preset = [&](const Preset& preset) {
-    levels.push_back({preset.name, {fmt::format("compression.preset={}", preset.name)}});
+  const auto add_preset = [&](const compress::Named& preset) {
+    levels.push_back(
+        {std::string(preset.name), {fmt::format("compression.preset={}", preset.name)}});
   };
-  add_preset(presets().front());  // lossless
+  add_preset(compress::presets().front());  // lossless
   for (const int bits : {8, 4, 3, 2}) levels.push_back({bits_name(bits), bits_sets(bits)});
-  for (size_t i = 1; i < presets().size(); ++i)
-    if (!presets()[i].of_paper) add_preset(presets()[i]);
+  for (const compress::Named& preset : compress::presets().subspan(1))
+    if (preset.of == compress::Named::preset) add_preset(preset);
   if (policy_of(config) == "actnn") {
-    for (const compress::Level& level : compress::levels(compress::LevelsOf::actnn))
-      if (level.bits > 0 && !level.offload)
+    for (const compress::Named& level : compress::levels(compress::PolicyKind::actnn))
+      if (level.same_as.empty() && level.choice.bits() > 0 && !level.offload)
         levels.push_back(
             {fmt::format("actnn {}", level.name),
              {"compression.policy=actnn", fmt::format("compression.level={}", level.name)}});
@@ -179,7 +180,8 @@ struct KeptOnMeta {
   explicit KeptOnMeta(Config& level) {
     resolve(level);
     level.compression.entropy = false;
-    policy = make_draft_policy(level.compression, static_cast<uint64_t>(level.run.seed));
+    policy =
+        make_policy(make_choice(level.compression), kMeta, static_cast<uint64_t>(level.run.seed));
     blocks = checkpointed_blocks(level.train);
     const auto planner = make_planner(level);
     if (planner == nullptr) return;

@@ -172,13 +172,14 @@ Recommendation recommend(const Config& config, std::optional<int64_t> memory,
 
 Recommendation recommend(const Config& config, std::optional<int64_t> memory, PlanSteps& steps) {
   Recommendation found = for_memory(config, memory);
-  const auto count = [&](const Preset& preset, const std::vector<std::string>& keys,
+  const auto count = [&](const compress::Named& preset, const std::vector<std::string>& keys,
                          PlanSteps& counted) {
     std::vector<std::string> sets = {fmt::format("compression.preset={}", preset.name)};
     sets.insert(sets.end(), keys.begin(), keys.end());
-    const Config with = with_level(config, {preset.name, sets});
+    const Config with = with_level(config, {std::string(preset.name), sets});
     const StepMemory step = counted.step(with);
-    found.rows.push_back({preset.name, preset.what, keys, step.saved(), step.peak});
+    found.rows.push_back(
+        {std::string(preset.name), std::string(preset.summary), keys, step.saved(), step.peak});
     if (found.fits || step.peak > found.memory) return;
     // An evaluation packs nothing. It takes less with a smaller batch.
     int64_t test_batch = with.data.test_batch();
@@ -188,10 +189,10 @@ Recommendation recommend(const Config& config, std::optional<int64_t> memory, Pl
     found.chosen = found.rows.size() - 1;
     if (test_batch < with.data.test_batch()) found.test_batch = test_batch;
   };
-  std::vector<Preset> ours;
-  for (const Preset& preset : presets())
-    if (!preset.of_paper) ours.push_back(preset);
-  for (const Preset& preset : ours) count(preset, {}, steps);
+  std::vector<compress::Named> ours;
+  for (const compress::Named& preset : compress::presets())
+    if (preset.of == compress::Named::preset) ours.push_back(preset);
+  for (const compress::Named& preset : ours) count(preset, {}, steps);
   const auto lowest = [&] {  // the first one, if several are equal
     return std::min_element(found.rows.begin(), found.rows.end(),
                             [](const auto& a, const auto& b) { return a.peak < b.peak; });
@@ -200,7 +201,7 @@ Recommendation recommend(const Config& config, std::optional<int64_t> memory, Pl
     for (const auto& lists : keys_for_less(config.optim)) {
       std::vector<std::unique_ptr<PlanSteps>> with_keys;
       for (const auto& keys : lists) with_keys.push_back(steps_with(config, keys));
-      for (const Preset& preset : ours)
+      for (const compress::Named& preset : ours)
         for (size_t i = 0; i < lists.size(); ++i)
           if (!found.fits && with_keys[i] != nullptr) count(preset, lists[i], *with_keys[i]);
     }

@@ -5,6 +5,7 @@
 #include "apps/cli/progress.h"
 #include "apps/cli/version.h"
 #include "apps/config/config_table.h"
+#include "apps/config/level_keys.h"
 #include "apps/config/make_data.h"
 #include "train/metric_names.h"
 
@@ -336,9 +337,9 @@ std::string compress_more(const CompressionConfig& config) {
     return fmt::format("compression.memory_budget (now {})", config.memory_budget);
   if (config.policy == "acgc")
     return fmt::format("a higher compression.acgc.growth (now {})", config.acgc_growth);
-  if (config.width > 0 && config.width <= 2) return "";
-  return fmt::format("fewer compression.bits (now {}): {}", config.width,
-                     config.width == 0 ? "4 or 2" : "2, or an average such as 2.5");
+  if (config.bits > 0 && config.bits <= 2) return "";
+  return fmt::format("fewer compression.bits (now {}): {}", config.bits,
+                     config.bits == 0 ? "4 or 2" : "2, or an average such as 2.5");
 }
 
 }  // namespace
@@ -388,13 +389,9 @@ std::string run_title(const Config& config) {
   const bool budget = c.policy == "budget" || !c.memory_budget.empty();
   const std::string policy = budget               ? "budget " + c.memory_budget
                              : c.policy == "acgc" ? fmt::format("acgc e={}", c.acgc_growth)
-                             : c.policy == "gact" ? c.level
-                                                  : c.policy + " " + c.level;
-  const std::string bits = !budget && c.policy != "acgc" && c.bits > 0
-                               ? fmt::format(" at {} bits", c.bits)
-                           : c.average_bits > 0 ? fmt::format(" at {} bits", c.average_bits)
-                                                : "";
-  return config.model.name + ", " + policy + bits + (c.recipes && !budget ? ", recipes" : "");
+                             : c.policy == "gact" ? level_text(c)
+                                                  : c.policy + " " + level_text(c);
+  return config.model.name + ", " + policy + (c.recipes && !budget ? ", recipes" : "");
 }
 
 }  // namespace frugal::apps

@@ -277,7 +277,6 @@ Config parse_config(const Json& given) {
     assign(config, sections.back(), *field, value);
   }
   check_together(config);
-  name_level(config.compression);
   return config;
 }
 

@@ -10,7 +10,7 @@
 
 #include "apps/config/config_error.h"
 #include "apps/json.h"
-#include "compress/policies/make_policy.h"
+#include "compress/policies/choice.h"
 #include "models/value.h"
 
 namespace frugal::apps {
@@ -140,21 +140,16 @@ struct CompressionConfig {
   static constexpr compress::ActnnOptions kActnn{};
   std::string policy = "gact";  // after resolve(): "budget" where there is a memory_budget
   std::string memory_budget;
-  double width =
-      kKeep.bits;  // compression.bits: 0: raw; a fraction: adaptive widths of this average
-  // What policies take. They follow from width, policy and its section (name_level()).
-  std::string level = "L1";
-  int64_t bits = 0;         // instead of the level's, unless 0
-  double average_bits = 0;  // instead of the average of a level with adaptive widths, unless 0
+  double bits = kKeep.bits;  // 0: raw; a fraction: adaptive widths of this average
   bool recipes = kKeep.recipes;
   bool entropy = false;
   std::string offload;
   double guard = 0;
   // compression.gact, which memory_budget reads, too
   bool gact_adaptive = false;
-  int64_t adapt_interval = 1000;
-  int64_t adapt_samples = 32;
-  double adapt_share = 0.01;
+  int64_t adapt_interval = compress::Measuring().interval;
+  int64_t adapt_samples = compress::Measuring().samples;
+  double adapt_share = compress::Measuring().share;
   std::string gact_solver = "exact";
   // compression.actnn
   bool actnn_adaptive = kActnn.mixed;

@@ -111,7 +111,7 @@ Reader packing() {
 }
 bool packs(const Config& c) {
   const std::string policy = policy_of(c);
-  return policy == "acgc" || policy == "budget" || c.compression.width > 0;
+  return policy == "acgc" || policy == "budget" || c.compression.bits > 0;
 }
 bool may_rebuild(const Config& c) {
   return policy_of(c) != "actnn" || !c.compression.actnn_products_only;

@@ -713,9 +713,9 @@ Section compression() {
   preset.doc =
       "A set of the other keys, chosen by measured accuracy and memory, or a paper's method; null: "
       "none.";
-  for (const Preset& each : presets()) {
+  for (const compress::Named& each : compress::presets()) {
     names.emplace_back(each.name);
-    preset.doc += fmt::format(" {}: {}.", each.name, each.what);
+    preset.doc += fmt::format(" {}: {}.", each.name, each.summary);
   }
   preset.doc += " Keys beside it stay as they are given.";
   preset.schema = or_null(choice(names));
@@ -733,7 +733,7 @@ Section compression() {
       "compression",
       "How activations are kept until the backward pass.",
       {field(
-           s, "bits", &C::width, number(0, 16),
+           s, "bits", &C::bits, number(0, 16),
            "Bits of a value: 0: as it is; 1 to 16: this width everywhere; a fraction such as 2.5: "
            "this average, each tensor with a width of its own (see also gact.adaptive and "
            "actnn.adaptive). Codes that carry a sign have at least 2.",

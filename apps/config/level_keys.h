@@ -1,11 +1,13 @@
-// Names for sets of other keys: the levels of the papers, and the presets, chosen by our tables.
-// The keys' spellings of earlier versions are here, too: errors answer them with the present ones.
+// The keys that names of choices stand for (compress/policies/levels.h): the levels of the papers,
+// and the presets. The keys' spellings of earlier versions are here, too: errors answer them with
+// the present ones.
 #pragma once
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "apps/config/config.h"
+#include "compress/policies/levels.h"
 
 namespace frugal::apps {
 
@@ -25,19 +27,6 @@ void expand_level(Json& document);
 // level chosen later counts.
 void remove_keys_of_levels(Json& document, const std::string& level);
 
-// Presets, from no change of results to the least memory, and then the methods of papers.
-struct Preset {
-  using Keys = std::vector<std::pair<std::string, Json>>;
-  const char* name;
-  const char* what;  // what it is for, in a few words
-  Keys keys;
-  bool of_paper = false;  // to compare with, not to recommend
-  // These keys are set, too, where bits are not 0; where recipes could be used; and where widths
-  // are adaptive. Nothing reads them elsewhere.
-  Keys where_packed = {}, where_rebuilt = {}, where_adaptive = {};
-};
-const std::vector<Preset>& presets();
-
 // Replaces compression.preset of a document by the keys that it sets. A key that the document gives
 // itself stays. A paper's preset may have a level of its policy beside it, which counts over the
 // preset's bits. Errors (ConfigError): an unknown preset; bits of another kind (whole or packed); a
@@ -49,9 +38,12 @@ void expand_preset(Json& document);
 // counts.
 void remove_keys_of_presets(Json& document);
 
-// Fills level, bits and average_bits from the keys that users write.
-void name_level(CompressionConfig& config);
-// Does each tensor get a width of its own, by `config.width` on average?
+// The level of the policy whose kind of widths a configuration has: that of the same bits, or else
+// the first.
+std::string level_name(const CompressionConfig& config);
+// level_name(), and the bits where they are not that level's: "L1", "L2 at 2.5 bits".
+std::string level_text(const CompressionConfig& config);
+// Does each tensor get a width of its own, by `config.bits` on average?
 bool has_adaptive_widths(const CompressionConfig& config);
 
 // A key that had another path, and the text that names the present one.

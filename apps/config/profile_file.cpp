@@ -5,7 +5,7 @@
 
 #include "apps/config/config_table.h"
 #include "apps/config/level_keys.h"
-#include "apps/config/make_policy.h"
+#include "apps/config/make_choice.h"
 #include "core/quoted.h"
 #include "data/formats/atomic_file.h"
 
@@ -152,12 +152,12 @@ std::string widths_on_meta(const Config& config) {
     return fmt::format(
         "{}, the average; what only normalizations read takes other widths in a "
         "run, which the average does not count: {} gives those of a run",
-        bits_text(c.width), kKey);
+        bits_text(c.bits), kKey);
   if (has_adaptive_widths(c) && c.policy == "gact" && c.gact_solver == "greedy")
     return fmt::format("{}, the average, which the greedy search of a run stays below",
-                       bits_text(c.width));
+                       bits_text(c.bits));
   if (has_adaptive_widths(c))
-    return fmt::format("{}, the average that a run has, too", bits_text(c.width));
+    return fmt::format("{}, the average that a run has, too", bits_text(c.bits));
   return "";
 }
 

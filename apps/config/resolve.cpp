@@ -2,9 +2,9 @@
 
 #include "apps/config/config_table.h"
 #include "apps/config/level_keys.h"
+#include "apps/config/make_choice.h"
 #include "apps/config/make_data.h"
 #include "apps/config/make_model.h"
-#include "apps/config/make_policy.h"
 #include "apps/config/profile_file.h"
 #include "core/log.h"
 #include "train/planning/planner.h"
@@ -12,9 +12,8 @@
 namespace frugal::apps {
 void resolve_rounding(CompressionConfig& config, const std::string& device) {
   if (config.rounding != "auto") return;
-  const bool dithered =
-      config.policy != "acgc" &&
-      compress::rounding_on(Device::parse(device)) == compress::Rounding::dithered;
+  const bool dithered = config.policy != "acgc" && compress::rounding_on(Device::parse(device)) ==
+                                                       compress::Rounding::dithered;
   config.rounding = dithered ? "dithered" : "stochastic";
 }
 
@@ -35,11 +34,11 @@ void resolve_published(CompressionConfig& config) {
 void check_widths(const CompressionConfig& config) {
   const bool adaptive = has_adaptive_widths(config);
   const int most = config.policy == "actnn" && adaptive ? 8 : 16;
-  if (config.width != 0 && !(1 <= config.width && config.width <= most))
+  if (config.bits != 0 && !(1 <= config.bits && config.bits <= most))
     throw ConfigError(
         "compression.bits",
         fmt::format("expected 0, or 1 to {}{}, got {}", most,
-                    most == 8 ? " with the adaptive widths of policy actnn" : "", config.width));
+                    most == 8 ? " with the adaptive widths of policy actnn" : "", config.bits));
   if (config.policy == "actnn" && config.actnn_products_only && adaptive)
     throw ConfigError("compression.actnn.products_only",
                       "expected false with adaptive widths, which every tensor has; got true");

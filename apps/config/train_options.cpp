@@ -1,12 +1,11 @@
 #include "apps/config/train_options.h"
 
 #include <algorithm>
-#include <filesystem>
 
+#include "apps/config/make_choice.h"
 #include "apps/config/make_data.h"
 #include "apps/config/make_model.h"
 #include "apps/config/make_optimizer.h"
-#include "apps/config/make_policy.h"
 #include "apps/config/make_task.h"
 #include "apps/config/resolve.h"
 #include "apps/config/set_up_device.h"
@@ -29,13 +28,7 @@ std::function<Batch(int64_t)> batches_apart(const Config& config) {
 }  // namespace
 
 SensitivityOptions sensitivity_options(const Config& config) {
-  SensitivityOptions options;
-  options.interval = config.compression.adapt_interval;
-  options.first = std::min(options.first, options.interval);
-  options.batch = config.data.batch_size;
-  options.samples = config.compression.adapt_samples;
-  options.share = config.compression.adapt_share;
-  return options;
+  return {compression_options(config, nullptr).choice.measuring};
 }
 
 std::optional<TrackingOptions> tracking_options(const Config& config) {
@@ -106,25 +99,16 @@ bool counts_kernels(const Config& config) {
 PlannerOptions planner_options(const Config& config) {
   PlannerOptions options;
   options.run = meta_run(config);
-  options.make_policy = [compression = config.compression,
-                         seed = static_cast<uint64_t>(config.run.seed)](bool moving) {
-    CompressionConfig own = compression;
-    if (moving) {
-      own.offload = std::filesystem::temp_directory_path().string();
-      own.offload_window = 0;
-    }
-    return make_draft_policy(own, seed);
-  };
+  options.choice = make_choice(config.compression);
+  options.seed = static_cast<uint64_t>(config.run.seed);
   options.budget = parse_budget(config.compression.memory_budget, "compression.memory_budget");
   options.device = Device::parse(config.run.device);
   options.batch = config.data.batch_size;
   options.test_batch = config.data.test_batch();
   options.checkpointed_blocks = checkpointed_blocks(config.train);
   options.recompute = config.compression.budget_recompute;
-  options.entropy = config.compression.entropy;
   options.may_update_in_backward =
       config.optim.clip_norm == 0 && config.train.gradient_accumulation == 1;
-  options.slice_bytes = slice_bytes_of(config.compression);
   options.workspace_limit = config.run.workspace_limit;
   return options;
 }
@@ -155,10 +139,8 @@ Config largest_phase(Config config) {
 
 CompressionOptions compression_options(const Config& config, std::shared_ptr<Planner> planner) {
   CompressionOptions options;
-  options.make_policy = [compression = config.compression](uint64_t seed) {
-    return make_policy(compression, seed);
-  };
-  options.adaptation = sensitivity_options(config);
+  options.choice = make_choice(config.compression);
+  options.choice.measuring.batch = config.data.batch_size;
   options.tracking = tracking_options(config);
   options.planner = std::move(planner);
   return options;

@@ -42,7 +42,7 @@ struct AcgcOptions {
   int64_t interval = 100;
   int64_t window = 10;
   int start_bits = 8, min_bits = 2, max_bits = 16;
-  FixedPolicyOptions keep;  // bits, signs and rounding do not count
+  FixedPolicyOptions keep = {};  // bits, signs and rounding do not count
   bool operator==(const AcgcOptions&) const = default;
 };
 

@@ -52,10 +52,10 @@ namespace frugal::compress {
 
 // The paper's levels are sets of these options (levels.h); the defaults are its L2 with recipes.
 struct ActnnOptions {
-  FixedPolicyOptions keep;     // its bits do not count
-  double average = 4;          // bits per element, without metadata; 0: everything is kept raw
-  bool mixed = false;          // false: each tensor has `average` bits, a whole number
-  bool products_only = false;  // what no product reads is kept raw
+  FixedPolicyOptions keep = {};  // its bits do not count
+  double average = 4;            // bits per element, without metadata; 0: everything is kept raw
+  bool mixed = false;            // false: each tensor has `average` bits, a whole number
+  bool products_only = false;    // what no product reads is kept raw
   int min_bits = 1, max_bits = 8;
   bool by_sample = true, by_tensor = true;
   bool use_gradient = false;  // gradients of samples weigh them, too; needs by_sample

@@ -21,8 +21,8 @@
 namespace frugal::compress {
 
 struct AdaptiveOptions {
-  FixedPolicyOptions keep;  // its bits do not count
-  double average = 4;       // bits per element of what is packed, in [1, 16], without metadata
+  FixedPolicyOptions keep = {};  // its bits do not count
+  double average = 4;            // bits per element of what is packed, in [1, 16], without metadata
   int min_bits = 1, max_bits = 16;
   // As the published program: widths 1, 2, 4, 8 and raw, by its greedy search; the average counts
   // codes alone.

@@ -23,6 +23,7 @@
 // are measured and reported there, and checkpoints keep its state.
 #pragma once
 #include <set>
+#include <string>
 #include <utility>
 
 #include "compress/entropy/coded_sizes.h"
@@ -57,7 +58,10 @@ struct BudgetState {
 };
 
 struct BudgetPolicyOptions {
-  FixedPolicyOptions keep;  // bits, recipes and slice_bytes do not count
+  FixedPolicyOptions keep = {};  // bits, recipes and slice_bytes do not count
+  // What the tensors of a step may take (train/planning/budget.h). Who makes the plan reads it; the
+  // policy does not.
+  std::string memory = {};
   bool operator==(const BudgetPolicyOptions&) const = default;
 };
 

@@ -1,5 +1,7 @@
-// Levels: the names that the papers give to sets of options. A name is read within its policy: L3
-// of GACT and L3 of ActNN are different levels, and here is the only place that says what each is.
+// Names of choices: the levels that the papers give to sets of options, and presets. This table is
+// the only place that says what each name stands for.
+//
+// A level's name is read within its policy: L3 of GACT and L3 of ActNN are different levels.
 //
 // | gact | bits | also                    | actnn | bits | also                                |
 // | L0   | raw  |                         | L0    | raw  |                                     |
@@ -13,34 +15,37 @@
 // | CB1  | 4    | checkpointed blocks, of which the inputs are kept raw                        |
 // | CB2  |      | is CB1                                                                       |
 //
-// With widths by tensor, `bits` is the average. The papers' CB2 computes attention in tiles, which
-// this framework always does. Their L5 mends fragments of the allocator, and the allocator here has
-// none. So both are other names of the level before.
+// With widths by tensor, the bits are the average. The papers' CB2 computes attention in tiles,
+// which this framework always does. Their L5 mends fragments of the allocator, and the allocator
+// here has none. So both are other names of the level before. A level says widths alone: recipes
+// and the other options have their defaults. What a paper did with every tensor is a preset.
 // Ref: Liu et al. 2022 (GACT), section 5.1; Chen et al. 2021 (ActNN), section 5.
 #pragma once
-#include <cstdint>
 #include <span>
 #include <string_view>
 
+#include "compress/policies/choice.h"
+
 namespace frugal::compress {
 
-enum class LevelsOf : uint8_t { gact, actnn };
-
-struct Level {
+struct Named {
+  enum Of : uint8_t { level, preset, paper_preset } of = level;  // paper_preset: to compare with
+  PolicyKind policy = PolicyKind::gact;
   std::string_view name;
-  int bits = 0;  // 0: raw
   std::string_view summary;
-  bool adaptive = false;  // each tensor has its own width, and `bits` is the average
-  bool by_sample = true;  // adaptive with ActNN: each sample has its own width, too
-  bool offload = false;   // packed bytes go to a file
+  Choice choice = {};    // `offload` is not set, because it needs a folder
+  bool offload = false;  // packed bytes go to a file
   bool checkpointing = false;
-  bool products_only = false;     // what no product reads stays raw
   std::string_view same_as = {};  // this level is only another name of that one
 };
-// The list also has the names of other levels.
-std::span<const Level> levels(LevelsOf policy);
-// The options that a name stands for, never one with same_as. Errors: unknown name, listing the
-// levels.
-const Level& level(std::string_view name, LevelsOf policy = LevelsOf::gact);
+
+// All rows: the levels of each policy, then the presets.
+std::span<const Named> named_choices();
+// The levels of a policy, also those that are names of others. No levels: acgc and budget.
+std::span<const Named> levels(PolicyKind policy);
+// Presets, from no change of results to the least memory, and then the methods of papers.
+std::span<const Named> presets();
+// The level of that name, never one with same_as. Errors: unknown name, listing the levels.
+const Named& level(std::string_view name, PolicyKind policy = PolicyKind::gact);
 
 }  // namespace frugal::compress

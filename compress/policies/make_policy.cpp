@@ -1,7 +1,5 @@
 #include "compress/policies/make_policy.h"
 
-#include <type_traits>
-
 #include "compress/policies/entropy_policy.h"
 
 namespace frugal::compress {
@@ -23,29 +21,27 @@ std::unique_ptr<SavePolicy> made(const BudgetPolicyOptions& options) {
   return std::make_unique<BudgetPolicy>(options);
 }
 
-template <class Options>
-auto& keep_in(Options& options) {
-  return std::visit(
-      [](auto& policy) -> auto& {
-        if constexpr (std::is_same_v<std::decay_t<decltype(policy)>, FixedPolicyOptions>)
-          return policy;
-        else
-          return policy.keep;
-      },
-      options.policy);
-}
-
 }  // namespace
 
-std::unique_ptr<SavePolicy> make_policy(const PolicyOptions& options) {
-  std::unique_ptr<SavePolicy> policy =
-      std::visit([](const auto& of) { return made(of); }, options.policy);
-  if (options.entropy) policy = std::make_unique<EntropyPolicy>(std::move(policy));
-  if (options.profile != nullptr)
-    policy = std::make_unique<ProfiledPolicy>(std::move(policy), *options.profile);
-  if (!options.offload) return policy;
-  return std::make_unique<OffloadPolicy>(std::move(policy), *options.offload,
-                                         keep_in(options).min_elements);
+std::unique_ptr<SavePolicy> make_policy(const Choice& choice, Device device, uint64_t seed) {
+  Choice seeded = on_device(choice, device);
+  seeded.keep().seed = seed;
+  std::unique_ptr<SavePolicy> policy = std::visit(
+      [&](const auto& options) -> std::unique_ptr<SavePolicy> {
+        if constexpr (std::is_same_v<std::decay_t<decltype(options)>, OwnPolicy>)
+          return options.make(device, seed);
+        else
+          return made(options);
+      },
+      seeded.policy);
+  FRUGAL_CHECK(policy != nullptr, "[compression] expected a policy of one's own, got none");
+  if (choice.entropy) policy = std::make_unique<EntropyPolicy>(std::move(policy));
+  if (choice.profile != nullptr)
+    policy = std::make_unique<ProfiledPolicy>(std::move(policy), *choice.profile);
+  if (!choice.offload) return policy;
+  OffloadOptions file = *choice.offload;
+  if (device == kMeta) file.direct = false;
+  return std::make_unique<OffloadPolicy>(std::move(policy), file, choice.keep().min_elements);
 }
 
 Rounding rounding_on(Device device) {
@@ -60,11 +56,11 @@ int64_t slice_bytes_on(Device device) {
   return device.type == DeviceType::cuda ? int64_t{64} << 20 : SavePolicy::kSliceBytes;
 }
 
-PolicyOptions on_device(PolicyOptions options, Device device) {
-  FixedPolicyOptions& keep = keep_in(options);
+Choice on_device(Choice choice, Device device) {
+  FixedPolicyOptions& keep = choice.keep();
   if (!keep.rounding) keep.rounding = rounding_on(device);
   if (!keep.slice_bytes) keep.slice_bytes = slice_bytes_on(device);
-  return options;
+  return choice;
 }
 
 }  // namespace frugal::compress

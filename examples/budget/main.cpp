@@ -29,7 +29,7 @@ int main(int argc, char** argv) {
   optim::Sgd sgd(net->parameters(), {.momentum = 0.9});
 
   train::Trainer trainer(*net, sgd, optim::constant_schedule(0.02), images,
-                         {.epochs = 2, .test = &unseen, .compression = {.memory_budget = budget}});
+                         {.epochs = 2, .test = &unseen, .compression = {compress::budget(budget)}});
   trainer.run();
 
   const auto plan = *trainer.compression().plan();

@@ -29,7 +29,7 @@ int main(int argc, char** argv) {
   optim::Sgd sgd(net.parameters(), {.momentum = 0.9});
 
   const auto last = train::fit(net, sgd, optim::constant_schedule(0.02), images,
-                               {.epochs = 2, .test = &unseen, .compression = {.bits = 4}});
+                               {.epochs = 2, .test = &unseen, .compression = {compress::bits(4)}});
   std::printf("test accuracy %.2f %%\n", 100 * last->test.accuracy);
   return last->test.accuracy > 0.8 ? 0 : 1;
 }

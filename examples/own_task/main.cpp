@@ -74,7 +74,7 @@ int main() {
                                {.epochs = 5,
                                 .test = &unseen,
                                 .task = std::make_shared<SquaredHinge>(),
-                                .compression = {.bits = 4, .min_elements = 256}});
+                                .compression = {compress::bits(4, {.min_elements = 256})}});
   std::printf("test accuracy %.2f %%, mean margin %.2f\n", 100 * last->test.accuracy,
               *last->test.metric);
   return last->test.accuracy > 0.8 ? 0 : 1;

@@ -2,7 +2,7 @@
 #include <doctest/doctest.h>
 
 #include "apps/config/config.h"
-#include "apps/config/make_policy.h"
+#include "apps/config/make_choice.h"
 #include "apps/config/resolve.h"
 #include "compress/policies/actnn_policy.h"
 #include "tests/apps/find_in.h"
@@ -65,7 +65,7 @@ TEST_CASE("the configuration makes the policy") {
   Config config = parse_config(Json::parse(
       R"({"data": {"name": "random"}, "compression": {"policy": "actnn", "level": "L3"}})"));
   resolve(config);
-  const auto policy = make_policy(config.compression, 0);
+  const auto policy = make_policy(make_choice(config.compression), kCpu, 0);
   CHECK(find_in<compress::ActnnPolicy>(*policy) != nullptr);
   CHECK(find_in<compress::Learner>(*policy) != nullptr);
 }

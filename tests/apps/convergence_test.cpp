@@ -6,10 +6,10 @@
 #include <sstream>
 
 #include "apps/cli/report.h"
+#include "apps/config/make_choice.h"
 #include "apps/config/make_data.h"
 #include "apps/config/make_model.h"
 #include "apps/config/make_optimizer.h"
-#include "apps/config/make_policy.h"
 #include "apps/config/resolve.h"
 #include "apps/config/train_options.h"
 #include "tests/apps/find_in.h"
@@ -48,7 +48,7 @@ struct Problem {
     resolve(config);
     model = make_model(config, {{8, 8, 3}, 0}, kCpu);
     loader = make_batches(config, Split::train);
-    policy = make_policy(config.compression, 0);
+    policy = make_policy(make_choice(config.compression), kCpu, 0);
     optimizer = make_optimizer(config, *model);
     options = tracking_options(config).value();
   }
@@ -203,7 +203,7 @@ TEST_CASE("the guard raises bits that are too few, lowers those that are too man
       const std::vector<double> state = resumed->state();
       const auto* adaptive = find_in<compress::AdaptivePolicy>(*q.policy);
       const auto widths = adaptive != nullptr ? std::optional(adaptive->state()) : std::nullopt;
-      q.policy = make_policy(q.config.compression, 0);
+      q.policy = make_policy(make_choice(q.config.compression), kCpu, 0);
       resumed = std::make_unique<Tracking>(classification(), *q.model, *q.policy, q.options);
       resumed->restore(state);
       if (widths) find_in<compress::AdaptivePolicy>(*q.policy)->restore(*widths);

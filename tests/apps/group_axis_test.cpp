@@ -2,7 +2,7 @@
 #include <doctest/doctest.h>
 
 #include "apps/config/config_error.h"
-#include "apps/config/make_policy.h"
+#include "apps/config/make_choice.h"
 #include "apps/config/resolve.h"
 #include "compress/policies/fixed_policy.h"
 #include "tests/apps/run.h"
@@ -22,7 +22,7 @@ Config config_of(const Json& compression) {
 
 TEST_CASE("groups lie in a channel unless the configuration says along rows") {
   const auto axis = [](const Json& compression) {
-    const auto policy = make_policy(config_of(compression).compression, 1);
+    const auto policy = make_policy(make_choice(config_of(compression).compression), kCpu, 1);
     return dynamic_cast<const compress::FixedPolicy&>(*policy).codec().options().axis;
   };
   CHECK(axis({{"level", "L1.2"}}) == compress::GroupAxis::column);
@@ -38,7 +38,7 @@ TEST_CASE("policies whose groups are channels' refuse groups along rows") {
         config_of({{"policy", policy}, {"level", "L1"}, {"advanced", {{"group_axis", "row"}}}});
     std::string path;
     try {
-      make_policy(config.compression, 1);
+      make_policy(make_choice(config.compression), kCpu, 1);
     } catch (const ConfigError& error) {
       path = error.path();
     }

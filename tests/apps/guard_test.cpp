@@ -4,9 +4,9 @@
 #include <cmath>
 
 #include "apps/config/config_error.h"
+#include "apps/config/make_choice.h"
 #include "apps/config/make_data.h"
 #include "apps/config/make_model.h"
-#include "apps/config/make_policy.h"
 #include "apps/config/resolve.h"
 #include "apps/config/train_options.h"
 #include "tests/apps/find_in.h"
@@ -39,7 +39,7 @@ struct Guarded {
     resolve(config);
     model = make_model(config, {{8, 8, 3}, 0}, kCpu);
     loader = make_batches(config, Split::train);
-    policy = make_policy(config.compression, 0);
+    policy = make_policy(make_choice(config.compression), kCpu, 0);
     if (config.compression.policy == "budget") {
       planner.emplace(planner_options(config));
       planner->adopt(*find_in<compress::BudgetPolicy>(*policy));
@@ -151,7 +151,7 @@ TEST_CASE("rounding is dithered unless that cannot be, or would bound unpacking"
   const auto rounding = [](const char* json) {
     Config config = parse_config(Json::parse(json));
     resolve(config);
-    const auto policy = make_policy(config.compression, 0);
+    const auto policy = make_policy(make_choice(config.compression), kCpu, 0);
     return find_in<compress::FixedPolicy>(*policy)->codec().options().rounding;
   };
   CHECK(rounding("{}") == compress::Rounding::dithered);
@@ -160,18 +160,18 @@ TEST_CASE("rounding is dithered unless that cannot be, or would bound unpacking"
   CHECK(rounding(R"({"device": "cuda"})") == compress::Rounding::stochastic);
   CHECK(rounding(R"({"device": "meta"})") == compress::Rounding::dithered);
   Config acgc = parse_config(Json::parse(R"({"compression": {"policy": "acgc"}})"));
-  CHECK_NOTHROW(make_policy(acgc.compression, 0));
+  CHECK_NOTHROW(make_policy(make_choice(acgc.compression), kCpu, 0));
 }
 
 TEST_CASE("dithered rounding comes from the configuration, and AC-GC refuses it") {
   Config config =
       parse_config(Json::parse(R"({"compression": {"advanced": {"rounding": "dithered"}}})"));
-  const auto policy = make_policy(config.compression, 0);
+  const auto policy = make_policy(make_choice(config.compression), kCpu, 0);
   const auto* fixed = find_in<compress::FixedPolicy>(*policy);
   REQUIRE(fixed != nullptr);
   CHECK(fixed->codec().options().rounding == compress::Rounding::dithered);
   config.compression.policy = "acgc";
-  CHECK_THROWS_WITH_AS(make_policy(config.compression, 0),
+  CHECK_THROWS_WITH_AS(make_policy(make_choice(config.compression), kCpu, 0),
                        "compression.advanced.rounding: expected stochastic or nearest with policy "
                        "acgc, got dithered",
                        ConfigError);

@@ -4,7 +4,7 @@
 
 #include <filesystem>
 
-#include "apps/config/make_policy.h"
+#include "apps/config/make_choice.h"
 #include "apps/config/train_options.h"
 #include "tests/apps/find_in.h"
 #include "tests/apps/planned.h"
@@ -94,7 +94,7 @@ TEST_CASE("blocks are recomputed where widths are poor, as few as it takes") {
   CHECK(planner.planned().average_bits > 3);
   CHECK(planner.planned().average_bits > without.planned().average_bits);
   CHECK(planner.planned().variance < without.planned().variance / 4);
-  const auto policy = make_policy(config.compression, 1);
+  const auto policy = make_policy(make_choice(config.compression), kCpu, 1);
   planner.adopt(*find_in<BudgetPolicy>(*policy));
   config.train.checkpointing = true;
   config.train.checkpointed_blocks = blocks;
@@ -114,7 +114,7 @@ TEST_CASE("tensors are moved to a file only where nothing else helps") {
     Planner moved(planner_options(tiny));
     CHECK(moved.planned().plan.moved > 0);
     CHECK(moved.planned().memory.saved() <= moved.limit());
-    const auto moving = make_policy(tiny.compression, 1);
+    const auto moving = make_policy(make_choice(tiny.compression), kCpu, 1);
     moved.adopt(*find_in<BudgetPolicy>(*moving));
     CHECK(real_step(tiny, moving.get()).memory.saved() <= moved.limit());
     CHECK(find_in<BudgetPolicy>(*moving)->sizes().empty() == !tiny.compression.entropy);
@@ -124,7 +124,7 @@ TEST_CASE("tensors are moved to a file only where nothing else helps") {
 TEST_CASE("a step that took more than planned is planned again with so much less") {
   const Config config = config_of(kResNet, "1/4 activations");
   Planner planner(planner_options(config));
-  const auto policy = make_policy(config.compression, 1);
+  const auto policy = make_policy(make_choice(config.compression), kCpu, 1);
   auto& budget = *find_in<BudgetPolicy>(*policy);
   planner.adopt(budget);
   StepMemory taken = planner.planned().memory;

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <sstream>
 
-#include "apps/config/make_policy.h"
+#include "apps/config/make_choice.h"
 #include "apps/config/resolve.h"
 #include "apps/config/train_options.h"
 #include "tests/apps/find_in.h"
@@ -95,7 +95,7 @@ TEST_CASE("real steps take what was planned, and tighter budgets give less memor
           planner.of_activations() ? planned.saved() : planned.peak + planner.reserve();
       CHECK(taken <= planner.limit());
       CHECK(2 * taken > planner.limit());
-      const auto policy = make_policy(config.compression, 1);
+      const auto policy = make_policy(make_choice(config.compression), kCpu, 1);
       planner.adopt(*find_in<BudgetPolicy>(*policy));
       const StepMemory real = real_step(config, policy.get()).memory;
       CHECK(real.saved() == planned.saved());
@@ -120,7 +120,7 @@ TEST_CASE("steps of transformers take what was planned") {
       CAPTURE(std::string(text) + budget);
       const Config config = config_of(text, budget);
       const Planner planner(planner_options(config));
-      const auto policy = make_policy(config.compression, 1);
+      const auto policy = make_policy(make_choice(config.compression), kCpu, 1);
       planner.adopt(*find_in<BudgetPolicy>(*policy));
       const StepMemory planned = planner.planned().memory;
       const StepMemory real = real_step(config, policy.get()).memory;
@@ -138,7 +138,7 @@ TEST_CASE("a plain plan keeps what no policy keeps, and has no recipes to look a
     CHECK(planner.planned().plan.mode == BudgetPlan::plain);
     CHECK(planner.report().kept_recipes == 0);
     CHECK(planner.meta_steps() < 10);
-    const auto policy = make_policy(config.compression, 1);
+    const auto policy = make_policy(make_choice(config.compression), kCpu, 1);
     auto& budget = *find_in<BudgetPolicy>(*policy);
     planner.adopt(budget);
     CHECK(budget.state()->bits.empty());
@@ -154,7 +154,7 @@ TEST_CASE("with room for everything, gradients are those without a policy, bit f
     const Config config = config_of(text, "1 TiB");
     const Planner planner(planner_options(config));
     CHECK(planner.planned().plan.mode == BudgetPlan::plain);
-    const auto policy = make_policy(config.compression, 1);
+    const auto policy = make_policy(make_choice(config.compression), kCpu, 1);
     planner.adopt(*find_in<BudgetPolicy>(*policy));
     const Took a = real_step(config, policy.get()), b = real_step(config, nullptr);
     CHECK(a.gradients == b.gradients);
@@ -164,7 +164,7 @@ TEST_CASE("with room for everything, gradients are those without a policy, bit f
     const Config less = config_of(text, "1/1.2 activations");
     const Planner exact(planner_options(less));
     CHECK(exact.planned().plan.mode == BudgetPlan::exact);
-    const auto other = make_policy(less.compression, 1);
+    const auto other = make_policy(make_choice(less.compression), kCpu, 1);
     exact.adopt(*find_in<BudgetPolicy>(*other));
     const Took c = real_step(less, other.get());
     REQUIRE(c.gradients.size() == b.gradients.size());
@@ -184,7 +184,7 @@ TEST_CASE("recipes are kept raw where there is room, none of them where there is
     const Config config = config_of(kResNet, budget);
     const Planner planner(planner_options(config));
     CHECK(planner.planned().memory.saved() <= planner.limit());
-    const auto policy = make_policy(config.compression, 1);
+    const auto policy = make_policy(make_choice(config.compression), kCpu, 1);
     auto& found = *find_in<BudgetPolicy>(*policy);
     planner.adopt(found);
     const StepMemory real = real_step(config, policy.get()).memory;
@@ -219,8 +219,8 @@ TEST_CASE("what entropy coding was seen to save makes bits, and the budget holds
     const Config config = config_of(kResNet, amount, {"compression.entropy=true"});
     const Config without = config_of(kResNet, amount);
     Planner planner(planner_options(config)), plain(planner_options(without));
-    const auto policy = make_policy(config.compression, 1),
-               other = make_policy(without.compression, 1);
+    const auto policy = make_policy(make_choice(config.compression), kCpu, 1),
+               other = make_policy(make_choice(without.compression), kCpu, 1);
     auto& budget = *find_in<BudgetPolicy>(*policy);
     auto& codeless = *find_in<BudgetPolicy>(*other);
     planner.adopt(budget);
@@ -254,7 +254,7 @@ TEST_CASE("what entropy coding was seen to save makes bits, and the budget holds
 TEST_CASE("a plan whose expectations are too good is made again") {
   const Config config = config_of(kResNet, "1/10 activations", {"compression.entropy=true"});
   Planner planner(planner_options(config));
-  const auto policy = make_policy(config.compression, 1);
+  const auto policy = make_policy(make_choice(config.compression), kCpu, 1);
   auto& budget = *find_in<BudgetPolicy>(*policy);
   planner.adopt(budget);
   real_step(config, policy.get());
@@ -275,7 +275,7 @@ TEST_CASE("a plan whose expectations are too good is made again") {
 TEST_CASE("sensitivities move bits") {
   const Config config = config_of(kResNet, "1/8 activations");
   Planner planner(planner_options(config));
-  const auto policy = make_policy(config.compression, 1);
+  const auto policy = make_policy(make_choice(config.compression), kCpu, 1);
   auto& budget = *find_in<BudgetPolicy>(*policy);
   planner.adopt(budget);
   real_step(config, policy.get());

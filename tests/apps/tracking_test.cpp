@@ -4,9 +4,9 @@
 #include <sstream>
 
 #include "apps/cli/report.h"
+#include "apps/config/make_choice.h"
 #include "apps/config/make_data.h"
 #include "apps/config/make_model.h"
-#include "apps/config/make_policy.h"
 #include "apps/config/make_task.h"
 #include "apps/config/resolve.h"
 #include "apps/config/train_options.h"
@@ -46,7 +46,7 @@ struct Problem {
     model = make_model(config, batch_spec(config), kCpu);
     task = make_task(config);
     batches = make_batches(config, Split::train);
-    policy = make_policy(config.compression, 0);
+    policy = make_policy(make_choice(config.compression), kCpu, 0);
     options = tracking_options(config).value();
   }
   // A whole one.

@@ -65,7 +65,7 @@ struct Setting {
 
   Setting() {
     options.epochs = 2;
-    options.compression.bits = 0;
+    options.compression.choice = compress::bits(0);
     options.spec.sample = {kSide, kSide, 1};
     options.spec.classes = kClasses;
     options.ranks.buckets = {.first_bytes = 64, .bytes = 512};
@@ -130,8 +130,7 @@ TEST_CASE("training on several GPUs is that of one process on the CPU") {
     bound = 0.05;
   }
   SUBCASE("activations in 4 bits") {
-    setting.options.compression.bits = 4;
-    setting.options.compression.min_elements = 96;
+    setting.options.compression.choice = compress::bits(4, {.min_elements = 96});
     bound = 0.2;
   }
   Side one(setting, kCpu, nullptr), several(setting, gpu(), from_environment({60}));

@@ -1,10 +1,10 @@
 // Budgets of memory on CUDA: a step takes what was planned on meta, and runs stay within.
 #include "apps/cli/training_run.h"
 #include "apps/config/config.h"
+#include "apps/config/make_choice.h"
 #include "apps/config/make_data.h"
 #include "apps/config/make_model.h"
 #include "apps/config/make_optimizer.h"
-#include "apps/config/make_policy.h"
 #include "apps/config/make_task.h"
 #include "apps/config/resolve.h"
 #include "apps/config/set_up_device.h"
@@ -81,7 +81,7 @@ TEST_CASE("steps on CUDA take what was planned, within the budget") {
       const std::vector<std::string> sets = {std::string("precision=") + precision};
       const Config config = config_of(kImages, budget, sets);
       const Planner planner(planner_options(config));
-      const auto policy = make_policy(config.compression, 1);
+      const auto policy = make_policy(make_choice(config.compression), kCpu, 1);
       planner.adopt(*find_in<compress::BudgetPolicy>(*policy));
       const StepMemory planned = planner.planned().memory;
       const StepMemory real = second_step(config, policy.get());

@@ -4,9 +4,9 @@
 #include <optional>
 
 #include "apps/config/config.h"
+#include "apps/config/make_choice.h"
 #include "apps/config/make_data.h"
 #include "apps/config/make_model.h"
-#include "apps/config/make_policy.h"
 #include "apps/config/make_task.h"
 #include "apps/config/resolve.h"
 #include "apps/config/set_up_device.h"
@@ -55,7 +55,7 @@ struct Side {
     resolve(config);
     model = make_model(config, batch_spec(config), set_up_device(config.run));
     task = make_task(config);
-    policy = make_policy(config.compression, 1);
+    policy = make_policy(make_choice(config.compression), kCpu, 1);
     batches = make_batches(config, Split::train);
     rng.restore({7, 0});
   }

@@ -116,9 +116,8 @@ struct Setting {
 
   Setting() {
     options.epochs = 2;
-    options.compression.bits = 0;
-    options.compression.min_elements = 96;
-    options.compression.adaptation = {.interval = 3, .first = 2, .samples = 4};
+    options.compression.choice = compress::bits(0, {.min_elements = 96});
+    options.compression.choice.measuring = {.interval = 3, .first = 2, .samples = 4};
     options.spec.sample = {kSide, kSide, 1};
     options.spec.classes = kClasses;
   }
@@ -279,30 +278,28 @@ TEST_CASE("statistics of a rank's own share train another network") {
 TEST_CASE("ranks draw dropout and rounding of their own, and decide alike") {
   Setting setting;
   setting.drop = 0.3;
-  SUBCASE("one width") { setting.options.compression.bits = 4; }
-  SUBCASE("widths by sensitivity") { setting.options.compression.bits = 2.5; }
+  SUBCASE("one width") {
+    setting.options.compression.choice.policy = compress::bits(4, {.min_elements = 96}).policy;
+  }
+  SUBCASE("widths by sensitivity") {
+    setting.options.compression.choice.policy = compress::bits(2.5, {.min_elements = 96}).policy;
+  }
   SUBCASE("ActNN") {
-    setting.options.compression.make_policy = [](uint64_t seed) {
-      compress::ActnnOptions options;
-      options.average = 2;
-      options.mixed = true;
-      options.keep.min_elements = 96;
-      options.keep.seed = seed;
-      options.interval = 3;
-      return std::make_unique<compress::ActnnPolicy>(options);
-    };
+    compress::ActnnOptions options;
+    options.average = 2;
+    options.mixed = true;
+    options.keep.min_elements = 96;
+    options.interval = 3;
+    setting.options.compression.choice.policy = options;
   }
   SUBCASE("AC-GC") {
-    setting.options.compression.make_policy = [](uint64_t seed) {
-      compress::AcgcOptions options;
-      options.keep.min_elements = 96;
-      options.keep.seed = seed;
-      options.interval = 3;
-      return std::make_unique<compress::AcgcPolicy>(options);
-    };
+    compress::AcgcOptions options;
+    options.keep.min_elements = 96;
+    options.interval = 3;
+    setting.options.compression.choice.policy = options;
   }
   SUBCASE("a guard of the gradient's variance") {
-    setting.options.compression.bits = 3.5;
+    setting.options.compression.choice.policy = compress::bits(3.5, {.min_elements = 96}).policy;
     setting.options.compression.tracking =
         train::TrackingOptions{.interval = 2, .samples = 4, .guard = 0.05};
   }
@@ -330,7 +327,7 @@ TEST_CASE("ranks draw dropout and rounding of their own, and decide alike") {
 TEST_CASE("a run goes on to the same bits, and on another number of ranks") {
   Setting setting;
   setting.drop = 0.2;
-  setting.options.compression.bits = 2.5;
+  setting.options.compression.choice.policy = compress::bits(2.5, {.min_elements = 96}).policy;
   setting.make = adam;
   setting.sharded = ranks().size() > 1;
   SUBCASE("as it is") {}

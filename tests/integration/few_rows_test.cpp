@@ -98,7 +98,7 @@ double distance(const std::vector<double>& a, const std::vector<double>& b) {
   return std::sqrt(difference / norm);
 }
 
-std::vector<PolicyOptions> policies(int bits) {
+std::vector<Choice> policies(int bits) {
   FixedPolicyOptions keep;
   keep.min_elements = 0;
   keep.bits = bits;
@@ -126,9 +126,9 @@ TEST_CASE("codes of any shape leave gradients as they are, up to rounding within
     Blocks network(seed);
     const std::vector<double> exact = network.gradient(nullptr, 1);
     for (const auto& [bits, most] : {std::pair{4, 1.0}, std::pair{8, 1.0 / 16}})
-      for (const PolicyOptions& options : policies(bits)) {
+      for (const Choice& options : policies(bits)) {
         CAPTURE(bits);
-        const auto policy = make_policy(options);
+        const auto policy = make_policy(options, kCpu, 0);
         for (uint64_t step = 1; step <= 2; ++step) {
           const double error = distance(network.gradient(policy.get(), step), exact);
           worst = std::max(worst, error / most);

@@ -59,7 +59,7 @@ class PackExactly final : public SavePolicy {
 
 FixedPolicyOptions keep(std::string_view name, bool recipes, int64_t slice_bytes) {
   FixedPolicyOptions options;
-  options.bits = level(name).bits;
+  options.bits = static_cast<int>(level(name).choice.bits());
   options.recipes = recipes;
   options.min_elements = 0;
   options.slice_bytes = slice_bytes;

@@ -28,7 +28,7 @@ Tensor recipe_noise(const Shape& shape, uint64_t stream, double scale = 1) {
 
 compress::FixedPolicyOptions options(std::string_view level, uint64_t seed) {
   compress::FixedPolicyOptions o;
-  o.bits = compress::level(level).bits;
+  o.bits = static_cast<int>(compress::level(level).choice.bits());
   o.min_elements = 0;
   o.seed = seed;
   return o;

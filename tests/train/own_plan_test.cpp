@@ -47,13 +47,12 @@ struct BudgetRun {
   BudgetRun() : model(init, network()) {
     options.epochs = 3;
     options.test = &test;
-    options.compression.memory_budget = kBudget;
-    options.compression.min_elements = 96;
-    options.compression.adaptation.interval = 3;
-    options.compression.adaptation.first = 2;
-    options.compression.adaptation.samples = 8;
-    options.compression.adaptation.share = 1;
-    options.compression.adaptation.batch = 32;
+    options.compression.choice = compress::budget(kBudget, {.min_elements = 96});
+    options.compression.choice.measuring.interval = 3;
+    options.compression.choice.measuring.first = 2;
+    options.compression.choice.measuring.samples = 8;
+    options.compression.choice.measuring.share = 1;
+    options.compression.choice.measuring.batch = 32;
   }
   Trainer trainer() {
     return Trainer(model, sgd, optim::constant_schedule(0.05), batches, options);
@@ -90,9 +89,7 @@ TEST_CASE("a memory budget is one option of a trainer, and steps keep it") {
   int64_t whole = 0;
   {
     BudgetRun raw;
-    raw.options.compression.memory_budget.clear();
-    raw.options.compression.bits = 0;
-    raw.options.compression.recipes = false;
+    raw.options.compression.choice = compress::bits(0, {.recipes = false});
     Trainer trainer = raw.trainer();
     REQUIRE(trainer.run());
     whole = trainer.state().memory.peak;
@@ -114,7 +111,7 @@ TEST_CASE("a memory budget is one option of a trainer, and steps keep it") {
 TEST_CASE("what a borrowed network's plan says is what one of a second network says") {
   BudgetRun run;
   run.options.task = make_task(run.options.spec);
-  run.options.compression.memory_budget = "1 GiB";
+  run.options.compression.choice = compress::budget("1 GiB", {.min_elements = 96});
   const auto own = plan_of_own(run.options, run.model, run.sgd, run.batches);
   PlannerOptions options;
   options.run.make_model = [](Device device) {
@@ -128,9 +125,7 @@ TEST_CASE("what a borrowed network's plan says is what one of a second network s
   spec.sample = {16, 16, 3};
   spec.classes = 3;
   options.run.task = make_task(spec);
-  options.make_policy = [&](bool moving) {
-    return make_draft_policy(run.options.compression, kCpu, 0, moving);
-  };
+  options.choice = run.options.compression.choice;
   options.budget = parse_budget("1 GiB", "budget");
   options.batch = 32;
   options.test_batch = 16;
@@ -156,7 +151,7 @@ TEST_CASE("gradients wait beside a network that is lent, and averages are planne
   CHECK(parameters[0].parameter->grad().item(3) == 2);
 
   run.options.task = make_task(run.options.spec);
-  run.options.compression.memory_budget = "1 GiB";
+  run.options.compression.choice = compress::budget("1 GiB", {.min_elements = 96});
   const auto plain = plan_of_own(run.options, run.model, run.sgd, run.batches);
   optim::Averaged averaged(std::make_unique<optim::Sgd>(run.model.parameters()),
                            named_variables(run.model.parameters()), {});
@@ -194,11 +189,7 @@ TEST_CASE("budgets that cannot be kept, and options that contradict one, are ref
     INFO(text);
     CHECK(text.find(part) != std::string::npos);
   };
-  has(refused([](TrainerOptions& o) { o.compression.memory_budget = "20 KiB"; }),
+  has(refused([](TrainerOptions& o) { o.compression.choice = compress::budget("20 KiB"); }),
       "compression.memory_budget");
-  has(refused([](TrainerOptions& o) { o.compression.memory_budget = "many"; }), "many");
-  has(refused([](TrainerOptions& o) {
-        o.compression.make_policy = [](uint64_t) { return std::unique_ptr<SavePolicy>(); };
-      }),
-      "beside a planner or make_policy");
+  has(refused([](TrainerOptions& o) { o.compression.choice = compress::budget("many"); }), "many");
 }

@@ -240,11 +240,10 @@ TEST_CASE("runs that release their input go on from their folder to the same bit
     TrainerOptions options;
     options.spec = input_spec(true);
     options.epochs = 1;
-    options.compression.bits = bits;
-    options.compression.min_elements = 256;
-    options.compression.adaptation.interval = 2;
-    options.compression.adaptation.first = 2;
-    options.compression.adaptation.samples = 8;
+    options.compression.choice = compress::bits(bits, {.min_elements = 256});
+    options.compression.choice.measuring.interval = 2;
+    options.compression.choice.measuring.first = 2;
+    options.compression.choice.measuring.samples = 8;
     if (!folder.empty()) options.folder = std::make_shared<RunFolder>(folder, resumes);
     options.on_step = [&](const StepReport& report) { return report.step != until; };
     Trainer trainer(*model, sgd, optim::constant_schedule(0.05), batches, options);

@@ -37,7 +37,7 @@ Trained trained(TrainerOptions options, bool record) {
   optim::Sgd sgd(model.parameters(), {.momentum = 0.9});
   data::Loader batches(pictures(64), {16, true, false, 0, 0});
   options.epochs = 5;
-  options.compression.min_elements = 300;
+  options.compression.choice.keep().min_elements = 300;
   Trained out;
   if (record)
     options.on_record = [&](const StepRecord& made, int64_t step) {
@@ -65,12 +65,11 @@ int64_t total(const CategoryBytes& live) {
 
 std::vector<TrainerOptions> kinds() {
   std::vector<TrainerOptions> all(6);
-  all[0].compression.bits = 0;
-  all[0].compression.recipes = false;
-  all[1].compression.bits = 2;
-  all[2].compression.bits = 3.5;
-  all[2].compression.adaptation = {.interval = 3, .first = 1, .samples = 4, .share = 1};
-  all[3].compression.entropy = true;
+  all[0].compression.choice = compress::bits(0, {.recipes = false});
+  all[1].compression.choice = compress::bits(2);
+  all[2].compression.choice = compress::bits(3.5);
+  all[2].compression.choice.measuring = {.interval = 3, .first = 1, .samples = 4, .share = 1};
+  all[3].compression.choice.entropy = true;
   all[4].gradient_accumulation = 3;
   all[5].checkpointed_blocks = 2;
   return all;
@@ -80,7 +79,7 @@ std::vector<TrainerOptions> kinds() {
 
 TEST_CASE("recorded steps leave weights and memory as they are, and are steps 2, 5 and 13") {
   for (const TrainerOptions& options : kinds()) {
-    CAPTURE(options.compression.bits);
+    CAPTURE(options.compression.choice.bits());
     CAPTURE(options.gradient_accumulation);
     const Trained plain = trained(options, false), recorded = trained(options, true);
     CHECK(plain.records.empty());
@@ -100,7 +99,7 @@ TEST_CASE("recorded steps leave weights and memory as they are, and are steps 2,
 TEST_CASE("what is stored is what is live between forward and backward") {
   constexpr int64_t kLoss = 64;  // the block of the loss, which no op saves
   for (const TrainerOptions& options : kinds()) {
-    CAPTURE(options.compression.bits);
+    CAPTURE(options.compression.choice.bits());
     for (const auto& [step, record] : trained(options, true).records) {
       CAPTURE(step);
       CHECK(record.memory.saved() == stored(record) + kLoss);
@@ -115,7 +114,7 @@ TEST_CASE("what is stored is what is live between forward and backward") {
 TEST_CASE("tensors have the layers of their ops, and errors that fall with the bits") {
   TrainerOptions options;
   const auto error_at = [&](double bits) {
-    options.compression.bits = bits;
+    options.compression.choice = compress::bits(bits);
     const Trained run = trained(options, true);
     for (const SavedRecord& tensor : run.records.front().second.tensors)
       if (tensor.layer == "layer2.0.bn1" && tensor.how == SavedRecord::How::packed) {
@@ -147,7 +146,7 @@ TEST_CASE("tensors have the layers of their ops, and errors that fall with the b
 
 TEST_CASE("the curve holds the peak, and the largest parts are what is live there") {
   for (const TrainerOptions& options : kinds()) {
-    CAPTURE(options.compression.bits);
+    CAPTURE(options.compression.choice.bits());
     for (const auto& [step, record] : trained(options, true).records) {
       CAPTURE(step);
       REQUIRE(record.curve);
@@ -176,8 +175,8 @@ TEST_CASE("the curve holds the peak, and the largest parts are what is live ther
 
 TEST_CASE("with offload a step has no curve, and what is moved has no bytes") {
   TrainerOptions options;
-  options.compression.offload = "/tmp";
-  options.compression.offload_window = 4096;
+  options.compression.choice.offload =
+      compress::OffloadOptions{.directory = "/tmp", .window = 4096};
   const Trained plain = trained(options, false), recorded = trained(options, true);
   CHECK(plain.weights == recorded.weights);
   const StepRecord& record = recorded.records.front().second;

@@ -52,11 +52,10 @@ struct Run {
     options.epochs = 3;
     options.log_interval = 4;
     options.test = &test;
-    options.compression.bits = bits;
-    options.compression.min_elements = 96;
-    options.compression.adaptation.interval = 6;
-    options.compression.adaptation.first = 2;
-    options.compression.adaptation.samples = 8;
+    options.compression.choice = compress::bits(bits, {.min_elements = 96});
+    options.compression.choice.measuring.interval = 6;
+    options.compression.choice.measuring.first = 2;
+    options.compression.choice.measuring.samples = 8;
   }
   Trainer trainer() {
     return Trainer(model, sgd, optim::constant_schedule(0.05), batches, options);
@@ -239,17 +238,12 @@ TEST_CASE("a run keeps to a memory budget that a planner of its own parts planne
     spec.sample = {kBarSide, kBarSide, 1};
     spec.classes = kBarClasses;
     options.run.task = make_task(spec);
-    const auto policy = [](uint64_t) {
-      compress::BudgetPolicyOptions kept;
-      kept.keep.min_elements = 96;
-      return std::make_unique<compress::BudgetPolicy>(kept);
-    };
-    options.make_policy = [policy](bool) { return policy(1); };
+    options.choice = compress::budget(budget, {.min_elements = 96});
     options.budget = parse_budget(budget, "budget");
     options.batch = 32;
     options.test_batch = 64;
     run.options.compression.planner = std::make_shared<Planner>(options);
-    run.options.compression.make_policy = policy;
+    run.options.compression.choice.policy = options.choice.policy;
   };
   Run run;
   plan(run, "1/4 activations");
@@ -269,15 +263,10 @@ TEST_CASE("a run keeps to a memory budget that a planner of its own parts planne
 
 TEST_CASE("a trainer refuses options that say nothing or contradict each other") {
   TrainerOptions options;
-  options.compression.bits = 0.5;
-  CHECK(path_of_error(options) == "compression.bits");
-  options.compression.bits = 17;
-  CHECK(path_of_error(options) == "compression.bits");
-  options = {};
   options.patience = 2;
   CHECK(path_of_error(options) == "train.patience");
   options = {};
-  options.compression.bits = 0;
+  options.compression.choice = compress::bits(0);
   options.compression.tracking.emplace().guard = 0.1;
   CHECK(path_of_error(options) == "compression.guard");
   CHECK(path_of_error({}).empty());

@@ -1,6 +1,5 @@
 #include "train/planning/own_plan.h"
 
-#include "compress/policies/make_policy.h"
 #include "train/option_error.h"
 #include "train/planning/bytes.h"
 
@@ -66,11 +65,8 @@ struct Shapes {
 std::shared_ptr<Planner> plan_of_own(const TrainerOptions& options, Module& model,
                                      const Optimizer& optimizer, data::BatchSource& batches) {
   const CompressionOptions& compression = options.compression;
-  const Budget budget = parse_budget(compression.memory_budget, kBudget);
-  if (compression.planner != nullptr || compression.make_policy)
-    throw OptionError(kBudget,
-                      "expected none beside a planner or make_policy, which say how "
-                      "tensors are kept, too");
+  const std::string memory = compression.choice.memory_budget();
+  const Budget budget = parse_budget(memory, kBudget);
   const auto& ranks = options.ranks.communicator;
   if (ranks != nullptr && ranks->size() > 1)
     throw OptionError(
@@ -109,23 +105,19 @@ std::shared_ptr<Planner> plan_of_own(const TrainerOptions& options, Module& mode
   run.in_backward = options.in_backward;
   run.on_cuda = device.type == DeviceType::cuda;
   run.counts_edges = !run.on_cuda;
-  planner.make_policy = [compression, device, seed = options.seed](bool moving) {
-    return make_draft_policy(compression, device, seed, moving);
-  };
+  planner.choice = compression.choice;
+  planner.seed = options.seed;
   planner.budget = budget;
   planner.device = device;
   planner.test_batch = options.test != nullptr ? first_batch(*options.test).input.size(0) : 1;
   planner.checkpointed_blocks = options.checkpointed_blocks;
-  planner.entropy = compression.entropy;
   planner.may_update_in_backward = options.clip_norm == 0 && options.gradient_accumulation == 1;
-  planner.slice_bytes = compress::slice_bytes_on(device);
   auto made = std::make_shared<Planner>(planner);
   if (made->settings().test_batch < planner.test_batch)
     throw OptionError(
-        kBudget,
-        fmt::format("expected test batches of at most {} samples, since an evaluation of "
-                    "more takes more than {}, got batches of {}",
-                    made->settings().test_batch, compression.memory_budget, planner.test_batch));
+        kBudget, fmt::format("expected test batches of at most {} samples, since an evaluation of "
+                             "more takes more than {}, got batches of {}",
+                             made->settings().test_batch, memory, planner.test_batch));
   return made;
 }
 

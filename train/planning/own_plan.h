@@ -1,5 +1,5 @@
 // The planner of a program that has a network, an optimizer and batches, and asks for a memory
-// budget (CompressionOptions::memory_budget). `frugal` makes its planners of configurations.
+// budget (compress::budget()). `frugal` makes its planners of configurations.
 #pragma once
 #include <memory>
 
@@ -12,9 +12,9 @@ namespace frugal::train {
 // changes; both must outlive the planner. What batches look like is read off the first one, and off
 // the first one of options.test; both sources then stand where they stood.
 // REQUIRES: options.task; a memory budget.
-// Errors: OptionError for a budget without a plan, for one beside a planner or make_policy, with
-// several ranks, or if an evaluation with batches of options.test takes more than the budget; an
-// optimizer without Optimizer::without_state().
+// Errors: OptionError for a budget without a plan, for one with several ranks, or if an evaluation
+// with batches of options.test takes more than the budget; an optimizer without
+// Optimizer::without_state().
 std::shared_ptr<Planner> plan_of_own(const TrainerOptions& options, Module& model,
                                      const Optimizer& optimizer, data::BatchSource& batches);
 

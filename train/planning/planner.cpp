@@ -6,6 +6,7 @@
 #include <limits>
 #include <set>
 
+#include "compress/policies/make_policy.h"
 #include "core/log.h"
 #include "ops/precision.h"
 #include "train/option_error.h"
@@ -53,13 +54,28 @@ constexpr int64_t kWeightCopies = 2, kLittle = int64_t{128} << 10;
 constexpr int64_t kLeastSamples = 2;  // that measure sensitivities
 // The libraries of CUDA may take 1 / kLibraries of the peak for themselves.
 constexpr int64_t kLibraries = 16;
+
+PlannerOptions with_slices(PlannerOptions options) {
+  options.choice = compress::on_device(std::move(options.choice), options.device);
+  return options;
+}
+
+// The policy that sees steps on meta.
+std::unique_ptr<SavePolicy> draft_of(const PlannerOptions& options) {
+  compress::Choice choice = options.choice;
+  if (options.moving)
+    choice.offload = compress::OffloadOptions{
+        .directory = std::filesystem::temp_directory_path().string(), .window = 0};
+  return compress::make_policy(choice, kMeta, options.seed);
+}
+
 }  // namespace
 
 Planner::Planner(const PlannerOptions& options, Unplanned)
-    : options_(options),
+    : options_(with_slices(options)),
       budget_(options.budget),
       meta_(options.run, options.batch),
-      policy_(options.make_policy(options.moving)),
+      policy_(draft_of(options_)),
       draft_(PolicyParts(*policy_).budget),
       blocks_(options.checkpointed_blocks),
       batch_(options.batch),
@@ -201,7 +217,7 @@ StepMemory Planner::run(const BudgetPlan& plan, int64_t batch) {
 }
 
 std::vector<int64_t> Planner::slices() const {
-  const int64_t largest = options_.slice_bytes;
+  const int64_t largest = slice_bytes();
   std::vector<int64_t> all{largest};
   const int64_t from = largest > 0 ? largest / 4 : SavePolicy::kSliceBytes;
   for (int64_t slice = from; all.size() < 3 && slice >= kLeastSlice; slice /= 4)
@@ -214,7 +230,7 @@ std::vector<int64_t> Planner::slices() const {
 void Planner::learn_items() {
   BudgetPlan plan;
   plan.mode = BudgetPlan::mixed;
-  plan.slice_bytes = options_.slice_bytes;
+  plan.slice_bytes = slice_bytes();
   for (const auto& item : items_) plan.bits[item.seq] = draft_->adaptive().least_bits(item);
   run(plan);
   items_ = draft_->items();
@@ -330,7 +346,8 @@ std::optional<Planned> Planner::find_moved(const Planned* unmoved) {
 std::optional<Planned> Planner::find() {
   std::optional<Planned> best = find_plan();
   const bool known = !draft_->sizes().empty();
-  if (!options_.entropy || (best && (best->plan.mode != BudgetPlan::mixed || !known))) return best;
+  if (!options_.choice.entropy || (best && (best->plan.mode != BudgetPlan::mixed || !known)))
+    return best;
   draft_->plan_codes(false);
   std::optional<Planned> plain = find_plan();
   draft_->plan_codes(true);
@@ -342,7 +359,7 @@ std::optional<Planned> Planner::find_plan() {
   for (const BudgetPlan::Mode mode : {BudgetPlan::plain, BudgetPlan::exact}) {
     Planned found;
     found.plan.mode = mode;
-    found.plan.slice_bytes = mode == BudgetPlan::plain ? 0 : options_.slice_bytes;
+    found.plan.slice_bytes = mode == BudgetPlan::plain ? 0 : slice_bytes();
     found.plan.margin = margin_;
     found.memory = run(found.plan);
     if (!fits(found.memory)) continue;

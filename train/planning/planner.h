@@ -28,7 +28,7 @@
 #pragma once
 #include <string>
 
-#include "compress/policies/budget_policy.h"
+#include "compress/policies/choice.h"
 #include "train/planning/budget.h"
 #include "train/planning/meta_step.h"
 
@@ -36,19 +36,17 @@ namespace frugal::train {
 
 struct PlannerOptions {
   MetaRun run;
-  // Makes the policy that tries plans, which has a BudgetPolicy in it. With `moving` it takes a
-  // folder for a file as given, although there is none.
-  std::function<std::unique_ptr<SavePolicy>(bool moving)> make_policy;
+  // How the run keeps activations: by a budget. Plans are tried with its policy.
+  compress::Choice choice = compress::budget("");
+  uint64_t seed = 0;  // drives the rounding
   Budget budget;
-  Device device = kCpu;                   // where the run computes
-  int64_t batch = 128, test_batch = 256;  // in samples
-  int64_t checkpointed_blocks = 0;        // blocks that are recomputed in any case
-  bool recompute = false;                 // blocks may be recomputed where that helps
-  bool entropy = false;                   // there is an entropy stage
-  bool may_update_in_backward = true;     // could in_backward be set?
-  int64_t slice_bytes = SavePolicy::kSliceBytes;
+  Device device = kCpu;                          // where the run computes
+  int64_t batch = 128, test_batch = 256;         // in samples
+  int64_t checkpointed_blocks = 0;               // blocks that are recomputed in any case
+  bool recompute = false;                        // blocks may be recomputed where that helps
+  bool may_update_in_backward = true;            // could in_backward be set?
   int64_t workspace_limit = int64_t{512} << 20;  // the most bytes that CUDA's libraries may take
-  bool moving = false;                           // see make_policy
+  bool moving = false;  // a folder for a file is taken as given, although there is none
 };
 
 // What a run must do beside keeping to the plan.
@@ -159,6 +157,7 @@ class Planner {
   void learn_items();
   compress::BudgetPlan least(const Kind& kind) const;
   std::vector<int64_t> slices() const;
+  int64_t slice_bytes() const { return options_.choice.keep().slice_bytes_here(); }
   StepMemory smallest(int64_t batch);
   std::string advice();
   void reduce_test_batch();

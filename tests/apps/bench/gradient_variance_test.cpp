@@ -5,9 +5,9 @@
 #include <functional>
 #include <map>
 
+#include "apps/config/make_choice.h"
 #include "apps/config/make_data.h"
 #include "apps/config/make_model.h"
-#include "apps/config/make_policy.h"
 #include "apps/config/resolve.h"
 #include "apps/config/train_options.h"
 #include "compress/policies/acgc_policy.h"
@@ -187,7 +187,7 @@ struct Budgeted {
   BudgetPolicy& budget;
   Budgeted(Problem& problem, const Config& config)
       : planner(planner_options(config)),
-        policy(make_policy(config.compression, 1)),
+        policy(make_policy(make_choice(config.compression), kCpu, 1)),
         budget(*find_in<BudgetPolicy>(*policy)) {
     planner.adopt(budget);
     problem.gradient(policy.get(), 0);

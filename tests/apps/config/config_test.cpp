@@ -3,7 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "apps/config/config_table.h"
-#include "apps/config/make_policy.h"
+#include "apps/config/make_choice.h"
 #include "apps/config/resolve.h"
 #include "apps/config/set_up_device.h"
 #include "data/fetch/sha256.h"
@@ -214,7 +214,7 @@ TEST_CASE("what a resumed run may change") {
   CHECK(first_difference(a, b).empty());
   b.run.seed = 1;
   CHECK(first_difference(a, b) == "seed");
-  b.compression.width = 0;
+  b.compression.bits = 0;
   CHECK(first_difference(a, b) == "compression.bits");
 }
 

@@ -7,7 +7,7 @@
 #include <set>
 
 #include "apps/config/config_table.h"
-#include "apps/config/make_policy.h"
+#include "apps/config/make_choice.h"
 #include "apps/config/resolve.h"
 #include "data/formats/safetensors.h"
 #include "tests/apps/run.h"
@@ -92,30 +92,32 @@ TEST_CASE("a level is the keys that it stands for, and what is printed makes the
     const Config again = resolved(printed);
     CHECK(to_json(again) == printed);
     CHECK(unread_keys(again).empty());
-    // Policies are made of these.
-    CHECK(again.compression.level == config.compression.level);
-    CHECK(again.compression.bits == config.compression.bits);
-    CHECK(again.compression.average_bits == config.compression.average_bits);
-    CHECK_NOTHROW(make_draft_policy(again.compression, 0));
+    // Both make one policy, which is that of the library's level.
+    const compress::Choice choice = make_choice(again.compression);
+    CHECK(choice.policy == make_choice(config.compression).policy);
+    const std::string folder = row.keys.contains("offload") ? row.keys["offload"] : Json("");
+    const compress::Choice paper = on_device(compress::paper(row.policy, row.level, folder), kCpu);
+    CHECK(on_device(choice, kCpu).policy == paper.policy);
+    CHECK(choice.offload == paper.offload);
+    CHECK_NOTHROW(make_policy(choice, kMeta, 0));
   }
 }
 
 TEST_CASE("bits say what is packed: raw, one width, or an average") {
   const auto named = [](const Json& compression) {
-    const CompressionConfig c = resolved(random_images(compression)).compression;
-    return fmt::format("{} {} {}", c.level, c.bits, c.average_bits);
+    return level_text(resolved(random_images(compression)).compression);
   };
-  CHECK(named(Json::object()) == "L1 0 0");  // 4 bits
-  CHECK(named({{"bits", 0}}) == "L0 0 0");
-  CHECK(named({{"bits", 4.0}}) == "L1 0 0");
-  CHECK(named({{"bits", 5}}) == "L1 5 0");
-  CHECK(named({{"bits", 2.5}}) == "L2 0 2.5");
-  CHECK(named({{"level", "L2"}, {"bits", 3}}) == "L2.1 0 0");
-  CHECK(named({{"level", "L2.2"}, {"bits", 2.25}}) == "L2 0 2.25");
-  CHECK(named({{"policy", "actnn"}, {"bits", 1.25}}) == "L3 0 1.25");
-  CHECK(named({{"policy", "actnn"}, {"bits", 8}}) == "L2 8 0");
-  CHECK(named({{"policy", "actnn"}, {"level", "L2.5"}}) == "L2.5 0 0");
-  CHECK(named({{"policy", "actnn"}, {"level", "L2.5"}, {"bits", 1.5}}) == "L2.5 0 1.5");
+  CHECK(named(Json::object()) == "L1");  // 4 bits
+  CHECK(named({{"bits", 0}}) == "L0");
+  CHECK(named({{"bits", 4.0}}) == "L1");
+  CHECK(named({{"bits", 5}}) == "L1 at 5 bits");
+  CHECK(named({{"bits", 2.5}}) == "L2 at 2.5 bits");
+  CHECK(named({{"level", "L2"}, {"bits", 3}}) == "L2.1");
+  CHECK(named({{"level", "L2.2"}, {"bits", 2.25}}) == "L2 at 2.25 bits");
+  CHECK(named({{"policy", "actnn"}, {"bits", 1.25}}) == "L3 at 1.25 bits");
+  CHECK(named({{"policy", "actnn"}, {"bits", 8}}) == "L2 at 8 bits");
+  CHECK(named({{"policy", "actnn"}, {"level", "L2.5"}}) == "L2.5");
+  CHECK(named({{"policy", "actnn"}, {"level", "L2.5"}, {"bits", 1.5}}) == "L2.5 at 1.5 bits");
 }
 
 TEST_CASE("keys that contradict a level are errors") {
@@ -136,7 +138,7 @@ TEST_CASE("a level that --set chooses counts over the file's keys") {
   write_file(file, R"({"compression": {"bits": 2, "gact": {"adaptive": true}}})");
   const auto bits = [&](const std::vector<std::string>& sets) {
     const CompressionConfig c = load_config(file, sets).compression;
-    return fmt::format("{} {}", c.width, c.gact_adaptive);
+    return fmt::format("{} {}", c.bits, c.gact_adaptive);
   };
   CHECK(bits({}) == "2 true");
   CHECK(bits({"compression.level=L0"}) == "0 false");

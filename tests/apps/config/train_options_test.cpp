@@ -8,7 +8,7 @@
 
 #include <doctest/doctest.h>
 
-#include "apps/config/make_policy.h"
+#include "apps/config/make_choice.h"
 #include "tests/apps/gradient_of.h"
 
 using namespace frugal;
@@ -46,8 +46,8 @@ TEST_CASE("a trainer's defaults are those of the program") {
   CHECK(made.patience == usual.patience);
   CHECK(made.seed == usual.seed);
   CHECK(!made.compression.tracking);
-  const SensitivityOptions &own = made.compression.adaptation,
-                           &theirs = usual.compression.adaptation;
+  const compress::Measuring &own = made.compression.choice.measuring,
+                            &theirs = usual.compression.choice.measuring;
   CHECK(own.interval == theirs.interval);
   CHECK(own.first == theirs.first);
   CHECK(own.samples == theirs.samples);
@@ -56,13 +56,13 @@ TEST_CASE("a trainer's defaults are those of the program") {
 
 TEST_CASE("each policy's options are by default those of the program, in every field") {
   const auto program = [](const Json& keys) {
-    return policy_options(parse_config({{"compression", keys}}).compression, 0);
+    return make_choice(parse_config({{"compression", keys}}).compression);
   };
   const auto check = [&](const Json& keys, const auto& library) {
     CAPTURE(keys.dump());
-    const compress::PolicyOptions made = program(keys);
+    const compress::Choice made = program(keys);
     CHECK(std::get<std::decay_t<decltype(library)>>(made.policy) == library);
-    CHECK(made.entropy == compress::PolicyOptions{}.entropy);
+    CHECK(made.entropy == compress::Choice{}.entropy);
     CHECK(made.profile == nullptr);
     CHECK(!made.offload);
   };
@@ -73,7 +73,7 @@ TEST_CASE("each policy's options are by default those of the program, in every f
   Config budget = resolved(kMlp);
   budget.compression = {};
   budget.compression.policy = "budget";
-  CHECK(std::get<compress::BudgetPolicyOptions>(policy_options(budget.compression, 0).policy) ==
+  CHECK(std::get<compress::BudgetPolicyOptions>(make_choice(budget.compression).policy) ==
         compress::BudgetPolicyOptions{});
   CHECK(*program({{"offload", "/tmp"}}).offload == compress::OffloadOptions{.directory = "/tmp"});
 }
@@ -82,8 +82,8 @@ TEST_CASE("the library's default policy packs as the program's, bit by bit") {
   const Config config = resolved(kMlp);
   const auto model = make_model(config, batch_spec(config), kCpu);
   const Batch batch = *make_batches(config, Split::train)->next();
-  const auto theirs = make_policy(config.compression, 7);
-  const auto own = make_policy(CompressionOptions{}, kCpu, 7);
+  const auto theirs = make_policy(make_choice(config.compression), kCpu, 7);
+  const auto own = make_policy(compress::Choice{}, kCpu, 7);
   const std::vector<float> packed = gradient_of(*model, batch, own.get(), 3);
   CHECK(packed == gradient_of(*model, batch, theirs.get(), 3));
   CHECK(packed != gradient_of(*model, batch, nullptr, 3));

@@ -5,9 +5,9 @@
 
 #include "apps/cli/commands.h"
 #include "apps/config/data_kinds.h"
+#include "apps/config/make_choice.h"
 #include "apps/config/make_model.h"
 #include "apps/config/make_optimizer.h"
-#include "apps/config/make_policy.h"
 #include "apps/config/make_task.h"
 #include "apps/config/resolve.h"
 
@@ -29,7 +29,7 @@ void read_task(Config& config) {
   resolve(config);
   make_task(config);
 }
-void read_policy(Config& config) { make_draft_policy(config.compression, 0); }
+void read_policy(Config& config) { make_policy(make_choice(config.compression), kMeta, 0); }
 void read_schedule(Config& config) { make_schedule(config, 10, 100); }
 void read_encoding(Config& config) { encoding_of(config); }
 void read_exif(Config& config) { exif_of(config); }

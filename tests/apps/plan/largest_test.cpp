@@ -3,7 +3,7 @@
 
 #include <doctest/doctest.h>
 
-#include "apps/config/make_policy.h"
+#include "apps/config/make_choice.h"
 #include "apps/config/resolve.h"
 #include "apps/config/train_options.h"
 #include "tests/apps/run.h"
@@ -20,7 +20,8 @@ Config config_of(const char* text, const std::vector<std::string>& sets = {}) {
 int64_t peak_of(Config config) {
   resolve(config);
   MetaStep meta(meta_run(config), config.data.batch_size);
-  const auto policy = make_draft_policy(config.compression, static_cast<uint64_t>(config.run.seed));
+  const auto policy =
+      make_policy(make_choice(config.compression), kMeta, static_cast<uint64_t>(config.run.seed));
   return meta.step(policy.get(), config.data.batch_size, checkpointed_blocks(config.train)).peak;
 }
 

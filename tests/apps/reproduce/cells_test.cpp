@@ -64,7 +64,7 @@ TEST_CASE("a cell's keys come from the table, the scale, the row, the column and
   CHECK(batches() == std::vector<int64_t>{512, 512, 512, 256, 256, 256});
   const Cell cell = cells_of(written(folder, json), Scale::full)[0];
   CHECK_FALSE(cell.config.compression.recipes);
-  CHECK(cell.config.compression.width == 4);
+  CHECK(cell.config.compression.bits == 4);
 }
 
 TEST_CASE("a cell whose configuration is wrong is named") {

@@ -315,11 +315,9 @@ TEST_CASE("other ops have the relative error that they pass on") {
 TEST_CASE("levels") {
   ConvNet net(64);
   auto packed = [&](std::string_view name) {
-    const Level& level = compress::level(name, LevelsOf::actnn);
-    ActnnOptions options = actnn_options(level.bits);
-    options.mixed = level.adaptive;
-    options.products_only = level.products_only;
-    options.by_sample = level.by_sample;
+    auto options = std::get<ActnnOptions>(level(name, PolicyKind::actnn).choice.policy);
+    options.keep = actnn_options(2).keep;
+    options.interval = 1;
     ActnnPolicy policy(options);
     net.gradient(&policy, 0);
     return net.saved;
@@ -335,8 +333,8 @@ TEST_CASE("levels") {
   CHECK(static_cast<double>(packed("L2.5")) ==
         doctest::Approx(static_cast<double>(elements) * 2.125 / 8).epsilon(0.02));
   CHECK(packed("L4") == packed("L3"));
-  CHECK(level("L4", LevelsOf::actnn).offload);
-  CHECK(!level("L3", LevelsOf::actnn).offload);
+  CHECK(level("L4", PolicyKind::actnn).offload);
+  CHECK(!level("L3", PolicyKind::actnn).offload);
 }
 
 TEST_CASE("fractional averages are met in bytes") {

@@ -108,7 +108,7 @@ TEST_CASE("error-bounded codecs keep each channel by its own size where a bound 
 TEST_CASE("policies keep each channel by its own size, and few rows raw") {
   FixedPolicyOptions keep;
   keep.min_elements = 0;
-  std::vector<std::pair<std::string, PolicyOptions>> all;
+  std::vector<std::pair<std::string, Choice>> all;
   for (const int bits : {1, 2, 3, 4, 8}) {
     keep.bits = bits;
     for (const Rounding rounding : {Rounding::stochastic, Rounding::dithered}) {
@@ -128,13 +128,13 @@ TEST_CASE("policies keep each channel by its own size, and few rows raw") {
   acgc.keep.min_elements = 0;
   all.push_back({"acgc", {.policy = acgc}});
   all.push_back({"budget", {.policy = BudgetPolicyOptions{keep}}});
-  PolicyOptions offload{.policy = keep};
+  Choice offload{.policy = keep};
   offload.offload = OffloadOptions{.directory = std::filesystem::temp_directory_path().string()};
   all.push_back({"offload", offload});
   for (const auto& [name, options] : all) {
     CAPTURE(name);
     each_tensor([&](const Tensor& x) {
-      const auto policy = make_policy(options);
+      const auto policy = make_policy(options, kCpu, 0);
       if (auto* budget = dynamic_cast<BudgetPolicy*>(policy.get()); budget != nullptr) {
         BudgetPlan plan;
         plan.mode = BudgetPlan::mixed;

@@ -23,7 +23,7 @@ SaveInfo info_with(Replay replay) {
 
 FixedPolicyOptions options_of(std::string_view name, bool recipes) {
   FixedPolicyOptions options;
-  options.bits = level(name).bits;
+  options.bits = static_cast<int>(level(name).choice.bits());
   options.recipes = recipes;
   return options;
 }
@@ -232,22 +232,25 @@ TEST_CASE("the batch, other dtypes and small tensors stay raw") {
 }
 
 TEST_CASE("a level's name gives the options of its policy, and an unknown one lists the others") {
-  constexpr LevelsOf kGact = LevelsOf::gact, kActnn = LevelsOf::actnn;
-  CHECK(level("L1.2").bits == 2);
+  constexpr PolicyKind kGact = PolicyKind::gact, kActnn = PolicyKind::actnn;
+  const auto actnn = [](std::string_view name) {
+    return std::get<ActnnOptions>(level(name, PolicyKind::actnn).choice.policy);
+  };
+  CHECK(level("L1.2").choice.bits() == 2);
   CHECK(levels(kGact).size() == 10);
   CHECK(levels(kActnn).size() == 7);
-  CHECK(level("L2.1").adaptive);
+  CHECK(level("L2.1").choice.is_adaptive());
   CHECK(level("L3").offload);
-  CHECK(level("L3", kGact).bits == 4);
+  CHECK(level("L3", kGact).choice.bits() == 4);
   CHECK(!level("L3", kActnn).offload);
-  CHECK(level("L3", kActnn).bits == 2);
-  CHECK(level("L1", kActnn).products_only);
-  CHECK(level("L2.5", kActnn).adaptive);
-  CHECK(!level("L2.5", kActnn).by_sample);
-  CHECK(level("L3", kActnn).by_sample);
+  CHECK(level("L3", kActnn).choice.bits() == 2);
+  CHECK(actnn("L1").products_only);
+  CHECK(level("L2.5", kActnn).choice.is_adaptive());
+  CHECK(!actnn("L2.5").by_sample);
+  CHECK(actnn("L3").by_sample);
   CHECK(level("CB1").checkpointing);
-  for (const LevelsOf policy : {kGact, kActnn})
-    for (const Level& each : levels(policy))
+  for (const PolicyKind policy : {kGact, kActnn})
+    for (const Named& each : levels(policy))
       CHECK(level(each.name, policy).name == (each.same_as.empty() ? each.name : each.same_as));
   CHECK(level("CB2").name == "CB1");
   CHECK(level("L5", kActnn).name == "L4");

@@ -12,7 +12,7 @@ namespace {
 
 template <class Policy, class Options>
 bool makes(const Options& options) {
-  const auto policy = make_policy({.policy = options});
+  const auto policy = make_policy({.policy = options}, kCpu, 0);
   return dynamic_cast<Policy*>(policy.get()) != nullptr;
 }
 
@@ -25,16 +25,16 @@ TEST_CASE("options of a policy make that policy") {
 }
 
 TEST_CASE("entropy coding wraps the policy, and a file wraps both") {
-  PolicyOptions options{.policy = AdaptiveOptions{}, .entropy = true};
+  Choice options{.policy = AdaptiveOptions{}, .entropy = true};
   options.offload = OffloadOptions{.directory = std::filesystem::temp_directory_path().string()};
-  const auto policy = make_policy(options);
+  const auto policy = make_policy(options, kCpu, 0);
   auto* offload = dynamic_cast<OffloadPolicy*>(policy.get());
   REQUIRE(offload != nullptr);
   auto* entropy = dynamic_cast<EntropyPolicy*>(&offload->inner());
   REQUIRE(entropy != nullptr);
   CHECK(dynamic_cast<AdaptivePolicy*>(&entropy->inner()) != nullptr);
   options.offload->directory = "/nowhere";
-  CHECK_THROWS_AS(make_policy(options), Error);
+  CHECK_THROWS_AS(make_policy(options, kCpu, 0), Error);
 }
 
 TEST_CASE("a device decides rounding and slices") {

@@ -42,7 +42,7 @@ TEST_CASE("a profile of a step gives its bytes on meta, and of larger batches as
   fixed.bits = 2;
   for (const bool entropy : {false, true}) {
     CAPTURE(entropy);
-    RecordingPolicy recording(make_policy({.policy = fixed, .entropy = entropy}));
+    RecordingPolicy recording(make_policy({.policy = fixed, .entropy = entropy}, kCpu, 0));
     const std::vector<Tensor> values = tensors(8, kCpu);
     const auto packed = step(recording, values);
     const WidthProfile& profile = recording.profile();

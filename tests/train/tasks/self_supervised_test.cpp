@@ -94,10 +94,9 @@ struct SelfSupervisedRun {
     options.test = &test;
     options.task = task_for();
     options.spec = spec();
-    options.compression.bits = bits;
-    options.compression.min_elements = 0;
-    options.compression.adaptation.first = 2;
-    options.compression.adaptation.samples = 4;
+    options.compression.choice = compress::bits(bits, {.min_elements = 0});
+    options.compression.choice.measuring.first = 2;
+    options.compression.choice.measuring.samples = 4;
   }
   Trainer trainer() { return Trainer(net, sgd, optim::constant_schedule(0.02), batches, options); }
   std::vector<double> state() {
