@@ -116,6 +116,12 @@ struct SaveInfo {
 // See autograd/packed_pass.h.
 struct PackedPass;
 
+// Autograd looks into neither of these.
+namespace compress {
+class Movable;
+struct PolicyRoles;
+}  // namespace compress
+
 class Packed {
  public:
   virtual ~Packed() = default;
@@ -145,6 +151,10 @@ class Packed {
   // Does unpack() give the bits that were packed? Then ops treat the tensor as one that is kept
   // raw.
   virtual bool loses_nothing() const { return false; }
+  // This tensor, if its bytes can be moved elsewhere (compress/offload/movable.h); null: they
+  // cannot.
+  virtual compress::Movable* movable() { return nullptr; }
+  virtual const compress::Movable* movable() const { return nullptr; }
 };
 
 // Packs a tensor that is never whole: its rows of the leading axis come in order, in slices.
@@ -180,6 +190,8 @@ class Codec {
   virtual std::unique_ptr<SlicePacker> pack_slices(const Tensor& /*like*/, const SaveInfo&) const {
     return nullptr;
   }
+  // Do packed bytes leave the memory that the allocator counts?
+  virtual bool moves() const { return false; }
 };
 
 struct Decision {
@@ -210,6 +222,8 @@ class SavePolicy {
   // packed while they are made (Codec::pack_slices), so that they are never whole. The question may
   // be asked twice; the second answer is then the same.
   virtual bool decides_by_shape() const { return false; }
+  // Notes what the policy can do beside deciding (compress/policies/policy_roles.h).
+  virtual void add_roles(compress::PolicyRoles& /*roles*/) {}
   static constexpr int64_t kSliceBytes = int64_t{8} << 20;
 };
 

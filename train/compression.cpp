@@ -130,7 +130,6 @@ bool Compression::adapt(const Batch& batch, int64_t step, const StepReplay& pass
 
 Compression::State Compression::state() const {
   State state;
-  if (parts_.adaptive != nullptr) state.adaptive = parts_.adaptive->state();
   if (parts_.learner != nullptr) state.learned = parts_.learner->learned();
   if (tracking_) state.tracking = tracking_->state();
   if (planner_ != nullptr) state.planner = planner_->state();
@@ -144,11 +143,9 @@ void Compression::restore(const State& state) {
                  there ? "some" : "none");
   };
   check(tracking_.has_value(), !state.tracking.empty(), "numbers of a tracker");
-  check(parts_.adaptive != nullptr, state.adaptive.has_value(), "widths of an adaptive policy");
   check(parts_.learner != nullptr, !state.learned.empty(), "numbers of a policy that learns");
   check(planner_ != nullptr, state.planner.has_value(), "state of a planner");
   if (tracking_) tracking_->restore(state.tracking);
-  if (parts_.adaptive != nullptr) parts_.adaptive->restore(*state.adaptive);
   if (parts_.learner != nullptr) parts_.learner->restore_learned(state.learned);
   if (planner_ != nullptr) planner_->resume(*state.planner, *parts_.budget);
   offload_before_ = state.offload;

@@ -78,9 +78,8 @@ class Compression {
 
   // For checkpoints: all that later decisions depend on.
   struct State {
-    std::optional<compress::AdaptivePolicy::State> adaptive;  // none: no AdaptivePolicy is there
-    compress::Learned learned;                                // empty: no Learner is there
-    std::vector<double> tracking;                             // see Tracking::state()
+    compress::Learned learned;     // empty: no Learner is there
+    std::vector<double> tracking;  // see Tracking::state()
     std::optional<Planner::State> planner;
     compress::OffloadStats offload;  // what this run moved so far
   };

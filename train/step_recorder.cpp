@@ -15,6 +15,7 @@
 #include "core/stopwatch.h"
 #include "distributed/sharded_optimizer.h"
 #include "optim/averaged.h"
+#include "train/policy_parts.h"
 
 namespace frugal::train {
 namespace {
@@ -251,8 +252,7 @@ class StepRecorder::RecordingPolicy final : public SavePolicy {
       return decision;
     }
     recorder_.mark({MemoryCurve::Phase::forward, 0, info.seq, "", info.op});
-    if (dynamic_cast<const compress::Offload*>(decision.codec) != nullptr)
-      row.record.how = SavedRecord::How::moved;
+    if (decision.codec->moves()) row.record.how = SavedRecord::How::moved;
     auto& codec = codecs_[decision.codec];
     if (codec == nullptr) codec = std::make_unique<RecordingCodec>(recorder_, *decision.codec);
     decision.codec = codec.get();
@@ -274,9 +274,9 @@ StepRecorder::StepRecorder(Module& model, Optimizer& optimizer, SavePolicy* poli
   if (policy != nullptr) {
     policy_ = std::make_unique<RecordingPolicy>(*this, *policy);
     // To unpack what a wrapper keeps moves bytes or decodes them, so errors are not measured there.
-    offloads_ = dynamic_cast<compress::OffloadPolicy*>(policy) != nullptr;
-    measures_errors_ = dynamic_cast<compress::WrappingPolicy*>(policy) == nullptr &&
-                       device_.type != DeviceType::meta;
+    const PolicyParts parts(*policy);
+    offloads_ = parts.offload != nullptr;
+    measures_errors_ = !parts.is_wrapped && device_.type != DeviceType::meta;
   }
   for (const auto& p : model.parameters()) {
     const Tensor& value = p.parameter->value();

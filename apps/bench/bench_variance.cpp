@@ -94,17 +94,14 @@ class Unchanged {
  public:
   explicit Unchanged(SavePolicy& policy) : parts_(policy) {
     if (parts_.learner != nullptr) learned_ = parts_.learner->learned();
-    if (parts_.adaptive != nullptr) adaptive_ = parts_.adaptive->state();
   }
   void restore() {
     if (parts_.learner != nullptr) parts_.learner->restore_learned(learned_);
-    if (parts_.adaptive != nullptr) parts_.adaptive->restore(*adaptive_);
   }
 
  private:
   PolicyParts parts_;
   compress::Learned learned_;
-  std::optional<compress::AdaptivePolicy::State> adaptive_;
 };
 
 // The first `parts` parts of a name: "layer1.0" of "layer1.0.conv1" for two.

@@ -215,8 +215,9 @@ void PackedSteps::decode(int64_t begin, int64_t end, float* out) const {
 
 }  // namespace
 
-std::unique_ptr<Packed> BoundedEntropy::pack(const Tensor& tensor, const ErrorBound& bound,
-                                             const SaveInfo& info) const {
+std::unique_ptr<bounded::Payload> BoundedEntropy::pack(const Tensor& tensor,
+                                                       const ErrorBound& bound,
+                                                       const SaveInfo& info) const {
   const Tensor x = on_host(checked("bounded_entropy", tensor, bound));
   const View view = make_view(tensor.shape());
   const int64_t head = view.channels * kCodeBytes;

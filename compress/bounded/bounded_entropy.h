@@ -15,8 +15,8 @@ namespace frugal::compress {
 class BoundedEntropy final : public ErrorBounded {
  public:
   explicit BoundedEntropy(const ErrorBoundedOptions& options = {}) : options_(options) {}
-  std::unique_ptr<Packed> pack(const Tensor& tensor, const ErrorBound& bound,
-                               const SaveInfo& info) const override;
+  std::unique_ptr<bounded::Payload> pack(const Tensor& tensor, const ErrorBound& bound,
+                                         const SaveInfo& info) const override;
 
  private:
   ErrorBoundedOptions options_;

@@ -48,8 +48,8 @@ BoundedFixed::BoundedFixed(const BoundedFixedOptions& options) : options_(option
                options.of.min_bits);
 }
 
-std::unique_ptr<Packed> BoundedFixed::pack(const Tensor& tensor, const ErrorBound& bound,
-                                           const SaveInfo& info) const {
+std::unique_ptr<bounded::Payload> BoundedFixed::pack(const Tensor& tensor, const ErrorBound& bound,
+                                                     const SaveInfo& info) const {
   const Tensor x = checked("bounded_fixed", tensor, bound);
   const View view = make_view(tensor.shape());
   const int64_t head = view.channels * kCodeBytes;

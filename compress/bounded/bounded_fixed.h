@@ -36,8 +36,8 @@ struct BoundedFixedOptions {
 class BoundedFixed final : public ErrorBounded {
  public:
   explicit BoundedFixed(const BoundedFixedOptions& options = {});  // Errors: widths not in 0..16
-  std::unique_ptr<Packed> pack(const Tensor& tensor, const ErrorBound& bound,
-                               const SaveInfo& info) const override;
+  std::unique_ptr<bounded::Payload> pack(const Tensor& tensor, const ErrorBound& bound,
+                                         const SaveInfo& info) const override;
 
  private:
   BoundedFixedOptions options_;

@@ -42,14 +42,18 @@ class ErrorBound {
   std::vector<double> of_;
 };
 
+namespace bounded {
+class Payload;
+}
+
 class ErrorBounded {
  public:
   virtual ~ErrorBounded() = default;
   // Errors: a tensor that is not contiguous and floating-point; a bound that is negative or NaN;
   // another number of bounds than 1 or C. On `meta` there are no data, and the payload has
   // `meta_bits` for each element.
-  virtual std::unique_ptr<Packed> pack(const Tensor& tensor, const ErrorBound& bound,
-                                       const SaveInfo& info) const = 0;
+  virtual std::unique_ptr<bounded::Payload> pack(const Tensor& tensor, const ErrorBound& bound,
+                                                 const SaveInfo& info) const = 0;
 };
 
 struct ErrorBoundedOptions {

@@ -150,8 +150,8 @@ class Zfp final : public ErrorBounded {
  public:
   explicit Zfp(const ErrorBoundedOptions& options)
       : options_(options), min_bits_(options.min_bits) {}
-  std::unique_ptr<Packed> pack(const Tensor& tensor, const ErrorBound& bound,
-                               const SaveInfo&) const override {
+  std::unique_ptr<bounded::Payload> pack(const Tensor& tensor, const ErrorBound& bound,
+                                         const SaveInfo&) const override {
     const Tensor x = bounded::on_host(bounded::checked("zfp", tensor, bound));
     const Grid grid(tensor.shape());
     const int64_t start = 9 * grid.streams();

@@ -7,6 +7,15 @@ namespace frugal::compress {
 
 using namespace entropy;
 
+namespace {
+
+Grouped* grouped_in(Packed* packed) {
+  Movable* const movable = packed != nullptr ? packed->movable() : nullptr;
+  return movable != nullptr ? movable->grouped() : nullptr;
+}
+
+}  // namespace
+
 Entropy::Entropy(std::shared_ptr<const Codec> inner, const EntropyOptions& options)
     : inner_(std::move(inner)), options_(options) {
   FRUGAL_CHECK(inner_ != nullptr, "[entropy] expected an inner codec, got none");
@@ -19,15 +28,13 @@ std::unique_ptr<Packed> Entropy::pack(const Tensor& tensor, const SaveInfo& info
 }
 
 int64_t coded_bytes(const Packed& packed) {
-  if (const auto* coded = dynamic_cast<const EntropyCoded*>(&packed))
-    return coded->payload().nbytes();
-  const auto* plain = dynamic_cast<const Grouped*>(&packed);
-  return plain != nullptr ? plain->payload().nbytes() : 0;
+  const Movable* const movable = packed.movable();
+  return movable != nullptr ? movable->coded_bytes() : 0;
 }
 
 std::unique_ptr<Packed> coded_as(std::unique_ptr<Packed> packed, int64_t bytes,
                                  const EntropyOptions& options) {
-  auto* const plain = dynamic_cast<Grouped*>(packed.get());
+  Grouped* const plain = grouped_in(packed.get());
   if (plain == nullptr || plain->payload().device() != kMeta) return packed;
   const int64_t all = plain->payload().nbytes();
   if (all == 0 || all < options.min_bytes) return packed;
@@ -38,7 +45,7 @@ std::unique_ptr<Packed> coded_as(std::unique_ptr<Packed> packed, int64_t bytes,
 
 std::unique_ptr<Packed> entropy_code(std::unique_ptr<Packed> packed,
                                      const EntropyOptions& options) {
-  auto* const plain = dynamic_cast<Grouped*>(packed.get());
+  Grouped* const plain = grouped_in(packed.get());
   if (plain == nullptr || plain->payload().device() == kMeta) return packed;
   const Tensor& before = plain->payload();
   const int64_t bytes = before.nbytes();

@@ -49,6 +49,7 @@ class EntropyCoded final : public Movable {
   Tensor take_payload() override { return std::move(payload_); }
   void put_payload(Tensor payload) override { payload_ = std::move(payload); }
   const Tensor& payload() const { return payload_; }
+  int64_t coded_bytes() const override { return payload_.nbytes(); }
 
  private:
   const Grouped& decoded() const;

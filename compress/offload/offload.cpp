@@ -70,7 +70,7 @@ std::unique_ptr<Packed> Offload::pack_and_run(const Tensor& tensor, const SaveIn
 }
 
 std::unique_ptr<Packed> Offload::move(std::unique_ptr<Packed> packed, const Tensor& tensor) const {
-  auto* const movable = dynamic_cast<Movable*>(packed.get());
+  Movable* const movable = packed->movable();
   FRUGAL_CHECK(movable != nullptr,
                "[offload] expected a codec whose payload can be moved, got one that packs {} in "
                "another way",

@@ -27,6 +27,7 @@ class Offload final : public Codec {
   std::unique_ptr<Packed> pack(const Tensor& tensor, const SaveInfo& info) const override;
   std::unique_ptr<Packed> pack_and_run(const Tensor& tensor, const SaveInfo& info,
                                        PackedPass& pass) const override;
+  bool moves() const override { return true; }
 
  private:
   std::unique_ptr<Packed> move(std::unique_ptr<Packed> packed, const Tensor& tensor) const;

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "compress/bounded/bounded_fixed.h"
+#include "compress/policies/policy_roles.h"
 
 namespace frugal::compress {
 
@@ -164,14 +165,16 @@ std::unique_ptr<Packed> AcgcPolicy::pack(const Tensor& tensor, const SaveInfo& i
   const int64_t channels = tensor.dim() == 0 ? 1 : tensor.shape().back();
   if (tensor.device() == kMeta) bounds.assign(1, 0);
   const bool bounded = static_cast<int64_t>(bounds.size()) == channels || bounds.size() == 1;
-  std::unique_ptr<Packed> packed = bounded
-                                       ? codec_->pack(tensor, ErrorBound(std::move(bounds)), plain)
-                                       : start_.pack(tensor, plain);
+  std::unique_ptr<Packed> packed;
   int64_t bytes = 0;
-  if (const auto* payload = dynamic_cast<const bounded::Payload*>(packed.get()))
+  if (bounded) {
+    auto payload = codec_->pack(tensor, ErrorBound(std::move(bounds)), plain);
     bytes = payload->payload().numel();
-  else
+    packed = std::move(payload);
+  } else {
+    packed = start_.pack(tensor, plain);
     bytes = start_.packed_bytes(tensor.shape());
+  }
   items_[info.seq] = {info.seq, info.op, tensor.numel(), bytes, bounded};
   return packed;
 }
@@ -314,6 +317,11 @@ void AcgcPolicy::restore(AcgcState state) {
   collector_.set_e(options_.e);
   observed_ = false;
   collector_.clear();
+}
+
+void AcgcPolicy::add_roles(PolicyRoles& roles) {
+  PolicyRoles::note(roles.learner, this);
+  PolicyRoles::note(roles.adjustable, this);
 }
 
 }  // namespace frugal::compress

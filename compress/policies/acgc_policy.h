@@ -74,6 +74,7 @@ class AcgcPolicy final : public SavePolicy, public Learner, public Adjustable, p
   Decision decide(const SaveInfo& info, const Tensor& value) override;
   int64_t slice_bytes() const override { return keep_.slice_bytes(); }
   BackwardObserver* observer() override { return observing_ ? &collector_ : nullptr; }
+  void add_roles(PolicyRoles& roles) override;
 
   // A tensor that the last step packed.
   struct Item {

@@ -7,6 +7,7 @@
 #include <span>
 
 #include "compress/policies/allocate.h"
+#include "compress/policies/policy_roles.h"
 #include "compress/quantize/quantize_split.h"
 #include "ops/dense/copy.h"
 #include "ops/dense/elementwise.h"
@@ -635,6 +636,12 @@ Learned ActnnPolicy::joined(const std::vector<Learned>& of_ranks) const {
 
 void ActnnPolicy::restore_learned(const Learned& learned) {
   restore(learned.empty() ? ActnnState{average_of(options_), {}, {}} : ActnnState::read(learned));
+}
+
+void ActnnPolicy::add_roles(PolicyRoles& roles) {
+  PolicyRoles::note(roles.learner, this);
+  PolicyRoles::note(roles.adjustable, this);
+  PolicyRoles::note(roles.per_sample, this);
 }
 
 }  // namespace frugal::compress

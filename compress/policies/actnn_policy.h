@@ -110,6 +110,7 @@ class ActnnPolicy final : public SavePolicy,
   bool lossy() const override { return keep_.lossy(); }
   int64_t slice_bytes() const override { return keep_.slice_bytes(); }
   BackwardObserver* observer() override { return observing_ ? this : nullptr; }
+  void add_roles(PolicyRoles& roles) override;
 
   // A tensor that the last step packed, and what is known about it.
   struct Item {

@@ -2,14 +2,18 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "compress/policies/allocate.h"
+#include "compress/policies/policy_roles.h"
 #include "compress/quantize/group_layout.h"
 #include "compress/quantize/quantize_split.h"
 #include "core/random_streams.h"
 
 namespace frugal::compress {
 namespace {
+
+constexpr double kNotMeasured = -1;  // stands for a sensitivity that was not measured
 
 FixedPolicyOptions at_average(const AdaptiveOptions& options) {
   FRUGAL_CHECK(options.average >= 1 && options.average <= kMaxBits,
@@ -274,6 +278,77 @@ AdaptivePolicy::State AdaptivePolicy::state() const {
   return state;
 }
 
+// In the lists of items each tensor has one number, and in "extents" as many as "dims" says.
+Learned AdaptivePolicy::State::write() const {
+  Learned learned{kPolicy, kVersion, {}};
+  learned.set("average", average);
+  for (const char* name :
+       {"tensors", "bits", "sensitivities", "measured", "elements", "dims", "extents", "has_sign",
+        "slopes", "raw_bytes", "decided", "what", "packs", "carry_sign"})
+    learned.lists[name] = {};
+  for (const Item& item : items) {
+    learned.add("tensors", static_cast<double>(item.seq));
+    learned.add("bits", item.bits);
+    learned.add("sensitivities", item.sensitivity.value_or(kNotMeasured));
+    learned.add("measured", static_cast<double>(item.measured));
+    learned.add("elements", static_cast<double>(item.elements));
+    learned.add("dims", item.shape.dim());
+    for (const int64_t extent : item.shape) learned.add("extents", static_cast<double>(extent));
+    learned.add("has_sign", item.has_sign ? 1 : 0);
+    learned.add("slopes", item.slope);
+    learned.add("raw_bytes", static_cast<double>(item.raw_bytes));
+  }
+  for (const Decided& each : decisions) {
+    learned.add("decided", static_cast<double>(each.seq));
+    learned.add("what", each.what);
+    learned.add("packs", each.packs ? 1 : 0);
+    learned.add("carry_sign", each.carry_sign ? 1 : 0);
+  }
+  return learned;
+}
+
+// restore() checks what the items say together.
+AdaptivePolicy::State AdaptivePolicy::State::read(const Learned& learned) {
+  constexpr double kWhole = LearnedReader::kLargest, kMost = std::numeric_limits<double>::max();
+  LearnedReader reader(learned, kPolicy, kVersion);
+  State state{reader.number("average", 0, kMost)};
+  const auto tensors = reader.wholes("tensors", 0, kWhole);
+  const size_t count = tensors.size();
+  const auto bits = reader.wholes("bits", 0, kRaw, count);
+  const auto& sensitivities = reader.list("sensitivities", kNotMeasured, kMost, count);
+  const auto measured = reader.wholes("measured", -1, kWhole, count);
+  const auto elements = reader.wholes("elements", 0, kWhole, count);
+  const auto dims = reader.wholes("dims", 0, kWhole, count);
+  ListParts extents(kPolicy, "extents", reader.list("extents", 0, kWhole));
+  const auto has_sign = reader.wholes("has_sign", 0, 1, count);
+  const auto& slopes = reader.list("slopes", 0, kMost, count);
+  const auto raw_bytes = reader.wholes("raw_bytes", 0, kWhole, count);
+  for (size_t i = 0; i < count; ++i) {
+    Item& item = state.items.emplace_back();
+    item.seq = static_cast<uint64_t>(tensors[i]);
+    item.bits = static_cast<int>(bits[i]);
+    if (sensitivities[i] != kNotMeasured) item.sensitivity = sensitivities[i];
+    item.measured = measured[i];
+    item.elements = elements[i];
+    for (const double extent : extents.next(dims[i]))
+      item.shape.push_back(static_cast<int64_t>(extent));
+    item.has_sign = has_sign[i] == 1;
+    item.slope = slopes[i];
+    item.raw_bytes = raw_bytes[i];
+  }
+  extents.end();
+  const auto decided = reader.wholes("decided", 0, kWhole);
+  const auto what = reader.wholes("what", 0, Decision::pack, decided.size());
+  const auto packs = reader.wholes("packs", 0, 1, decided.size());
+  const auto carry_sign = reader.wholes("carry_sign", 0, 1, decided.size());
+  for (size_t i = 0; i < decided.size(); ++i)
+    state.decisions.push_back({static_cast<uint64_t>(decided[i]),
+                               static_cast<Decision::What>(what[i]), packs[i] == 1,
+                               carry_sign[i] == 1});
+  reader.end();
+  return state;
+}
+
 void AdaptivePolicy::restore(const State& state) {
   constexpr double kLargest = 0x1p53;
   FRUGAL_CHECK(options_.min_bits <= state.average && state.average <= options_.max_bits,
@@ -315,6 +390,12 @@ void AdaptivePolicy::restore(const State& state) {
   keep_.set_bits(static_cast<int>(state.average));
   items_ = std::move(items);
   decisions_ = std::move(decisions);
+}
+
+void AdaptivePolicy::add_roles(PolicyRoles& roles) {
+  PolicyRoles::note(roles.adaptive, this);
+  PolicyRoles::note(roles.learner, this);
+  PolicyRoles::note(roles.adjustable, this);
 }
 
 }  // namespace frugal::compress

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "compress/policies/fixed_policy.h"
+#include "compress/policies/learner.h"
 
 namespace frugal::compress {
 
@@ -31,13 +32,14 @@ struct AdaptiveOptions {
 };
 
 // Thread safety: as SavePolicy. Must outlive the graphs it decided for.
-class AdaptivePolicy final : public SavePolicy, public Adjustable, private Codec {
+class AdaptivePolicy final : public SavePolicy, public Learner, public Adjustable, private Codec {
  public:
   // Errors: an average or widths out of range; those of FixedPolicy.
   explicit AdaptivePolicy(const AdaptiveOptions& options);
   Decision decide(const SaveInfo& info, const Tensor& value) override;
   int64_t slice_bytes() const override { return keep_.slice_bytes(); }
   bool decides_by_shape() const override { return true; }
+  void add_roles(PolicyRoles& roles) override;
 
   static constexpr int kRaw = 32;  // stands for a width: the tensor is kept as it is
 
@@ -137,11 +139,23 @@ class AdaptivePolicy final : public SavePolicy, public Adjustable, private Codec
     // Both lists are sorted by SaveInfo::seq.
     std::vector<Item> items = {};
     std::vector<Decided> decisions = {};
+
+    static constexpr const char* kPolicy = "adaptive";  // Learned::policy
+    static constexpr int kVersion = 1;
+    Learned write() const;
+    static State read(const Learned& learned);  // Errors: see Learner
   };
   State state() const;
   // Errors, and no change: an average or bits out of range, a sensitivity below 0 or not finite, a
   // shape that does not go with its elements, a tensor twice.
   void restore(const State& state);
+  Learned learned() const override { return state().write(); }
+  void restore_learned(const Learned& learned) override {
+    restore(learned.empty() ? State{options_.average} : State::read(learned));
+  }
+  // Sensitivities come from outside, where ranks take the mean of what they measured.
+  Learned joined(const std::vector<Learned>&) const override { return learned(); }
+  bool learns_at(uint64_t /*step*/) const override { return false; }
 
  private:
   std::unique_ptr<Packed> pack(const Tensor& tensor, const SaveInfo& info) const override;

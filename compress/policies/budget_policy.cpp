@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "compress/policies/allocate.h"
+#include "compress/policies/policy_roles.h"
 
 namespace frugal::compress {
 namespace {
@@ -286,6 +287,7 @@ Learned BudgetState::write() const {
     learned.add("sizes_now", static_cast<double>(entry.now));
     learned.add("sizes_before", static_cast<double>(entry.before));
   }
+  learned.inside = {widths.write()};
   return learned;
 }
 
@@ -326,21 +328,31 @@ BudgetState BudgetState::read(const Learned& learned) {
   for (size_t i = 0; i < seqs.size(); ++i)
     state.sizes.push_back(
         {static_cast<uint64_t>(seqs[i]), static_cast<int>(widths[i]), now[i], before[i]});
+  state.widths = AdaptivePolicy::State::read(reader.inside());
   reader.end();
   return state;
 }
 
 std::optional<BudgetState> BudgetPolicy::state() const {
   if (!plan_) return {};
-  return BudgetState{*plan_, wanted_, bits_, sizes_.entries()};
+  return BudgetState{*plan_, wanted_, bits_, sizes_.entries(), adaptive_.state()};
 }
 
 void BudgetPolicy::restore(const BudgetState& state) {
   check_moves(state.plan, can_move());
   sizes_.restore(state.sizes);
+  adaptive_.restore(state.widths);
   wanted_ = state.fineness;
   adopt(state.plan);
   if (wanted_ > 0) use(state.bits);
+}
+
+void BudgetPolicy::add_roles(PolicyRoles& roles) {
+  PolicyRoles::note(roles.budget, this);
+  PolicyRoles::note(roles.learner, this);
+  PolicyRoles::note(roles.adjustable, this);
+  PolicyRoles::note(roles.plan, this);
+  PolicyRoles::note(roles.adaptive, &adaptive_);
 }
 
 }  // namespace frugal::compress

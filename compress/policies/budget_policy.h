@@ -45,13 +45,14 @@ struct BudgetPlan {
   std::set<uint64_t> kept = {};  // exact and mixed: recipes that are kept raw instead
 };
 
-// What later plans and steps depend on, beside the state of the AdaptivePolicy inside.
+// What later plans and steps depend on.
 struct BudgetState {
   static constexpr int kVersion = 1;  // version of the checkpoint format
   BudgetPlan plan;
   double fineness = 0;           // the fineness that was set; 0: the plan's
   std::map<uint64_t, int> bits;  // widths in use, by seq: the plan's, or fewer bits
   std::vector<CodedSizes::Entry> sizes;
+  AdaptivePolicy::State widths;  // what the policy inside knows
 
   Learned write() const;
   static BudgetState read(const Learned& learned);  // Errors: see Learner
@@ -73,6 +74,7 @@ class BudgetPolicy final : public SavePolicy, public PackPlan, public Learner, p
   bool lossy() const override { return !plan_ || plan_->mode == BudgetPlan::mixed; }
   int64_t slice_bytes() const override { return plan_ ? plan_->slice_bytes : 0; }
   bool decides_by_shape() const override { return true; }
+  void add_roles(PolicyRoles& roles) override;
 
   // Keeps tensors as `plan` says from the next step on. REQUIRES: no graph of this policy is alive.
   // Errors: a width out of range; `moved` without a file.

@@ -1,5 +1,7 @@
 #include "compress/policies/fixed_policy.h"
 
+#include "compress/policies/policy_roles.h"
+
 namespace frugal::compress {
 
 namespace {
@@ -78,5 +80,7 @@ bool FixedPolicy::may_replay(const SaveInfo& info, const Tensor& value) const {
   }
   return false;
 }
+
+void FixedPolicy::add_roles(PolicyRoles& roles) { PolicyRoles::note(roles.adjustable, this); }
 
 }  // namespace frugal::compress

@@ -59,6 +59,7 @@ class FixedPolicy final : public SavePolicy, public Adjustable {
   explicit FixedPolicy(const FixedPolicyOptions& options = {});
   bool lossy() const override { return bits_ > 0; }
   bool decides_by_shape() const override { return true; }
+  void add_roles(PolicyRoles& roles) override;
   int64_t slice_bytes() const override { return slice_bytes_; }
   // Four kinds of tensors stay raw: the batch (its storage has the category `input` and is alive
   // anyway, unless SaveInfo::released is set), other dtypes, small tensors, and tensors of fewer

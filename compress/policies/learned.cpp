@@ -71,7 +71,18 @@ const std::vector<float>& LearnedReader::array(const std::string& name, float le
   return array;
 }
 
+const Learned& LearnedReader::inside() {
+  FRUGAL_CHECK(learned_.inside.size() == 1,
+               "[{}] expected what one policy inside it learned, got that of {}", learned_.policy,
+               learned_.inside.size());
+  inside_read_ = true;
+  return learned_.inside[0];
+}
+
 void LearnedReader::end() const {
+  FRUGAL_CHECK(inside_read_ || learned_.inside.empty(),
+               "[{}] expected nothing that a policy inside it learned, got that of {}",
+               learned_.policy, learned_.inside.size());
   for (const auto& [name, list] : learned_.lists)
     FRUGAL_CHECK(read_.contains(name),
                  "[{}] expected no list \"{}\" in what was learned, got one of {} numbers",

@@ -1,7 +1,7 @@
 // Learned: what a policy has learned, in the form in which checkpoints keep it.
 //
-// Each policy that learns has a struct of its state (ActnnState, AcgcState, BudgetState), with a
-// writer to this form and a strict reader beside it.
+// Each policy that learns has a struct of its state (AdaptivePolicy::State, ActnnState, AcgcState,
+// BudgetState), with a writer to this form and a strict reader beside it.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -20,6 +20,7 @@ struct Learned {
   std::map<std::string, std::vector<double>> lists;  // by name; a single number is a list of one
   // Long lists, which a checkpoint keeps as tensors beside those of the model.
   std::map<std::string, std::vector<float>> arrays = {};
+  std::vector<Learned> inside = {};  // what the policies inside this one have learned
 
   bool empty() const { return policy.empty(); }
   bool operator==(const Learned&) const = default;
@@ -54,12 +55,15 @@ class LearnedReader {
   }
   // Errors: as list().
   const std::vector<float>& array(const std::string& name, float least, float most);
-  // Errors: a list or an array that was not read.
+  // What the one policy inside has learned. Errors: none, or that of several policies.
+  const Learned& inside();
+  // Errors: a list, an array or what a policy inside learned that was not read.
   void end() const;
 
  private:
   const Learned& learned_;
   std::set<std::string> read_, arrays_read_;
+  bool inside_read_ = false;
 };
 
 // Takes a list apart. Errors: more numbers asked for than there are, or fewer.

@@ -61,4 +61,9 @@ Decision OffloadPolicy::decide(const SaveInfo& info, const Tensor& value) {
   return decision;
 }
 
+void OffloadPolicy::add_roles(PolicyRoles& roles) {
+  PolicyRoles::note(roles.offload, this);
+  WrappingPolicy::add_roles(roles);
+}
+
 }  // namespace frugal::compress

@@ -25,6 +25,7 @@ class OffloadPolicy final : public WrappingPolicy {
   OffloadPolicy(std::shared_ptr<SavePolicy> inner, const OffloadOptions& options,
                 int64_t min_elements = FixedPolicyOptions{}.min_elements);
   Decision decide(const SaveInfo& info, const Tensor& value) override;
+  void add_roles(PolicyRoles& roles) override;
 
   const PayloadStore& store() const { return *store_; }
 

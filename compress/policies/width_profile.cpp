@@ -30,7 +30,7 @@ class RecordingPolicy::Recorder final : public Codec {
  private:
   std::unique_ptr<Packed> noted(std::unique_ptr<Packed> packed, const Tensor& tensor,
                                 const SaveInfo& info) const {
-    auto* const movable = dynamic_cast<Movable*>(packed.get());
+    Movable* const movable = packed != nullptr ? packed->movable() : nullptr;
     if (movable == nullptr || tensor.numel() == 0) return packed;
     Tensor payload = movable->take_payload();
     profile_.tensors[info.seq] = {info.op, info.slot, tensor.numel(), payload.nbytes()};
@@ -71,7 +71,7 @@ class ProfiledPolicy::Resizer final : public Codec {
  private:
   std::unique_ptr<Packed> resized(std::unique_ptr<Packed> packed, const Tensor& tensor,
                                   const SaveInfo& info) const {
-    auto* const movable = dynamic_cast<Movable*>(packed.get());
+    Movable* const movable = packed != nullptr ? packed->movable() : nullptr;
     if (tensor.device() != kMeta || movable == nullptr) return packed;
     double bits = of_.average_;
     const auto found = of_.profile_.tensors.find(info.seq);

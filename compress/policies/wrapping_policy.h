@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "compress/policies/pack_plan.h"
+#include "compress/policies/policy_roles.h"
 
 namespace frugal::compress {
 
@@ -10,12 +11,17 @@ class WrappingPolicy : public SavePolicy {
  public:
   explicit WrappingPolicy(std::shared_ptr<SavePolicy> inner) : inner_(std::move(inner)) {
     FRUGAL_CHECK(inner_ != nullptr, "[compression] expected a policy to wrap, got none");
-    const auto* around = dynamic_cast<WrappingPolicy*>(inner_.get());
-    plan_ = around != nullptr ? around->plan_ : dynamic_cast<PackPlan*>(inner_.get());
+    PolicyRoles roles;
+    inner_->add_roles(roles);
+    plan_ = roles.plan;
   }
   bool lossy() const override { return inner_->lossy(); }
   int64_t slice_bytes() const override { return inner_->slice_bytes(); }
   BackwardObserver* observer() override { return inner_->observer(); }
+  void add_roles(PolicyRoles& roles) override {
+    roles.is_wrapped = true;
+    inner_->add_roles(roles);
+  }
   SavePolicy& inner() const { return *inner_; }
 
  protected:

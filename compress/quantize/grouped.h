@@ -16,6 +16,8 @@ class Grouped : public Movable {
   // Ordered by offset, without overlap. May be called while the payload is away.
   virtual std::vector<Part> parts() const = 0;
   virtual const Tensor& payload() const = 0;
+  Grouped* grouped() final { return this; }
+  int64_t coded_bytes() const final { return payload().nbytes(); }
 };
 
 // Errors: not a mask of the tensor on its device (ops/dense/bitmask.h); a slope that is not finite.

@@ -3,6 +3,7 @@
 
 #include "apps/cli/recommend.h"
 #include "apps/config/level_keys.h"
+#include "apps/config/make_choice.h"
 #include "apps/config/resolve.h"
 #include "tests/apps/run.h"
 
@@ -43,6 +44,19 @@ TEST_CASE("a preset is a set of other keys, and keys beside it stay") {
   CHECK(keys(R"({"preset": "Small", "bits": 2.5, "entropy": false})").bits == 2.5);
   CHECK_FALSE(keys(R"({"preset": "small", "bits": 2.5, "entropy": false})").entropy);
   CHECK(keys(R"({"preset": null})").bits == 4);
+}
+
+TEST_CASE("the keys of a preset make the choice of that name, in every field") {
+  for (const compress::Named& each : compress::presets()) {
+    CAPTURE(each.name);
+    const Json document = {{"compression", {{"preset", each.name}}}};
+    const compress::Choice made = make_choice(parse_config(document).compression);
+    CHECK(made.policy == each.choice.policy);
+    CHECK(made.entropy == each.choice.entropy);
+    CHECK(made.measuring == each.choice.measuring);
+    CHECK(!made.offload);
+    CHECK(made.profile == nullptr);
+  }
 }
 
 TEST_CASE("what contradicts a preset is an error") {

@@ -373,11 +373,11 @@ TEST_CASE("a state with values that no run has is refused, and says which") {
         set("/learned", {{"policy", "acgc"}, {"version", 1}, {"lists", Json::object()}})},
        {"\"version\"", set("/learned", {{"policy", "acgc"}, {"version", 0}, {"lists", {}}})},
        {"no numbers of a tracker", set("/tracking", {1.0})},
-       {"no widths of an adaptive policy",
+       {"no numbers of a policy that learns",
         set("/adaptive", {{"average", 4}, {"items", Json::array()}, {"decisions", Json::array()}})},
        {"finished", without("finished")}});
   refuse({{"level", "L2"}, {"advanced", {{"min_elements", 96}, {"track_interval", 1}}}},
-         {{"widths of an adaptive policy, got none", set("/adaptive", nullptr)},
+         {{"numbers of a policy that learns, got none", set("/adaptive", nullptr)},
           {"\"sensitivity\"", set("/adaptive/items/0/sensitivity", -1)},
           {"\"bits\"", set("/adaptive/items/0/bits", 33)},
           {"1 to 16 bits", set("/adaptive/items/0/bits", 17)},
@@ -398,6 +398,7 @@ TEST_CASE("a state with values that no run has is refused, and says which") {
   refuse({{"memory_budget", "1/6 activations"}, {"advanced", {{"min_elements", 96}}}},
          {{"state of a planner, got none", set("/planner", nullptr)},
           {"\"margin\"", set("/planner/margin", -1)},
+          {"[budget] expected what one policy inside it learned", set("/adaptive", nullptr)},
           {"[budget]", set("/learned/lists/mode", {7.0})},
           {"[budget]", set("/learned/lists/other", {7.0})}});
 }

@@ -313,13 +313,18 @@ TEST_CASE("ranks draw dropout and rounding of their own, and decide alike") {
   // What steers later decisions.
   train::RunState decided;
   decided.compression = trainer.compression().state();
-  if (decided.compression.adaptive) {
+  compress::Learned& learned = decided.compression.learned;
+  using Widths = compress::AdaptivePolicy::State;
+  if (learned.policy == Widths::kPolicy) {
     // Shapes are those of the share.
-    for (auto& item : decided.compression.adaptive->items) item.shape = {}, item.elements = 0;
-    for (auto& item : decided.compression.adaptive->items) item.raw_bytes = 0;
+    Widths widths = Widths::read(learned);
+    for (auto& item : widths.items) item.shape = {}, item.elements = item.raw_bytes = 0;
+    learned = widths.write();
   }
-  for (auto& [name, list] : decided.compression.learned.lists)
-    if (name == "extents" || name == "ranges" || name == "samples") list.clear();
+  for (auto& [name, list] : learned.lists)
+    if (learned.policy != Widths::kPolicy &&
+        (name == "extents" || name == "ranges" || name == "samples"))
+      list.clear();
   const std::vector<std::string> texts = ranks().all_gather(train::text_of(decided));
   for (const std::string& text : texts) CHECK(text == texts[0]);
 }

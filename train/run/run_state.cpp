@@ -270,15 +270,27 @@ std::vector<double> numbers_from(const Json& json) {
   return numbers;
 }
 
+// What an AdaptivePolicy learned has a place and a form of its own in a written state.
+const compress::Learned* widths_in(const compress::Learned& learned) {
+  if (learned.policy == AdaptivePolicy::State::kPolicy) return &learned;
+  return learned.inside.empty() ? nullptr : &learned.inside[0];
+}
+
+Json widths_json(const compress::Learned& learned) {
+  const compress::Learned* const widths = widths_in(learned);
+  return widths != nullptr ? to_json(AdaptivePolicy::State::read(*widths)) : Json(nullptr);
+}
+
 Json to_json(const compress::Learned& learned) {
-  if (learned.empty()) return nullptr;
+  if (learned.empty() || widths_in(learned) == &learned) return nullptr;
   return {{"policy", learned.policy}, {"version", learned.version}, {"lists", learned.lists}};
 }
 
 // Learner::restore_learned() checks the contents of the lists.
-compress::Learned learned_from(const Json& json) {
+compress::Learned learned_from(const Json& json, const Json& adaptive) {
   compress::Learned learned;
-  if (json.is_null()) return learned;
+  if (json.is_null()) return adaptive.is_null() ? learned : adaptive_from(adaptive).write();
+  if (!adaptive.is_null()) learned.inside = {adaptive_from(adaptive).write()};
   json.at("policy").get_to(learned.policy);
   learned.version = static_cast<int>(whole(json, "version", 1, 1 << 20));
   for (const auto& [name, list] : json.at("lists").items())
@@ -310,7 +322,7 @@ std::string text_of(const RunState& s) {
       {"early_stop", to_json(s.early_stop)},
       {"memory", to_json(s.memory)},
       {"last_step", {{"lr", s.last_step.lr}, {"mean_bits", s.last_step.mean_bits}}},
-      {"adaptive", s.compression.adaptive ? to_json(*s.compression.adaptive) : Json(nullptr)},
+      {"adaptive", widths_json(s.compression.learned)},
       {"learned", to_json(s.compression.learned)},
       {"tracking", s.compression.tracking},
       {"planner", s.compression.planner ? to_json(*s.compression.planner) : Json(nullptr)},
@@ -354,8 +366,7 @@ RunState run_state_from(const std::string& text) {
   if (const auto found = json.find("last_step"); found != json.end()) {  // not in earlier runs
     s.last_step = {number(*found, "lr", 0), number(*found, "mean_bits", 0)};
   }
-  if (!json.at("adaptive").is_null()) s.compression.adaptive = adaptive_from(json.at("adaptive"));
-  s.compression.learned = learned_from(json.at("learned"));
+  s.compression.learned = learned_from(json.at("learned"), json.at("adaptive"));
   s.compression.tracking = numbers_from(json.at("tracking"));
   if (!json.at("planner").is_null()) s.compression.planner = planner_from(json.at("planner"));
   s.compression.offload = offload_from(json.at("offload"));

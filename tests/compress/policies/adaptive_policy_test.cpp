@@ -227,6 +227,21 @@ TEST_CASE("a state with impossible values is refused and changes nothing") {
   AdaptivePolicy policy(adaptive_options(3));
   step(policy, {waves({256, 8}), waves({128, 8})});
   const AdaptivePolicy::State good = policy.state();
+  {
+    // What checkpoints keep says all.
+    const Learned learned = policy.learned();
+    const AdaptivePolicy::State again = AdaptivePolicy::State::read(learned);
+    CHECK(again.average == good.average);
+    CHECK(again.items == good.items);
+    CHECK(again.decisions == good.decisions);
+    Learned wrong = learned;
+    wrong.lists["bits"].push_back(4);
+    CHECK_THROWS_AS(policy.restore_learned(wrong), Error);
+    wrong = learned;
+    wrong.policy = "other";
+    CHECK_THROWS_AS(policy.restore_learned(wrong), Error);
+    CHECK((policy.learned() == learned));
+  }
   const auto refused = [&](const std::function<void(AdaptivePolicy::State&)>& change) {
     AdaptivePolicy::State wrong = good;
     change(wrong);
