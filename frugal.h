@@ -29,6 +29,7 @@
 #include "compress/policies/make_policy.h"
 #include "compress/policies/offload_policy.h"
 #include "compress/policies/per_sample.h"
+#include "compress/policies/policy_kind.h"
 #include "compress/policies/policy_roles.h"
 #include "compress/policies/width_profile.h"
 #include "compress/quantize/quantize.h"

@@ -32,7 +32,7 @@ constexpr Scheme kSchemes[] = {{"every tensor packed, masks", false, "masks"},
 CompressionConfig compression_of(const Scheme& scheme, const Config& config,
                                  const std::string& given) {
   CompressionConfig compression = config.compression;
-  compression.policy = "gact";
+  compression.policy = PolicyKind::gact;
   compression.gact_adaptive = false;
   compression.recipes = scheme.recipes;
   compression.signs = scheme.signs;

@@ -98,10 +98,11 @@ std::vector<Config> packings(const LabArguments& arguments, const Config& config
 void study_layers(const LabArguments& arguments) {
   Config config = load_config(arguments.config, arguments.sets, "compression");
   resolve(config);
-  if (const std::string& policy = config.compression.policy; policy != "gact" && policy != "actnn")
+  if (const PolicyKind policy = config.compression.policy;
+      policy != PolicyKind::gact && policy != PolicyKind::actnn)
     throw ConfigError("compression", fmt::format("--layers: expected a policy with --bits, gact or "
                                                  "actnn without memory_budget, got {}",
-                                                 policy));
+                                                 name_of(policy)));
   const int64_t draws = arguments.repeats > 0 ? arguments.repeats : 64;
   GradientBench bench(config);
   bench.train(arguments.train_steps);

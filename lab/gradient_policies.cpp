@@ -35,7 +35,7 @@ struct Setting {
 // configuration, as in all rows except acgc's.
 compress::FixedPolicyOptions packed(const Setting& s) {
   CompressionConfig gact = s.config.compression;
-  gact.policy = "gact";
+  gact.policy = PolicyKind::gact;
   compress::FixedPolicyOptions options = make_choice(gact).keep();
   options.seed = s.seed();
   options.bits = static_cast<int>(s.bits);
@@ -70,7 +70,7 @@ PolicyPtr acgc(const Setting& s) {
 }
 Config budgeted(const Setting& s) {
   Config config = s.config;
-  config.compression.policy = "budget";
+  config.compression.policy = PolicyKind::budget;
   config.compression.memory_budget = fmt::format("{} B activations", s.bytes);
   config.compression.recipes = true;
   config.compression.signs = "codes";
@@ -95,7 +95,7 @@ constexpr PolicyRow kRows[] = {
     {"groups in a channel", fixed},
     {"actnn, by sample", [](const Setting& s) { return actnn(s, false); }},
     {"actnn, by sample and tensor", [](const Setting& s) { return actnn(s, true); }},
-    {"gact", [](const Setting& s) { return gact(s, false); }},
+    {compress::name_of(PolicyKind::gact).data(), [](const Setting& s) { return gact(s, false); }},
     {"acgc, e = 1", acgc},
     {"gact on recipes", [](const Setting& s) { return gact(s, true); }},
     {"budget, the bytes of groups in a channel", budget},

@@ -36,7 +36,7 @@ void to_f64(Module& model, Batch& batch) {
 void grad_command(const GradArguments& arguments) {
   Config config = load_config(arguments.config, arguments.sets);
   const Device device = set_up_computing_device(config.run, "computed");
-  if (config.compression.policy == "budget" || !config.compression.memory_budget.empty())
+  if (config.compression.policy == PolicyKind::budget || !config.compression.memory_budget.empty())
     throw ConfigError(
         "compression.memory_budget",
         "expected none for a single gradient, since a plan within a budget is for whole runs");

@@ -124,14 +124,14 @@ std::vector<PlanLevel> plan_levels(const Config& config) {
   for (const int bits : {8, 4, 3, 2}) levels.push_back({bits_name(bits), bits_sets(bits)});
   for (const compress::Named& preset : compress::presets().subspan(1))
     if (preset.of == compress::Named::preset) add_preset(preset);
-  if (policy_of(config) == "actnn") {
+  if (policy_of(config) == PolicyKind::actnn) {
     for (const compress::Named& level : compress::levels(compress::PolicyKind::actnn))
       if (level.same_as.empty() && level.choice.bits() > 0 && !level.offload)
         levels.push_back(
             {fmt::format("actnn {}", level.name),
              {"compression.policy=actnn", fmt::format("compression.level={}", level.name)}});
   }
-  if (policy_of(config) == "acgc")
+  if (policy_of(config) == PolicyKind::acgc)
     for (const double growth : {0.25, 1.0, 4.0})
       levels.push_back(
           {fmt::format("acgc, e = {}", growth),

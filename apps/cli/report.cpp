@@ -333,9 +333,9 @@ std::string noise_text(const Json& convergence, int64_t step) {
 namespace {
 
 std::string compress_more(const CompressionConfig& config) {
-  if (config.policy == "budget")
+  if (config.policy == PolicyKind::budget)
     return fmt::format("compression.memory_budget (now {})", config.memory_budget);
-  if (config.policy == "acgc")
+  if (config.policy == PolicyKind::acgc)
     return fmt::format("a higher compression.acgc.growth (now {})", config.acgc_growth);
   if (config.bits > 0 && config.bits <= 2) return "";
   return fmt::format("fewer compression.bits (now {}): {}", config.bits,
@@ -386,11 +386,12 @@ std::string explain(const OutOfMemory& error, const Config& config) {
 
 std::string run_title(const Config& config) {
   const CompressionConfig& c = config.compression;
-  const bool budget = c.policy == "budget" || !c.memory_budget.empty();
-  const std::string policy = budget               ? "budget " + c.memory_budget
-                             : c.policy == "acgc" ? fmt::format("acgc e={}", c.acgc_growth)
-                             : c.policy == "gact" ? level_text(c)
-                                                  : c.policy + " " + level_text(c);
+  const bool budget = c.policy == PolicyKind::budget || !c.memory_budget.empty();
+  const std::string policy =
+      budget                         ? "budget " + c.memory_budget
+      : c.policy == PolicyKind::acgc ? fmt::format("acgc e={}", c.acgc_growth)
+      : c.policy == PolicyKind::gact ? level_text(c)
+                                     : std::string(name_of(c.policy)) + " " + level_text(c);
   return config.model.name + ", " + policy + (c.recipes && !budget ? ", recipes" : "");
 }
 

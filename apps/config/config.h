@@ -16,6 +16,7 @@
 namespace frugal::apps {
 
 struct RunEncoding;  // run_encoding.h
+using compress::PolicyKind;
 class OpenedData;    // open_data.h
 std::shared_ptr<OpenedData> nothing_opened();
 
@@ -138,7 +139,8 @@ struct ScheduleConfig {
 struct CompressionConfig {
   static constexpr compress::FixedPolicyOptions kKeep{};
   static constexpr compress::ActnnOptions kActnn{};
-  std::string policy = "gact";  // after resolve(): "budget" where there is a memory_budget
+  // After resolve(): PolicyKind::budget where there is a memory_budget.
+  PolicyKind policy = PolicyKind::gact;
   std::string memory_budget;
   double bits = kKeep.bits;  // 0: raw; a fraction: adaptive widths of this average
   bool recipes = kKeep.recipes;

@@ -94,15 +94,22 @@ Reader on(const std::vector<std::string>& devices, const char* who) {
 
 // Compression.
 // A budget means the policy of its name.
-std::string policy_of(const Config& c) {
+PolicyKind policy_of(const Config& c) {
   const CompressionConfig& compression = c.compression;
-  const bool budget = compression.policy == "gact" && !compression.memory_budget.empty();
-  return budget ? "budget" : compression.policy;
+  const bool budget = compression.policy == PolicyKind::gact && !compression.memory_budget.empty();
+  return budget ? PolicyKind::budget : compression.policy;
 }
-Reader policies(const std::vector<std::string>& names) {
-  return {listed("compression.policy", names),
+std::vector<std::string> names_of(const std::vector<PolicyKind>& kinds) {
+  std::vector<std::string> names;
+  for (const PolicyKind kind : kinds) names.emplace_back(name_of(kind));
+  return names;
+}
+Reader policies(const std::vector<PolicyKind>& kinds) {
+  return {listed("compression.policy", names_of(kinds)),
           {"compression.policy", "compression.memory_budget"},
-          [names](const Config& c) { return is_one_of(policy_of(c), names); }};
+          [kinds](const Config& c) {
+            return std::find(kinds.begin(), kinds.end(), policy_of(c)) != kinds.end();
+          }};
 }
 Reader packing() {
   return {"what packs activations: policies gact and actnn with bits above 0, acgc, memory_budget",
@@ -110,17 +117,18 @@ Reader packing() {
           packs};
 }
 bool packs(const Config& c) {
-  const std::string policy = policy_of(c);
-  return policy == "acgc" || policy == "budget" || c.compression.bits > 0;
+  const PolicyKind policy = policy_of(c);
+  return policy == PolicyKind::acgc || policy == PolicyKind::budget || c.compression.bits > 0;
 }
 bool may_rebuild(const Config& c) {
-  return policy_of(c) != "actnn" || !c.compression.actnn_products_only;
+  return policy_of(c) != PolicyKind::actnn || !c.compression.actnn_products_only;
 }
 bool rebuilds(const Config& c) {
-  return policy_of(c) == "budget" || (c.compression.recipes && may_rebuild(c));
+  return policy_of(c) == PolicyKind::budget || (c.compression.recipes && may_rebuild(c));
 }
 bool measures(const Config& c) {
-  return policy_of(c) == "budget" || (policy_of(c) == "gact" && chooses_widths(c));
+  return policy_of(c) == PolicyKind::budget ||
+         (policy_of(c) == PolicyKind::gact && chooses_widths(c));
 }
 bool chooses_widths(const Config& c) { return has_adaptive_widths(c.compression); }
 bool checkpoints(const Config& c) { return c.train.checkpointing; }

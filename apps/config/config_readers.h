@@ -18,7 +18,8 @@ Reader sampled(const std::vector<std::string>& samplers);
 Reader optimizers(const std::vector<std::string>& names);
 Reader schedules(const std::vector<std::string>& names);
 Reader on(const std::vector<std::string>& devices, const char* who);
-Reader policies(const std::vector<std::string>& names);
+std::vector<std::string> names_of(const std::vector<PolicyKind>& kinds);
+Reader policies(const std::vector<PolicyKind>& kinds);
 Reader packing();
 
 // Data.
@@ -28,7 +29,7 @@ bool makes_windows(const Config& c);  // batches are windows of one long text
 bool has_samples(const Config& c);    // train_samples can count the samples
 
 // Compression.
-std::string policy_of(const Config& c);  // memory_budget means budget
+PolicyKind policy_of(const Config& c);  // memory_budget means budget
 bool packs(const Config& c);
 bool rebuilds(const Config& c);        // recipes rebuild some activations
 bool may_rebuild(const Config& c);     // recipes would rebuild some, if they were on

@@ -32,6 +32,14 @@ struct Convert<std::optional<T>> {
   }
 };
 
+template <>
+struct Convert<PolicyKind> {
+  static Json out(PolicyKind kind) { return name_of(kind); }
+  static void in(PolicyKind& kind, const Json& json) {
+    kind = compress::policy_kind(json.get<std::string>()).value();
+  }
+};
+
 template <class S, class T>
 Field field(S Config::*section, const char* key, T S::*member, Json schema, const char* doc,
             Reader reader) {
@@ -720,14 +728,16 @@ Section compression() {
   preset.doc += " Keys beside it stay as they are given.";
   preset.schema = or_null(choice(names));
   Field policy = field(
-      s, "policy", &C::policy, choice({"gact", "actnn", "acgc"}),
+      s, "policy", &C::policy,
+      choice(names_of({PolicyKind::gact, PolicyKind::actnn, PolicyKind::acgc})),
       "Who decides how each tensor is kept. gact: one width, or widths by measured sensitivity. "
       "actnn: widths of tensors and samples by formulas. acgc: an error bound for each tensor, "
       "from "
       "acgc.growth. With memory_budget a plan decides instead.",
       every_run());
   policy.get = [](const Config& c) {
-    return Json(c.compression.policy == "budget" ? "gact" : c.compression.policy);
+    const PolicyKind kind = c.compression.policy;
+    return Json(name_of(kind == PolicyKind::budget ? PolicyKind::gact : kind));
   };
   return {
       "compression",
@@ -737,7 +747,7 @@ Section compression() {
            "Bits of a value: 0: as it is; 1 to 16: this width everywhere; a fraction such as 2.5: "
            "this average, each tensor with a width of its own (see also gact.adaptive and "
            "actnn.adaptive). Codes that carry a sign have at least 2.",
-           policies({"gact", "actnn"})),
+           policies({PolicyKind::gact, PolicyKind::actnn})),
        field(
            s, "memory_budget", &C::memory_budget, text(),
            "What a step may take at most: \"2 GiB\", or a share of what it takes with everything "
@@ -747,14 +757,16 @@ Section compression() {
            {"compression.policy gact",
             {"compression.policy"},
             [](const Config& c) {
-              return c.compression.policy == "gact" || c.compression.policy == "budget";
+              return c.compression.policy == PolicyKind::gact ||
+                     c.compression.policy == PolicyKind::budget;
             }}),
        std::move(policy), std::move(preset), std::move(level),
-       field(s, "recipes", &C::recipes, boolean(),
-             "Rebuild cheap tensors from what is kept anyway, instead of keeping them.",
-             {"policies gact and acgc, and actnn without products_only",
-              {"compression.policy", "compression.memory_budget"},
-              [](const Config& c) { return may_rebuild(c) && policy_of(c) != "budget"; }}),
+       field(
+           s, "recipes", &C::recipes, boolean(),
+           "Rebuild cheap tensors from what is kept anyway, instead of keeping them.",
+           {"policies gact and acgc, and actnn without products_only",
+            {"compression.policy", "compression.memory_budget"},
+            [](const Config& c) { return may_rebuild(c) && policy_of(c) != PolicyKind::budget; }}),
        field(s, "entropy", &C::entropy, boolean(),
              "Code packed values by their entropy where that saves 5 % of their bytes: no loss, "
              "but time.",
@@ -788,7 +800,7 @@ Section gact() {
                  "number.",
                  {"policy gact with bits above 0",
                   {"compression.policy", "compression.bits", "compression.memory_budget"},
-                  [](const Config& c) { return policy_of(c) == "gact" && packs(c); }}),
+                  [](const Config& c) { return policy_of(c) == PolicyKind::gact && packs(c); }}),
            field(s, "interval", &C::adapt_interval, integer(1, kMany),
                  "Steps from one measurement of sensitivities to the next.", measuring),
            field(s, "samples", &C::adapt_samples, integer(2, kMany),
@@ -803,19 +815,22 @@ Section gact() {
                  {"policy gact with adaptive widths",
                   {"compression.policy", "compression.bits", "compression.gact.adaptive",
                    "compression.memory_budget"},
-                  [](const Config& c) { return policy_of(c) == "gact" && chooses_widths(c); }})}};
+                  [](const Config& c) {
+                    return policy_of(c) == PolicyKind::gact && chooses_widths(c);
+                  }})}};
 }
 
 Section actnn() {
   constexpr auto s = &Config::compression;
   using C = CompressionConfig;
-  const Reader packed = {"policy actnn with bits above 0",
-                         {"compression.policy", "compression.bits"},
-                         [](const Config& c) { return policy_of(c) == "actnn" && packs(c); }};
+  const Reader packed = {
+      "policy actnn with bits above 0",
+      {"compression.policy", "compression.bits"},
+      [](const Config& c) { return policy_of(c) == PolicyKind::actnn && packs(c); }};
   const Reader mixed = {
       "policy actnn with adaptive widths",
       {"compression.policy", "compression.bits", "compression.actnn.adaptive"},
-      [](const Config& c) { return policy_of(c) == "actnn" && chooses_widths(c); }};
+      [](const Config& c) { return policy_of(c) == PolicyKind::actnn && chooses_widths(c); }};
   return {
       "compression.actnn",
       "Widths of tensors and of their samples by formulas: policy actnn.",
@@ -861,21 +876,21 @@ Section acgc() {
       "An error bound for each tensor: policy acgc.",
       {field(s, "growth", &C::acgc_growth, number(1e-6, 1e6),
              "The paper's e: errors of e^2 of the squared gradient are allowed.",
-             policies({"acgc"})),
+             policies({PolicyKind::acgc})),
        field(s, "rule", &C::acgc_rule, choice({"derived", "published"}),
              "derived: bounds that hold; published: those of the paper, its widths and rounding, "
              "and no recipes.",
-             policies({"acgc"})),
+             policies({PolicyKind::acgc})),
        field(s, "count", &C::acgc_count, choice({"worst", "expected"}),
              "What is bounded: errors in the worst case, or, of stochastic rounding, what is "
              "expected of them, which takes far fewer bits.",
-             policies({"acgc"})),
+             policies({PolicyKind::acgc})),
        field(s, "codec", &C::acgc_codec, choice(compress::error_bounded_names()),
              "fixed: a width for each channel; fixed_z: the same, zeros as masks where that is "
              "less; entropy: steps coded by their entropy; zfp where built with it.",
-             policies({"acgc"})),
+             policies({PolicyKind::acgc})),
        field(s, "interval", &C::acgc_interval, integer(1, kMany),
-             "Steps from one look at the gradients to the next.", policies({"acgc"}))}};
+             "Steps from one look at the gradients to the next.", policies({PolicyKind::acgc}))}};
 }
 
 Section budget() {
@@ -887,7 +902,7 @@ Section budget() {
                  "Recompute blocks, as with checkpointing, where nothing else fits or leaves good "
                  "widths; as few as do that.",
                  {"memory_budget", {"compression.memory_budget"}, [](const Config& c) {
-                    return policy_of(c) == "budget";
+                    return policy_of(c) == PolicyKind::budget;
                   }})}};
 }
 
@@ -900,7 +915,7 @@ Section advanced() {
       {field(s, "signs", &C::signs, choice({"codes", "masks"}),
              "Where the signs of relus are kept: in the codes of a neighbour, at no cost, or as "
              "masks of 1 bit.",
-             policies({"gact", "actnn", "budget"})),
+             policies({PolicyKind::gact, PolicyKind::actnn, PolicyKind::budget})),
        field(s, "chain", &C::chain, number(0, 1e6),
              "How many times its own elements a recipe may rebuild on the way; 0: recipes start "
              "from what is kept.",
@@ -927,7 +942,8 @@ Section advanced() {
              {"policies gact and budget, where they pack",
               {"compression.policy", "compression.bits"},
               [](const Config& c) {
-                return packs(c) && (policy_of(c) == "gact" || policy_of(c) == "budget");
+                return packs(c) &&
+                       (policy_of(c) == PolicyKind::gact || policy_of(c) == PolicyKind::budget);
               }}),
        field(s, "rounding", &C::rounding, choice({"auto", "stochastic", "dithered", "nearest"}),
              "stochastic is unbiased; dithered is unbiased with half the variance, at the same "

@@ -200,8 +200,6 @@ bool is_of(const ChoiceKey& key, PolicyKind policy) {
   return std::find(key.policies.begin(), key.policies.end(), policy) != key.policies.end();
 }
 
-PolicyKind kind_named(const std::string& policy) { return *compress::policy_kind(policy); }
-
 // Errors: a level that the policy does not have.
 const Named& level_of(PolicyKind policy, const std::string& name) {
   try {
@@ -285,10 +283,9 @@ std::vector<std::string> level_names() {
   return names;
 }
 
-std::vector<std::pair<std::string, Json>> keys_of_level(const std::string& policy,
+std::vector<std::pair<std::string, Json>> keys_of_level(PolicyKind policy,
                                                         const std::string& level) {
-  const PolicyKind kind =
-      kind_named(policy) == PolicyKind::actnn ? PolicyKind::actnn : PolicyKind::gact;
+  const PolicyKind kind = policy == PolicyKind::actnn ? policy : PolicyKind::gact;
   const Named& named = level_of(kind, level);
   std::vector<std::pair<std::string, Json>> keys;
   for (const ChoiceKey& key : choice_keys())
@@ -313,7 +310,7 @@ void expand_level(Json& document) {
   const std::string& level = *found;
   const PolicyKind policy = policy_in(document);
   const Named& named = level_of(policy, level);
-  for (const auto& [path, value] : keys_of_level(std::string(name_of(policy)), level)) {
+  for (const auto& [path, value] : keys_of_level(policy, level)) {
     const Json* own = value_at(document, path);
     if (own == nullptr)
       put(document, path, value);
@@ -413,15 +410,16 @@ void remove_keys_of_presets(Json& document) {
 
 bool has_adaptive_widths(const CompressionConfig& config) {
   if (config.bits == 0 || !config.memory_budget.empty()) return false;
-  if (config.policy == "actnn") return config.actnn_adaptive || !is_whole(config.bits);
-  return config.policy == "gact" && (config.gact_adaptive || !is_whole(config.bits));
+  if (config.policy == PolicyKind::actnn) return config.actnn_adaptive || !is_whole(config.bits);
+  return config.policy == PolicyKind::gact && (config.gact_adaptive || !is_whole(config.bits));
 }
 
 namespace {
 
 const Named& level_like(const CompressionConfig& config) {
   const bool adaptive = has_adaptive_widths(config);
-  const PolicyKind policy = config.policy == "actnn" ? PolicyKind::actnn : PolicyKind::gact;
+  const PolicyKind policy =
+      config.policy == PolicyKind::actnn ? PolicyKind::actnn : PolicyKind::gact;
   const auto is_alike = [&](const Named& level) {
     if (!level.same_as.empty() || level.offload || level.checkpointing) return false;
     if (config.bits == 0 || level.choice.bits() == 0) return config.bits == level.choice.bits();

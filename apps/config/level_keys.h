@@ -14,7 +14,7 @@ namespace frugal::apps {
 std::vector<std::string> level_names();
 
 // Paths and values that a level sets. Errors (ConfigError): a level that the policy does not have.
-std::vector<std::pair<std::string, Json>> keys_of_level(const std::string& policy,
+std::vector<std::pair<std::string, Json>> keys_of_level(PolicyKind policy,
                                                         const std::string& level);
 
 // Replaces compression.level of a document by the keys that it sets. A key that the document gives

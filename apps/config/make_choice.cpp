@@ -77,11 +77,11 @@ compress::AcgcOptions acgc_options(const CompressionConfig& config) {
 }
 
 compress::Choice unwrapped(const CompressionConfig& config) {
-  if (config.policy == "budget")
+  if (config.policy == PolicyKind::budget)
     return compress::budget(config.memory_budget, keep_options(config));
-  if (config.policy == "actnn") return {.policy = actnn_options(config)};
-  if (config.policy == "acgc") return {.policy = acgc_options(config)};
-  FRUGAL_ASSERT(config.policy == "gact");
+  if (config.policy == PolicyKind::actnn) return {.policy = actnn_options(config)};
+  if (config.policy == PolicyKind::acgc) return {.policy = acgc_options(config)};
+  FRUGAL_ASSERT(config.policy == PolicyKind::gact);
   if (has_adaptive_widths(config))
     return {
         .policy = compress::AdaptiveOptions{
@@ -94,10 +94,11 @@ compress::Choice unwrapped(const CompressionConfig& config) {
 }  // namespace
 
 compress::Choice make_choice(const CompressionConfig& config) {
-  if (config.group_axis != "column" && (config.policy == "actnn" || config.policy == "acgc"))
-    throw ConfigError(
-        "compression.advanced.group_axis",
-        fmt::format("expected column with policy {}, got {}", config.policy, config.group_axis));
+  if (config.group_axis != "column" &&
+      (config.policy == PolicyKind::actnn || config.policy == PolicyKind::acgc))
+    throw ConfigError("compression.advanced.group_axis",
+                      fmt::format("expected column with policy {}, got {}", name_of(config.policy),
+                                  config.group_axis));
   compress::Choice choice = unwrapped(config);
   choice.entropy = config.entropy;
   choice.profile = config.known_widths;

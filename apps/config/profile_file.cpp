@@ -27,7 +27,7 @@ bool decides_widths(const Config& config, const std::string& path) {
                              "model.in_channels", "model.vocab_size", "model.max_positions"});
   if (path.starts_with("train."))
     return is_one_of(path, {"train.checkpointing", "train.checkpointed_blocks", "train.freeze"});
-  if (path == "compression.advanced.rounding") return config.compression.policy == "acgc";
+  if (path == "compression.advanced.rounding") return config.compression.policy == PolicyKind::acgc;
   return path.starts_with("compression.") &&
          !is_one_of(
              path,
@@ -143,17 +143,17 @@ std::string widths_on_meta(const Config& config) {
   if (c.known_widths != nullptr)
     return fmt::format("{} on average, by tensor from the profile {}",
                        bits_text(c.known_widths->average_bits()), printable(c.profile));
-  if (c.policy == "acgc")
+  if (c.policy == PolicyKind::acgc)
     return fmt::format("{}, {}; {} gives those of a run", bits_text(assumed_acgc_bits(c)),
                        c.acgc_rule == "published" ? "the average that was published"
                                                   : "the average of our ResNet-20",
                        kKey);
-  if (has_adaptive_widths(c) && c.policy == "actnn" && c.actnn_norms == "outside")
+  if (has_adaptive_widths(c) && c.policy == PolicyKind::actnn && c.actnn_norms == "outside")
     return fmt::format(
         "{}, the average; what only normalizations read takes other widths in a "
         "run, which the average does not count: {} gives those of a run",
         bits_text(c.bits), kKey);
-  if (has_adaptive_widths(c) && c.policy == "gact" && c.gact_solver == "greedy")
+  if (has_adaptive_widths(c) && c.policy == PolicyKind::gact && c.gact_solver == "greedy")
     return fmt::format("{}, the average, which the greedy search of a run stays below",
                        bits_text(c.bits));
   if (has_adaptive_widths(c))

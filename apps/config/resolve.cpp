@@ -12,8 +12,9 @@
 namespace frugal::apps {
 void resolve_rounding(CompressionConfig& config, const std::string& device) {
   if (config.rounding != "auto") return;
-  const bool dithered = config.policy != "acgc" && compress::rounding_on(Device::parse(device)) ==
-                                                       compress::Rounding::dithered;
+  const bool dithered =
+      config.policy != PolicyKind::acgc &&
+      compress::rounding_on(Device::parse(device)) == compress::Rounding::dithered;
   config.rounding = dithered ? "dithered" : "stochastic";
 }
 
@@ -21,7 +22,7 @@ namespace {
 
 // The published rule of acgc rounds to nearest and rebuilds nothing.
 void resolve_published(CompressionConfig& config) {
-  if (config.policy != "acgc" || config.acgc_rule != "published") return;
+  if (config.policy != PolicyKind::acgc || config.acgc_rule != "published") return;
   if (config.rounding != "auto" && config.rounding != "nearest")
     throw ConfigError(
         "compression.advanced.rounding",
@@ -33,13 +34,13 @@ void resolve_published(CompressionConfig& config) {
 
 void check_widths(const CompressionConfig& config) {
   const bool adaptive = has_adaptive_widths(config);
-  const int most = config.policy == "actnn" && adaptive ? 8 : 16;
+  const int most = config.policy == PolicyKind::actnn && adaptive ? 8 : 16;
   if (config.bits != 0 && !(1 <= config.bits && config.bits <= most))
     throw ConfigError(
         "compression.bits",
         fmt::format("expected 0, or 1 to {}{}, got {}", most,
                     most == 8 ? " with the adaptive widths of policy actnn" : "", config.bits));
-  if (config.policy == "actnn" && config.actnn_products_only && adaptive)
+  if (config.policy == PolicyKind::actnn && config.actnn_products_only && adaptive)
     throw ConfigError("compression.actnn.products_only",
                       "expected false with adaptive widths, which every tensor has; got true");
 }
@@ -58,7 +59,7 @@ void check_ranks(const Config& config) {
                       fmt::format("expected 0 with optim.in_backward and {} ranks, because what "
                                   "codes lose cannot wait for the next step",
                                   ranks));
-  if (config.compression.policy == "actnn" && config.compression.actnn_use_gradient)
+  if (config.compression.policy == PolicyKind::actnn && config.compression.actnn_use_gradient)
     throw ConfigError("compression.actnn.use_gradient",
                       fmt::format("expected false with {} ranks: each knows the gradients of its "
                                   "own samples only",
@@ -113,7 +114,8 @@ void resolve_keys(Config& config) {
                       "same, so gradients have no variance to compare with");
   check_widths(config.compression);
   if (!config.compression.memory_budget.empty()) {
-    if (config.compression.policy == "gact") config.compression.policy = "budget";
+    if (config.compression.policy == PolicyKind::gact)
+      config.compression.policy = PolicyKind::budget;
     parse_budget(config.compression.memory_budget, "compression.memory_budget");
   }
   resolve_published(config.compression);

@@ -114,7 +114,7 @@ PlannerOptions planner_options(const Config& config) {
 }
 
 std::shared_ptr<Planner> make_planner(const Config& config) {
-  if (config.compression.policy != "budget") return nullptr;
+  if (config.compression.policy != PolicyKind::budget) return nullptr;
   return std::make_shared<Planner>(planner_options(config));
 }
 

@@ -6,11 +6,14 @@
 #include <string_view>
 
 #include "compress/bounded/bounded_fixed.h"
+#include "compress/policies/policy_kind.h"
 #include "compress/policies/policy_roles.h"
 
 namespace frugal::compress {
 
 namespace {
+
+constexpr const char* kAcgc = name_of(PolicyKind::acgc).data();  // Learned::policy
 
 constexpr double kStepsAtOne = 15;  // e = 1 counts as the 15 steps of a width of 4 bits
 
@@ -224,7 +227,7 @@ double AcgcPolicy::set_fineness(double bits) {
 
 Learned AcgcState::write() const {
   Learned learned{
-      "acgc",
+      kAcgc,
       kVersion,
       {{"tensors", {}}, {"counts", {}}, {"channels", {}}, {"bounds2", {}}, {"weights", {}}}};
   learned.set("last_step", static_cast<double>(last_step));
@@ -246,7 +249,7 @@ Learned AcgcState::write() const {
 AcgcState AcgcState::read(const Learned& learned) {
   constexpr double kWhole = LearnedReader::kLargest, kMost = std::numeric_limits<double>::max();
   constexpr double kAboveZero = std::numeric_limits<double>::min();
-  LearnedReader reader(learned, "acgc", kVersion);
+  LearnedReader reader(learned, kAcgc, kVersion);
   AcgcState state;
   state.last_step = reader.whole("last_step", -1, kWhole);
   state.e = reader.number("e", kAboveZero, kMost);
@@ -254,8 +257,8 @@ AcgcState AcgcState::read(const Learned& learned) {
   const std::vector<uint64_t> tensors = reader.tensors("tensors");
   const auto counts = reader.wholes("counts", 1, kWhole, tensors.size());
   const auto channels = reader.wholes("channels", 1, 0x1p31, tensors.size());
-  ListParts bounds("acgc", "bounds2", reader.list("bounds2", 0, HUGE_VAL));
-  ListParts weights("acgc", "weights", reader.list("weights", kAboveZero, kMost));
+  ListParts bounds(kAcgc, "bounds2", reader.list("bounds2", 0, HUGE_VAL));
+  ListParts weights(kAcgc, "weights", reader.list("weights", kAboveZero, kMost));
   for (size_t i = 0; i < tensors.size(); ++i)
     for (int64_t k = 0; k < counts[i]; ++k) {
       const auto squares = bounds.next(channels[i]), each = weights.next(channels[i]);

@@ -7,6 +7,7 @@
 #include <span>
 
 #include "compress/policies/allocate.h"
+#include "compress/policies/policy_kind.h"
 #include "compress/policies/policy_roles.h"
 #include "compress/quantize/quantize_split.h"
 #include "ops/dense/copy.h"
@@ -16,6 +17,8 @@
 
 namespace frugal::compress {
 namespace {
+
+constexpr const char* kActnn = name_of(PolicyKind::actnn).data();  // Learned::policy
 
 constexpr double kFirstNorm = 8;  // bits before the first product, outside of the average
 constexpr int kGrid = 8;          // averages per bit that a tensor can have
@@ -486,7 +489,7 @@ double ActnnPolicy::average_bits() const {
 }
 
 Learned ActnnState::write() const {
-  Learned learned{"actnn", kVersion, {}};
+  Learned learned{kActnn, kVersion, {}};
   for (const char* name : kTensorLists) learned.lists[name] = {};
   learned.set("average", average);
   for (const Tensor& tensor : tensors) {
@@ -511,7 +514,7 @@ Learned ActnnState::write() const {
 ActnnState ActnnState::read(const Learned& learned) {
   constexpr double kWhole = LearnedReader::kLargest, kInfinity = HUGE_VAL;
   constexpr double kMost = std::numeric_limits<double>::max();  // the largest finite number
-  LearnedReader reader(learned, "actnn", kVersion);
+  LearnedReader reader(learned, kActnn, kVersion);
   ActnnState state;
   state.average = reader.number("average", 0, kMaxBits);
   const std::vector<uint64_t> seqs = reader.tensors("tensors");
@@ -525,8 +528,8 @@ ActnnState ActnnState::read(const Learned& learned) {
   const auto first_norm = reader.wholes("first_norm", 0, 1, count);
   const auto dims = reader.wholes("dims", 0, Shape::kMaxDim, count);
   const auto samples = reader.wholes("samples", 0, kMaxSamples, count);
-  ListParts extents("actnn", "extents", reader.list("extents", 0, kWhole));
-  ListParts ranges("actnn", "ranges", reader.list("ranges", 0, kInfinity));
+  ListParts extents(kActnn, "extents", reader.list("extents", 0, kWhole));
+  ListParts ranges(kActnn, "ranges", reader.list("ranges", 0, kInfinity));
   reader.wholes("extents", 0, kWhole);
   for (size_t i = 0; i < count; ++i) {
     Tensor& tensor = state.tensors.emplace_back();

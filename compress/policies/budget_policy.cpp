@@ -4,10 +4,13 @@
 #include <cmath>
 
 #include "compress/policies/allocate.h"
+#include "compress/policies/policy_kind.h"
 #include "compress/policies/policy_roles.h"
 
 namespace frugal::compress {
 namespace {
+
+constexpr const char* kBudget = name_of(PolicyKind::budget).data();  // Learned::policy
 
 using Item = AdaptivePolicy::Item;
 constexpr int kRawWidth = AdaptivePolicy::kRaw;
@@ -263,7 +266,7 @@ double BudgetPolicy::variance(const std::vector<Item>& items, const BudgetPlan& 
 }
 
 Learned BudgetState::write() const {
-  Learned learned{"budget", kVersion, {}};
+  Learned learned{kBudget, kVersion, {}};
   for (const char* name : kLists) learned.lists[name] = {};
   learned.set("mode", plan.mode);
   learned.set("slice_bytes", static_cast<double>(plan.slice_bytes));
@@ -293,7 +296,7 @@ Learned BudgetState::write() const {
 
 BudgetState BudgetState::read(const Learned& learned) {
   constexpr double kWhole = LearnedReader::kLargest;
-  LearnedReader reader(learned, "budget", kVersion);
+  LearnedReader reader(learned, kBudget, kVersion);
   BudgetState state;
   BudgetPlan& plan = state.plan;
   plan.mode = static_cast<BudgetPlan::Mode>(reader.whole("mode", 0, BudgetPlan::mixed));

@@ -8,8 +8,6 @@
 namespace frugal::compress {
 namespace {
 
-constexpr std::string_view kNames[] = {"gact", "actnn", "acgc", "budget", "own"};
-
 template <class Options>
 auto& keep_in(Options& options) {
   return std::visit(
@@ -23,14 +21,6 @@ auto& keep_in(Options& options) {
 }
 
 }  // namespace
-
-std::string_view name_of(PolicyKind kind) { return kNames[static_cast<size_t>(kind)]; }
-
-std::optional<PolicyKind> policy_kind(std::string_view name) {
-  for (size_t i = 0; i < std::size(kNames); ++i)
-    if (kNames[i] == name) return static_cast<PolicyKind>(i);
-  return {};
-}
 
 PolicyKind Choice::kind() const {
   if (std::holds_alternative<ActnnOptions>(policy)) return PolicyKind::actnn;

@@ -21,20 +21,10 @@
 #include "compress/policies/budget_policy.h"
 #include "compress/policies/fixed_policy.h"
 #include "compress/policies/offload_policy.h"
+#include "compress/policies/policy_kind.h"
 #include "compress/policies/width_profile.h"
 
 namespace frugal::compress {
-
-// Who decides how each tensor is kept.
-//   gact    one width, or widths by measured sensitivity (FixedPolicy, AdaptivePolicy)
-//   actnn   ActnnPolicy
-//   acgc    AcgcPolicy
-//   budget  BudgetPolicy
-//   own     a policy that a program brings
-enum class PolicyKind : uint8_t { gact, actnn, acgc, budget, own };
-std::string_view name_of(PolicyKind kind);
-// The kind of that name; none: there is no such name. Case counts.
-std::optional<PolicyKind> policy_kind(std::string_view name);
 
 // A policy that a program brings. `seed` drives its rounding.
 struct OwnPolicy {

@@ -40,7 +40,7 @@ struct Guarded {
     model = make_model(config, {{8, 8, 3}, 0}, kCpu);
     loader = make_batches(config, Split::train);
     policy = make_policy(make_choice(config.compression), kCpu, 0);
-    if (config.compression.policy == "budget") {
+    if (config.compression.policy == PolicyKind::budget) {
       planner.emplace(planner_options(config));
       planner->adopt(*find_in<compress::BudgetPolicy>(*policy));
     }
@@ -170,7 +170,7 @@ TEST_CASE("dithered rounding comes from the configuration, and AC-GC refuses it"
   const auto* fixed = find_in<compress::FixedPolicy>(*policy);
   REQUIRE(fixed != nullptr);
   CHECK(fixed->codec().options().rounding == compress::Rounding::dithered);
-  config.compression.policy = "acgc";
+  config.compression.policy = PolicyKind::acgc;
   CHECK_THROWS_WITH_AS(make_policy(make_choice(config.compression), kCpu, 0),
                        "compression.advanced.rounding: expected stochastic or nearest with policy "
                        "acgc, got dithered",

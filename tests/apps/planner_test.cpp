@@ -71,7 +71,7 @@ TEST_CASE("a budget is bytes or a share, of the peak or of activations") {
   for (const std::string& wrong : {long_number, long_number + "x", "1/" + long_number})
     CHECK_THROWS_AS(parsed(wrong), ConfigError);
   CHECK_THROWS_AS(config_of(kMlp, "lots"), ConfigError);
-  CHECK(config_of(kMlp, "1/2").compression.policy == "budget");
+  CHECK(config_of(kMlp, "1/2").compression.policy == PolicyKind::budget);
   Json alone = Json::parse(kMlp);
   alone["compression"]["policy"] = "budget";  // follows from a budget, and is no value of its own
   CHECK_THROWS_AS(parse_config(alone), ConfigError);

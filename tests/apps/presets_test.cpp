@@ -111,10 +111,10 @@ TEST_CASE("a paper's preset sets what the paper did, at each of its levels") {
     if (c.actnn_products_only == false) CHECK_FALSE(c.recipes);
     CHECK_FALSE(c.entropy);
     CHECK(c.min_elements == (packed ? 0 : CompressionConfig().min_elements));
-    if (packed && c.policy != "acgc") {
+    if (packed && c.policy != PolicyKind::acgc) {
       CHECK(c.rounding == "stochastic");
       CHECK(c.signs == "masks");
-      CHECK(c.group_axis == (c.policy == "gact" ? "nchw" : "column"));
+      CHECK(c.group_axis == (c.policy == PolicyKind::gact ? "nchw" : "column"));
     }
     CHECK(to_json(parse_config(to_json(config))) == to_json(config));
     // The level as --set, over a file's preset, and both as --set.
@@ -152,7 +152,7 @@ TEST_CASE("--set with a preset replaces what the file says, and other --set stay
     return load_config(folder / "c.json", sets).compression;
   };
   const CompressionConfig c = load({"compression.preset=small"});
-  CHECK(c.policy == "gact");
+  CHECK(c.policy == PolicyKind::gact);
   CHECK(c.bits == 3);
   CHECK(c.recipes);
   CHECK(c.entropy);

@@ -72,7 +72,7 @@ TEST_CASE("each policy's options are by default those of the program, in every f
   check({{"policy", "acgc"}}, compress::AcgcOptions{});
   Config budget = resolved(kMlp);
   budget.compression = {};
-  budget.compression.policy = "budget";
+  budget.compression.policy = PolicyKind::budget;
   CHECK(std::get<compress::BudgetPolicyOptions>(make_choice(budget.compression).policy) ==
         compress::BudgetPolicyOptions{});
   CHECK(*program({{"offload", "/tmp"}}).offload == compress::OffloadOptions{.directory = "/tmp"});
