@@ -15,8 +15,8 @@
 
 namespace frugal::apps {
 
-struct RunEncoding;  // run_encoding.h
 using compress::PolicyKind;
+struct RunEncoding;  // run_encoding.h
 class OpenedData;    // open_data.h
 std::shared_ptr<OpenedData> nothing_opened();
 

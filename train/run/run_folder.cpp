@@ -96,13 +96,14 @@ std::string objection_to_replacing(const std::string& path) {
   return is_run ? "" : "is no folder of a run: it has no config.json; nothing was changed";
 }
 
-// What steps had taken when the state of `step` was written; 0: not known. It matters to reports
-// alone, so a file that is damaged or of another step is no error.
-double seconds_at(const std::string& path, int64_t step) {
+// What steps had taken when the run last wrote it; 0: not known. It matters to reports alone, so a
+// damaged file is no error. The file comes before the state: after a kill between the two it counts
+// steps that are taken again, and the seconds of a run never become fewer.
+double seconds_in(const std::string& path) {
   std::ifstream file(path);
-  int64_t of = -1;
+  int64_t step = -1;
   double seconds = 0;
-  return file >> of >> seconds && of == step && seconds >= 0 ? seconds : 0;
+  return file >> step >> seconds && seconds >= 0 ? seconds : 0;
 }
 
 // Returns the reason why the run cannot use the folder. Empty: it can.
@@ -247,7 +248,7 @@ Checkpoint RunFolder::read() const {
     throw Error(fmt::format("[checkpoint] {} is no state of a run that can go on: {}", path,
                             data::json_reason(e)));
   }
-  state.seconds = seconds_at(path_ + "/checkpoint/" + kSeconds, state.step);
+  state.seconds = seconds_in(path_ + "/checkpoint/" + kSeconds);
   checkpoint.path = path;
   for (const std::string& name : file.names()) {
     if (name.starts_with(kModel))
@@ -282,13 +283,13 @@ void RunFolder::save(RunState& state, Module& model, const NamedTensors& optimiz
   for (const auto& [name, array] : state.compression.learned.arrays)
     tensors.emplace_back(kLearned + name,
                          Tensor::from(array, {static_cast<int64_t>(array.size())}));
+  write(std::string("checkpoint/") + kSeconds, fmt::format("{} {}\n", state.step, state.seconds),
+        false);
   data::write_safetensors(
       path_ + "/checkpoint/state.safetensors", tensors,
       {{"config", description_}, {"frugal", kVersion}, {"run", text_of(state)}});
   save_last(state, model);
   remove_unkept(state);
-  write(std::string("checkpoint/") + kSeconds, fmt::format("{} {}\n", state.step, state.seconds),
-        false);
 }
 
 std::string RunFolder::kept_name(int64_t step) { return kKept + std::to_string(step) + kWeights; }
