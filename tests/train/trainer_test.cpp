@@ -40,7 +40,7 @@ ParameterGroup all_of(Module& model) {
 }
 
 // A network of one's own, with data of one's own; dropout draws from the run's stream.
-struct Run {
+struct BarsRun {
   models::Init init;
   models::Mlp model{init, {kBarSide * kBarSide, {64, 32}, kBarClasses, 0.2}};
   optim::Sgd sgd{{all_of(model)}, {0.9, false}};
@@ -48,7 +48,7 @@ struct Run {
   data::Loader test{bars(64, 2), {64, false, false, 0, 0}};
   TrainerOptions options;
 
-  explicit Run(double bits = 4) {
+  explicit BarsRun(double bits = 4) {
     options.epochs = 3;
     options.log_interval = 4;
     options.test = &test;
@@ -71,7 +71,7 @@ struct Run {
 };
 
 std::string path_of_error(const TrainerOptions& options) {
-  Run run;
+  BarsRun run;
   run.options = options;
   try {
     run.trainer();
@@ -86,7 +86,7 @@ std::string path_of_error(const TrainerOptions& options) {
 TEST_CASE("a network of one's own learns, and what backward needs is packed") {
   for (const double bits : {0.0, 4.0, 2.5}) {
     CAPTURE(bits);
-    Run run(bits);
+    BarsRun run(bits);
     Trainer trainer = run.trainer();
     CHECK(trainer.steps() == 30);
     CHECK(trainer.run());
@@ -98,20 +98,20 @@ TEST_CASE("a network of one's own learns, and what backward needs is packed") {
 }
 
 TEST_CASE("fit gives the last evaluation, and none without a test set") {
-  Run run;
+  BarsRun run;
   run.options.epochs = 1;
   const auto schedule = optim::constant_schedule(0.05);
   const auto last = fit(run.model, run.sgd, schedule, run.batches, run.options);
   REQUIRE(last);
   CHECK(last->epoch == 1);
   CHECK(last->test.samples == 64);
-  Run blind;
+  BarsRun blind;
   blind.options.test = nullptr;
   CHECK(!fit(blind.model, blind.sgd, schedule, blind.batches, blind.options));
 }
 
 TEST_CASE("callbacks see each step and epoch, and may end the run") {
-  Run run;
+  BarsRun run;
   std::vector<int64_t> steps, logged, epochs;
   run.options.on_step = [&](const StepReport& report) {
     steps.push_back(report.step);
@@ -139,18 +139,18 @@ TEST_CASE("callbacks see each step and epoch, and may end the run") {
 TEST_CASE("a run that was ended goes on from its folder to the same bits") {
   for (const double bits : {4.0, 2.5}) {
     CAPTURE(bits);
-    Run whole(bits);
+    BarsRun whole(bits);
     REQUIRE(whole.trainer().run());
     for (const int64_t cut : {3, 10, 17}) {
       CAPTURE(cut);
       const TempFolder temp;
       {
-        Run first(bits);
+        BarsRun first(bits);
         first.options.folder = std::make_shared<RunFolder>(temp.path + "/run", false);
         first.options.on_step = [&](const StepReport& report) { return report.step != cut; };
         CHECK(!first.trainer().run());
       }
-      Run second(bits);
+      BarsRun second(bits);
       second.options.folder = std::make_shared<RunFolder>(temp.path + "/run", true);
       Trainer trainer = second.trainer();
       CHECK(trainer.state().step == cut);
@@ -163,7 +163,7 @@ TEST_CASE("a run that was ended goes on from its folder to the same bits") {
 TEST_CASE("an epoch whose evaluation was cut is reported as if it had not been") {
   EpochReport whole, cut;
   {
-    Run run;
+    BarsRun run;
     run.options.epochs = 1;
     run.options.on_epoch = [&](const EpochReport& report) {
       whole = report;
@@ -174,7 +174,7 @@ TEST_CASE("an epoch whose evaluation was cut is reported as if it had not been")
   const TempFolder temp;
   double seconds = 0;
   {
-    Run first;
+    BarsRun first;
     first.options.epochs = 1;
     first.options.folder = std::make_shared<RunFolder>(temp.path + "/run", false);
     bool evaluates = false;  // true from the last step on
@@ -188,7 +188,7 @@ TEST_CASE("an epoch whose evaluation was cut is reported as if it had not been")
     CHECK(trainer.state().step == 10);
     seconds = trainer.state().seconds;
   }
-  Run second;
+  BarsRun second;
   second.options.epochs = 1;
   second.options.folder = std::make_shared<RunFolder>(temp.path + "/run", true);
   second.options.on_epoch = [&](const EpochReport& report) {
@@ -207,7 +207,7 @@ TEST_CASE("an epoch whose evaluation was cut is reported as if it had not been")
 TEST_CASE("short epochs share a checkpoint; the last one and a stop write their own") {
   const auto checkpoints = [](double seconds, int64_t stop_after) {
     const TempFolder temp;
-    Run run;
+    BarsRun run;
     run.options.folder = std::make_shared<RunFolder>(temp.path + "/run", false);
     run.options.checkpoint_seconds = seconds;
     int64_t written = 0;
@@ -223,7 +223,7 @@ TEST_CASE("short epochs share a checkpoint; the last one and a stop write their 
 }
 
 TEST_CASE("a run keeps to a memory budget that a planner of its own parts planned") {
-  const auto plan = [](Run& run, const std::string& budget) {
+  const auto plan = [](BarsRun& run, const std::string& budget) {
     PlannerOptions options;
     options.run.make_model = [](Device device) -> std::shared_ptr<Module> {
       models::Init init{Rng(0), device};
@@ -245,7 +245,7 @@ TEST_CASE("a run keeps to a memory budget that a planner of its own parts planne
     run.options.compression.planner = std::make_shared<Planner>(options);
     run.options.compression.choice.policy = options.choice.policy;
   };
-  Run run;
+  BarsRun run;
   plan(run, "1/4 activations");
   std::vector<std::string> kinds;
   run.options.on_event = [&](const Compression::Event& event, int64_t) {
@@ -257,7 +257,7 @@ TEST_CASE("a run keeps to a memory budget that a planner of its own parts planne
   CHECK(trainer.state().memory.saved() <= limit);
   CHECK(trainer.state().memory.packed > 0);
   CHECK(!kinds.empty());  // it planned again with measured sensitivities
-  Run impossible;
+  BarsRun impossible;
   CHECK_THROWS_AS(plan(impossible, "100 B activations"), OptionError);
 }
 
