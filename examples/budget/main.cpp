@@ -1,4 +1,5 @@
-// Trains a ResNet-20 whose steps take no more memory than the first argument says.
+// Counts the memory of a step with a preset, and trains a ResNet-20 whose steps take no more memory
+// than the first argument says.
 // usage: budget [BYTES]   such as "32 MiB", which is the default
 #include <frugal/frugal.h>
 
@@ -18,19 +19,43 @@ DatasetPtr bars(int64_t count, uint64_t seed) {
   return std::make_shared<data::MemoryDataset>(images, labels, 10);
 }
 
+// A run: functions that make its parts, and its options.
+train::RunRecipe recipe(const compress::Choice& choice) {
+  train::RunRecipe run;
+  run.make_model = [](Device device) {
+    models::Init init;
+    init.device = device;
+    return models::make("resnet20", {{"num_classes", 10}}, init);
+  };
+  run.make_optimizer = [](Module& model) {
+    return std::make_unique<optim::Sgd>(model.parameters(), optim::SgdOptions{.momentum = 0.9});
+  };
+  run.open_train = [] {
+    return std::make_unique<data::Loader>(bars(512, 1), data::LoaderOptions{.batch_size = 64});
+  };
+  run.open_test = [](int64_t) {
+    return std::make_unique<data::Loader>(bars(128, 2),
+                                          data::LoaderOptions{.batch_size = 64, .shuffle = false});
+  };
+  run.lr = 0.02;
+  run.options.epochs = 2;
+  run.options.compression = {choice};
+  return run;
+}
+
 int main(int argc, char** argv) {
   limit_spinning(argv);
   const std::string budget = argc > 1 ? argv[1] : "32 MiB";
-  data::Loader images(bars(512, 1), {.batch_size = 64});
-  data::Loader unseen(bars(128, 2), {.batch_size = 64, .shuffle = false});
-
-  models::Init init;
-  const auto net = models::make("resnet20", {{"num_classes", 10}}, init);
-  optim::Sgd sgd(net->parameters(), {.momentum = 0.9});
-
-  train::Trainer trainer(*net, sgd, optim::constant_schedule(0.02), images,
-                         {.epochs = 2, .test = &unseen, .compression = {compress::budget(budget)}});
-  trainer.run();
+  {
+    train::Run small(recipe(compress::preset("small")));
+    const auto trial = small.trial();
+    trial->step(0);  // makes the optimizer's state
+    std::printf("preset small: a step takes %lld bytes\n",
+                static_cast<long long>(trial->step(1).memory.peak));
+  }
+  train::Run run(recipe(compress::budget(budget)));
+  run.train();
+  train::Trainer& trainer = run.trainer();
 
   const auto plan = *trainer.compression().plan();
   const int64_t peak = trainer.state().memory.peak;
