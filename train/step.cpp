@@ -59,7 +59,8 @@ StepResult TrainingStep::run(StepObserver& observer, const StepCall& call) {
   for (int64_t part = 0; part < state.run_parts; ++part) {
     add_part(state, part);
     // The rows of sparse gradients become more with each part.
-    if (part == 0 && std::any_of(parameters_.begin(), parameters_.end(), optim::has_sparse_grad))
+    if (part == 0 && state.run_parts < parts &&
+        std::any_of(parameters_.begin(), parameters_.end(), optim::has_sparse_grad))
       state.run_parts = parts;
   }
   subject_.exchange.finish();

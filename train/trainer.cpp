@@ -67,6 +67,16 @@ TrainerOptions completed(TrainerOptions options, Module& model, const Optimizer&
 
 }  // namespace
 
+StepOptions step_options(const TrainerOptions& options) {
+  const std::shared_ptr<Planner>& planner = options.compression.planner;
+  return {.gradient_accumulation = options.gradient_accumulation,
+          .label_smoothing = options.label_smoothing,
+          .clip_norm = options.clip_norm,
+          .in_backward = options.in_backward,
+          .checkpointed_blocks = planner != nullptr ? planner->settings().checkpointed_blocks
+                                                    : options.checkpointed_blocks};
+}
+
 // What the trainer does beside the computation of a step.
 class Trainer::Watch final : public StepObserver {
  public:
@@ -204,11 +214,7 @@ Trainer::Trainer(Module& model, Optimizer& optimizer, optim::SchedulePtr schedul
   epochs_ = ceil_div(steps_, per_epoch);
   join_ranks();
   step_.emplace(StepSubject{task_, model_, optimizer_, *exchange_, ranks_, statistics_},
-                StepOptions{.gradient_accumulation = options_.gradient_accumulation,
-                            .label_smoothing = options_.label_smoothing,
-                            .clip_norm = options_.clip_norm,
-                            .in_backward = options_.in_backward,
-                            .checkpointed_blocks = options_.checkpointed_blocks});
+                step_options(options_));
   load_checkpoint(per_epoch);
   if (options_.folder != nullptr) options_.folder->replace();
   if (options_.folder != nullptr) options_.folder->start_metrics(state_.metrics_bytes);

@@ -130,6 +130,9 @@ struct TrainerOptions {
   std::function<bool()> stop = {};
 };
 
+// What all steps of a trainer of these options do.
+StepOptions step_options(const TrainerOptions& options);
+
 // How several ranks spent the time of training.
 struct RanksReport {
   int ranks = 1;

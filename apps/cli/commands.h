@@ -114,11 +114,10 @@ struct ExportArguments {
 };
 void export_command(const ExportArguments& arguments);
 
-// Says what a step takes, before anything is trained: each way to keep activations side by side,
-// and which preset fits the memory at hand (`memory`, such as "2 GiB", or what the machine has
-// free). With a memory_budget it also says how each saved tensor would be kept within it. With
-// `max` it says the largest value that fits into `memory` with each way instead, and with `explain`
-// which tensors take most.
+// Says what a step takes with each way to keep activations, before anything is trained. It also
+// says which preset fits into `memory` (such as "2 GiB"; empty: what the machine has free), and how
+// each saved tensor would be kept within a memory_budget. `max` asks for the largest value that
+// fits into `memory` with each way. `explain` asks which tensors take most.
 struct PlanArguments {
   std::string config, memory;
   // In the place of `config`: a network, the shape of a sample of it, and the samples of a batch.

@@ -278,8 +278,8 @@ void apply_set(Json& document, const std::string& assignment);
 // document first. So the level counts, and what `sets` gives beside it.
 void apply_sets(Json& document, const std::vector<std::string>& sets);
 
-// Errors: a key of `sets` that nothing reads in this run, such as data.split with images. The keys
-// of the file are load_config()'s: it refuses refused_keys() (config_table.h).
+// Errors: a key of `sets` that nothing reads in this run, such as data.split with images.
+// load_config() checks the keys of the file (refused_keys() in config_table.h).
 void check_set_keys(const Config& config, const std::vector<std::string>& sets,
                     const std::string& chosen = {});
 

@@ -1,6 +1,6 @@
-// The keys that names of choices stand for (compress/policies/levels.h): the levels of the papers,
-// and the presets. The keys' spellings of earlier versions are here, too: errors answer them with
-// the present ones.
+// The keys that names of choices stand for: levels of the papers and presets
+// (compress/policies/levels.h). This file also knows how earlier versions spelled keys. An error
+// answers such a spelling with the present one.
 #pragma once
 #include <string>
 #include <utility>

@@ -6,9 +6,9 @@
 
 namespace frugal::apps {
 
-// Fills what is open. What the data say: their folder, num_classes and in_channels. What other keys
-// and the device say: the policy (budget with a memory_budget), the rounding and slice_bytes. It
-// also reads compression.advanced.profile.
+// Fills what is open. The data decide their folder, num_classes and in_channels. Other keys decide
+// the policy (a memory_budget: policy budget). The device decides the rounding and slice_bytes. The
+// function also reads compression.advanced.profile.
 // Errors (ConfigError): values that do not fit the data; keys that contradict each other, such as
 // what ranks cannot do together.
 void resolve(Config& config);

@@ -1,8 +1,7 @@
 // RunEncoding: what a run knows of its data, which decides how they become batches. A run keeps it
-// in its folder when it begins. Every later command takes it from there: read_encoding() reads it,
-// and DataConfig::known hands it to whatever makes batches, which then asks the data for nothing
-// that decides an encoding. So data that have changed since are encoded as the network has learned
-// them.
+// in its folder when it begins. Every later command reads it there, with read_encoding(), and puts
+// it into DataConfig::known. Whatever makes batches takes the encoding from there and asks the data
+// for nothing that decides one. So data that have changed are encoded as the network learned them.
 //
 //   data.json   the names that the data give to the classes, which samples of undivided data are
 //               validated and tested on, and a digest of the data

@@ -3,6 +3,7 @@
 #include "autograd/timeline.h"
 #include "core/integers.h"
 #include "core/random_streams.h"
+#include "train/planning/own_plan.h"
 #include "train/tasks/make_task.h"
 
 namespace frugal::train {
@@ -15,12 +16,10 @@ Run::Run(RunRecipe recipe) : recipe_(std::move(recipe)) {
   rng_ = streams::kDropout.rng(options.seed);
 }
 
-const std::shared_ptr<Module>& Run::shared_model() {
+Module& Run::model() {
   if (model_ == nullptr) model_ = recipe_.make_model(recipe_.device);
-  return model_;
+  return *model_;
 }
-
-Module& Run::model() { return *shared_model(); }
 
 Optimizer& Run::optimizer() {
   if (optimizer_ == nullptr) optimizer_ = recipe_.make_optimizer(model());
@@ -80,14 +79,8 @@ Trainer& Run::trainer(const std::function<void(TrainerOptions& options)>& comple
 }
 
 TrialOptions trial_options(const TrainerOptions& options) {
-  const std::shared_ptr<Planner>& planner = options.compression.planner;
   TrialOptions trial;
-  trial.step = {.gradient_accumulation = options.gradient_accumulation,
-                .label_smoothing = options.label_smoothing,
-                .clip_norm = options.clip_norm,
-                .in_backward = options.in_backward,
-                .checkpointed_blocks = planner != nullptr ? planner->settings().checkpointed_blocks
-                                                          : options.checkpointed_blocks};
+  trial.step = step_options(options);
   trial.compression = options.compression;
   trial.seed = options.seed;
   trial.cuda_graphs = options.cuda_graphs;
@@ -96,7 +89,11 @@ TrialOptions trial_options(const TrainerOptions& options) {
 
 TrialOptions Run::trial_options() {
   TrainerOptions options = recipe_.options;
-  options.compression.planner = planner();
+  std::shared_ptr<Planner>& plan = options.compression.planner = planner();
+  if (plan == nullptr && !options.compression.choice.memory_budget().empty()) {
+    options.test = test();
+    plan = plan_of_own(options, model(), optimizer(), batches());
+  }
   return train::trial_options(options);
 }
 

@@ -37,8 +37,8 @@ struct RunRecipe {
   std::function<std::unique_ptr<data::BatchSource>()> open_train;
   std::function<std::unique_ptr<data::BatchSource>(int64_t test_batch)> open_test = {},
                                                                         open_validation = {};
-  // A plan that keeps a memory budget; empty: there is no budget, or the trainer plans by itself
-  // (CompressionOptions::memory_budget).
+  // Makes a plan that keeps a memory budget. Empty: there is none, or the trainer and the trials of
+  // the run plan by themselves (compress::budget()).
   std::function<std::shared_ptr<Planner>()> make_planner = {};
   Device device = kCpu;
   // What steps do and how activations are kept, without sources, folder and callbacks.
@@ -48,7 +48,8 @@ struct RunRecipe {
 // The steps of a trainer of these options, with what its plan decides.
 TrialOptions trial_options(const TrainerOptions& options);
 
-// Thread safety: none.
+// What a function returns by reference belongs to the run. Errors: those of the recipe's functions;
+// OptionError for a budget that no plan keeps. Thread safety: none.
 class Run {
  public:
   explicit Run(RunRecipe recipe);
@@ -58,7 +59,6 @@ class Run {
   const Task& task() const { return *recipe_.options.task; }
   Device device() const { return recipe_.device; }
   Module& model();
-  const std::shared_ptr<Module>& shared_model();
   Optimizer& optimizer();
   data::BatchSource& batches();
   Batch next_batch();                         // the next one of training, epoch after epoch
@@ -78,7 +78,8 @@ class Run {
   // Steps that are measured and not kept. next: gives batches; empty: those of training, epoch
   // after epoch. The run must outlive it.
   std::unique_ptr<TrialRun> trial(TrialRun::NextBatch next = {});
-  // The network and the optimizer are those of the test afterwards.
+  // Trains with rising rates, see rate_range.h. The network and the optimizer stay as this leaves
+  // them. stop: asked between steps; true ends the search.
   RateRange find_rate(const RateRangeOptions& range, std::function<bool()> stop = {});
 
  private:

@@ -75,6 +75,22 @@ TEST_CASE("a run makes its parts once, trains, and its trials take what training
   CHECK(made == 1);
 }
 
+TEST_CASE("trials of a run keep its memory budget, as its training does") {
+  int made = 0;
+  train::RunRecipe budgeted = recipe(made);
+  budgeted.options.compression.choice =
+      compress::budget("10 KiB activations", {.min_elements = 96});
+  train::Run run(budgeted);
+  const auto trial = run.trial();
+  trial->step(0);
+  const int64_t kept = trial->step(1).memory.saved();
+  CHECK(kept > 0);
+  CHECK(kept <= 10 << 10);
+  train::Run other(budgeted);
+  REQUIRE(other.train());
+  CHECK(other.trainer().state().memory.saved() <= 10 << 10);
+}
+
 TEST_CASE("a recipe without a network, an optimizer or data is refused") {
   int made = 0;
   train::RunRecipe without = recipe(made);
