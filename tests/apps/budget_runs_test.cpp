@@ -59,6 +59,7 @@ TEST_CASE("a budget of the peak holds: with a file, and while the run is watched
     document["compression"]["advanced"]["track_interval"] = 2;
     document["compression"]["entropy"] = true;
   }
+  const int64_t in_memory = least_budget(document);
   if (moves) {
     document["compression"]["offload"] = std::filesystem::temp_directory_path().string();
     document["compression"]["advanced"]["offload_window"] = 0;
@@ -82,7 +83,8 @@ TEST_CASE("a budget of the peak holds: with a file, and while the run is watched
       CHECK(plan["feasible"] == true);
     }
     CHECK(summary.contains("offload") == moves);
-    if (moves && more == 1) CHECK(summary["offload"]["written_bytes"] > 0);
+    // With kernels that take much memory, the least budget may be that of a plan without a file.
+    if (more == 1 && least < in_memory) CHECK(summary["offload"]["written_bytes"] > 0);
   }
 }
 

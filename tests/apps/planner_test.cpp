@@ -137,7 +137,7 @@ TEST_CASE("a plain plan keeps what no policy keeps, and has no recipes to look a
     const Planner planner(planner_options(config));
     CHECK(planner.planned().plan.mode == BudgetPlan::plain);
     CHECK(planner.report().kept_recipes == 0);
-    CHECK(planner.meta_steps() < 10);
+    CHECK(planner.meta_steps() < 14);  // four of them count what kernels take
     const auto policy = make_policy(make_choice(config.compression), kCpu, 1);
     auto& budget = *find_in<BudgetPolicy>(*policy);
     planner.adopt(budget);

@@ -10,6 +10,8 @@
 
 #include "apps/cli/training_run.h"
 #include "apps/config/resolve.h"
+#include "apps/config/set_up_device.h"
+#include "core/parallel.h"
 #include "data/formats/safetensors.h"
 #include "tests/apps/run.h"
 
@@ -234,6 +236,8 @@ TEST_CASE("short epochs share a checkpoint, and a kill loses none of what it say
     int64_t written = 0;
     options.saved = [&](int64_t) { ++written; };
     Config config = resolved(Json::parse(read_file(folder / "c.json")));
+    const int threads = num_threads();
+    set_up_threads(config.run);  // as the program does it: sums may depend on their number
     synced = &seen;
     TrainingRun(config, options).run();
     synced = nullptr;
@@ -243,6 +247,7 @@ TEST_CASE("short epochs share a checkpoint, and a kill loses none of what it say
     options.out = folder / "each";
     TrainingRun(config, options).run();
     CHECK(written == 59);
+    set_num_threads(threads);
   }
   // Cut before the first checkpoint, and between two.
   const std::string often = " --set train.checkpoint_interval=17";

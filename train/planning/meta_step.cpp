@@ -171,6 +171,17 @@ StepRecord MetaStep::record(SavePolicy& policy, int64_t samples, int64_t checkpo
   return recorder.finish(run(&policy, &recorder, samples, checkpointed_blocks));
 }
 
+int64_t MetaStep::kernel_bytes(SavePolicy* policy, int64_t samples, int64_t checkpointed_blocks) {
+  const auto peak = [&](bool counts) {
+    run_.counts_kernels = counts;
+    return run(policy, nullptr, samples, checkpointed_blocks).peak;
+  };
+  const bool counted = run_.counts_kernels;
+  const int64_t with = peak(true), without = peak(false);
+  run_.counts_kernels = counted;
+  return with - without;
+}
+
 StepMemory MetaStep::run(SavePolicy* policy, StepRecorder* recorder, int64_t samples,
                          int64_t checkpointed_blocks) {
   ++steps_;

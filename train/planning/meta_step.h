@@ -43,7 +43,7 @@ struct MetaRun {
   // so where the run computes there. What is built from them counts in any case.
   bool counts_edges = true;
   // Does a step count what kernels of the CPU take for themselves (ops/kernel_memory.h)? It depends
-  // on the machine, so nothing that a run decides may count it.
+  // on the machine.
   bool counts_kernels = false;
   bool on_cuda = false;     // does the run compute on CUDA, which takes large tensors whole?
   RanksOptions ranks = {};  // imagined ranks, and the step is that of one; null: it is alone
@@ -75,6 +75,8 @@ class MetaStep {
   Module& model() { return *model_; }
   int64_t blocks();                         // how many blocks can be checkpointed
   int64_t largest_parameter() const;        // its bytes
+  // By how many bytes the peak of such a step is higher where kernels of this machine's CPU run.
+  int64_t kernel_bytes(SavePolicy* policy, int64_t batch, int64_t checkpointed_blocks);
   bool convolves() const;                   // has the model convolutions?
   int64_t steps() const { return steps_; }  // counts those so far, evaluations and measurements too
 

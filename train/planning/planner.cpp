@@ -49,7 +49,8 @@ int waiting_bits(const std::vector<AdaptivePolicy::Item>& items, const BudgetPla
 
 constexpr const char* kPath = "compression.memory_budget";
 // Memory that kernels take for themselves: partial sums of a weight's gradient, and a little more.
-// The real number depends on the machine and its threads. The plan must not, so it takes this one.
+// The real number depends on the machine and its threads. Plans should not, so they take this one
+// wherever it is enough: it is with AVX2 and AVX-512. Kernels for SSE4.1 may take more.
 constexpr int64_t kWeightCopies = 2, kLittle = int64_t{128} << 10;
 constexpr int64_t kLeastSamples = 2;  // that measure sensitivities
 // The libraries of CUDA may take 1 / kLibraries of the peak for themselves.
@@ -82,6 +83,12 @@ Planner::Planner(const PlannerOptions& options, Unplanned)
       test_batch_(options.test_batch) {
   FRUGAL_ASSERT(draft_ != nullptr);
   reserve_ = kWeightCopies * meta_.largest_parameter() + kLittle;
+  learn_items();
+  if (options.device == kCpu) {
+    reserve_ = std::max(reserve_, meta_.kernel_bytes(nullptr, batch_, blocks_) + kLittle);
+    draft_->adopt(least({slice_bytes(), 0}));
+    reserve_ = std::max(reserve_, meta_.kernel_bytes(policy_.get(), batch_, blocks_) + kLittle);
+  }
   if (draft_->can_move()) reserve_ += compress::FileStore::kBufferBytes;
   limit_ = budget_.bytes;
   if (budget_.share > 0) {
@@ -93,7 +100,6 @@ Planner::Planner(const PlannerOptions& options, Unplanned)
     workspace_limit_ = std::min(workspace_limit_, limit_ / kLibraries);
     reserve_ += ops::library_workspace(workspace_limit_, meta_.convolves());
   }
-  learn_items();
 }
 
 Planner::Planner(const PlannerOptions& options) : Planner(options, Unplanned{}) {

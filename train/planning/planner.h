@@ -24,7 +24,8 @@
 // bytes that it was seen to save (compress/policies/budget_policy.h). So the first plan counts on
 // no saved bytes, and a later plan codes a tensor only if that predicts less variance.
 //
-// With equal configurations, sensitivities and steps so far, plans are equal.
+// With equal configurations, sensitivities and steps so far, plans are equal, unless kernels of one
+// machine take more for themselves than reserve() leaves on the others.
 #pragma once
 #include <string>
 
