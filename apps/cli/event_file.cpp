@@ -133,7 +133,7 @@ EventFile::EventFile(const std::string& folder, int64_t step) {
   path_ = fmt::format("{}/{}{:010}.{}.{}.v2", folder, kPrefix, seconds, host_name(), getpid());
   file_ = open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666);
   if (file_ < 0) fail("make", path_);
-  data::sync_folder(folder);
+  data::sync_path(folder);
   append(message([](CodedOutputStream& out) {
     WireFormatLite::WriteDouble(event::kWallTime, seconds_now(), &out);
     WireFormatLite::WriteString(event::kFileVersion, "brain.Event:2", &out);

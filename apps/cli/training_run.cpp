@@ -98,15 +98,17 @@ TrainingRun::TrainingRun(const Config& config, const TrainOptions& options)
   }
   trainer_ = &run_.trainer([&](TrainerOptions& all) { add_reports(all); });
   const RunState& state = trainer_->state();
+  constexpr auto with_checkpoint = RunFolder::Lasting::with_checkpoint;
   // The configuration after all that can fail: a start that fails leaves nothing.
   if (folder_ != nullptr && (options.extend || !folder_->has_checkpoint()))
-    folder_->write("config.json", to_json(config).dump(2) + "\n");
+    folder_->write("config.json", to_json(config).dump(2) + "\n", with_checkpoint);
   if (folder_ != nullptr && !folder_->has_checkpoint())
-    for (const auto& [name, text] : describing_files(config)) folder_->write(name, text);
+    for (const auto& [name, text] : describing_files(config))
+      folder_->write(name, text, with_checkpoint);
   if (folder_ != nullptr && !folder_->has_checkpoint()) write_input_files(*folder_, config, spec_);
   if (folder_ != nullptr && folder_->has_checkpoint() && options.data_changed)
     if (const std::string text = data_json_now(config, options.out); !text.empty())
-      folder_->write("data.json", text);
+      folder_->write("data.json", text, with_checkpoint);
   first_step_ = state.step;
   if (folder_ != nullptr) csv_ = std::make_unique<MetricsCsv>(folder_, state);
   if (state.metrics_bytes == 0)
@@ -194,7 +196,8 @@ Json TrainingRun::run() {
 void TrainingRun::write_report() const {
   if (folder_ == nullptr) return;
   try {
-    folder_->write(kReportFile, report_page(read_report_run(folder_->path(), RunStatus::finished)));
+    folder_->write(kReportFile, report_page(read_report_run(folder_->path(), RunStatus::finished)),
+                   RunFolder::Lasting::never);
   } catch (const Error& e) {
     if (progress_ != nullptr)
       progress_->say(fmt::format("{} was not written: {}", kReportFile, e.what()));
@@ -207,7 +210,7 @@ void TrainingRun::show(const StepRecord& record, int64_t step) {
   append("tensors", step, tensors_line(record));
   Json times = read_tensor_times(folder_->path());
   times[std::to_string(step)] = tensor_times(record);
-  folder_->write(kTensorTimesFile, times.dump() + "\n", false);
+  folder_->write(kTensorTimesFile, times.dump() + "\n", RunFolder::Lasting::never);
 }
 
 void TrainingRun::append(const char* type, int64_t step, const Json& values) {

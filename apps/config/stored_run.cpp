@@ -199,8 +199,9 @@ train::ModelDescription description_of(const Config& config) {
 }  // namespace
 
 void write_input_files(RunFolder& folder, const Config& config, const BatchSpec& spec) {
-  folder.write(kInput, input_json(config, spec).dump(2) + "\n");
-  for (const auto& [name, content] : tokenizer_files(config)) folder.write(name, content);
+  constexpr auto lasting = RunFolder::Lasting::with_checkpoint;
+  folder.write(kInput, input_json(config, spec).dump(2) + "\n", lasting);
+  for (const auto& [name, content] : tokenizer_files(config)) folder.write(name, content, lasting);
 }
 
 bool is_folder(const std::string& path) {

@@ -102,7 +102,7 @@ void AtomicFile::commit(bool lasting) {
   if (rename(temporary_.c_str(), path_.c_str()) != 0) fail("rename");
   close(file_);
   file_ = -1;
-  if (lasting) sync_folder(folder_);
+  if (lasting) sync_path(folder_);
 }
 
 void atomic_write(const std::string& path, std::string_view content, bool lasting) {
@@ -134,15 +134,14 @@ bool is_temporary_of(std::string_view name, std::string_view target) {
              std::string_view::npos;
 }
 
-void sync_folder(const std::string& folder) {
-  const int directory = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+void sync_path(const std::string& path) {
+  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
   // Some file systems cannot sync a folder and return EINVAL. The file itself is safe.
-  const bool synced = directory >= 0 && (fsync(directory) == 0 || errno == EINVAL);
+  const bool synced = file >= 0 && (fsync(file) == 0 || errno == EINVAL);
   const int reason = errno;
-  if (directory >= 0) close(directory);
+  if (file >= 0) close(file);
   if (!synced)
-    throw Error(
-        fmt::format("[write] cannot sync the folder {}: {}", folder, std::strerror(reason)));
+    throw Error(fmt::format("[write] cannot sync {}: {}", path, std::strerror(reason)));
 }
 
 }  // namespace frugal::data

@@ -46,8 +46,8 @@ void refuse_links_in_run(const std::string& path);
 // names without folders.
 bool is_temporary_of(std::string_view name, std::string_view target);
 
-// Writes a folder's list of names to the disk, so that new files stay after a power cut. Errors: a
-// failure, with folder and reason. A file system that cannot sync folders is no error.
-void sync_folder(const std::string& folder);
+// Writes a file, or a folder's list of names, to the disk, so that it stays after a power cut.
+// Errors: a failure, with path and reason. A file system that cannot sync folders is no error.
+void sync_path(const std::string& path);
 
 }  // namespace frugal::data

@@ -177,7 +177,6 @@ RunFolder::~RunFolder() {
   if (lock_ >= 0) close(lock_);
 }
 
-// Each folder's name lasts before anything is written into it.
 void RunFolder::make_folders() {
   std::vector<fs::path> missing;
   for (fs::path path = fs::absolute(path_) / "checkpoint"; !fs::exists(path);
@@ -185,7 +184,7 @@ void RunFolder::make_folders() {
     missing.push_back(path);
   for (auto path = missing.rbegin(); path != missing.rend(); ++path) {
     if (fs::create_directory(*path)) made_.push_back(path->string());
-    data::sync_folder(path->parent_path().string());
+    waiting_.push_back(path->parent_path().string());
   }
 }
 
@@ -218,8 +217,8 @@ void RunFolder::replace() {
     throw Error(
         fmt::format("[output] cannot replace the run in {}: {}", path_, e.code().message()));
   }
-  data::sync_folder(path_ + "/checkpoint");
-  data::sync_folder(path_);
+  data::sync_path(path_ + "/checkpoint");
+  data::sync_path(path_);
 }
 
 bool RunFolder::has_checkpoint() const {
@@ -271,7 +270,7 @@ void RunFolder::loaded(const RunState& state, Module& model) {
 
 void RunFolder::save(RunState& state, Module& model, const NamedTensors& optimizer,
                      const NamedTensors& exchange) {
-  sync_appended();
+  sync_waiting();
   state.metrics_bytes = appended_[kMetrics].bytes;
   commit_held(state);
   CategoryScope scope(Category::workspace);
@@ -284,7 +283,7 @@ void RunFolder::save(RunState& state, Module& model, const NamedTensors& optimiz
     tensors.emplace_back(kLearned + name,
                          Tensor::from(array, {static_cast<int64_t>(array.size())}));
   write(std::string("checkpoint/") + kSeconds, fmt::format("{} {}\n", state.step, state.seconds),
-        false);
+        Lasting::never);
   data::write_safetensors(
       path_ + "/checkpoint/state.safetensors", tensors,
       {{"config", description_}, {"frugal", kVersion}, {"run", text_of(state)}});
@@ -371,8 +370,10 @@ void RunFolder::start_appending(const std::string& name, int64_t bytes) {
   Appended& appended = appended_[name];
   if (appended.file >= 0) close(appended.file);
   appended = {file, bytes};
-  if (made) made_.push_back(path);
-  data::sync_folder(path_);  // states say how long it is, so its name must last
+  if (made) {
+    made_.push_back(path);
+    waiting_.push_back(path_);  // states say how long it is, so its name must last
+  }
   const off_t size = lseek(file, 0, SEEK_END);
   FRUGAL_CHECK(size >= bytes, "[checkpoint] expected at least {} bytes in {}, got {}", bytes, path,
                static_cast<int64_t>(size));
@@ -391,15 +392,23 @@ void RunFolder::append(const std::string& name, std::string_view text) {
   appended.bytes += static_cast<int64_t>(text.size());
 }
 
-void RunFolder::sync_appended() {
+void RunFolder::sync_waiting() {
+  std::set<std::string> synced;
+  for (const std::string& path : waiting_)
+    if (synced.insert(path).second) data::sync_path(path);
+  waiting_.clear();
   for (const auto& [name, appended] : appended_)
     if (fsync(appended.file) != 0 && errno != EINVAL) fail("sync", path_ + "/" + name);
 }
 
-void RunFolder::write(const std::string& name, const std::string& text, bool lasting) {
+void RunFolder::write(const std::string& name, const std::string& text, Lasting lasting) {
   const std::string path = path_ + "/" + name;
   const bool made = !fs::exists(path);
-  data::atomic_write(path, text, lasting);
+  data::atomic_write(path, text, lasting == Lasting::now);
+  if (lasting == Lasting::with_checkpoint) {
+    waiting_.push_back(path);
+    waiting_.push_back(path_);
+  }
   if (made) made_.push_back(path);
 }
 

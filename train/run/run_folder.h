@@ -98,13 +98,15 @@ class RunFolder {
   // them. Errors: the file is shorter, or no regular file; full disk.
   void start_appending(const std::string& name, int64_t bytes);
   void append(const std::string& name, std::string_view text);
-  // `lasting` false: see AtomicFile.
-  void write(const std::string& name, const std::string& text, bool lasting = true);
+  // When a file is written to the disk, so that it stays after a power cut. Until the first
+  // checkpoint a run has nothing to lose, so what it writes before may wait for that.
+  enum class Lasting : uint8_t { now, with_checkpoint, never };
+  void write(const std::string& name, const std::string& text, Lasting lasting = Lasting::now);
 
  private:
   void make_folders();
   void remove_leftovers() const;
-  void sync_appended();
+  void sync_waiting();
   void hold(const std::string& name, Module& model, const data::Metadata& metadata);
   void commit_held(const RunState& state);
   void save_last(const RunState& state, Module& model);
@@ -119,7 +121,8 @@ class RunFolder {
   std::map<std::string, Appended> appended_;  // by name
   // Weights that were found to be good since the last checkpoint, by name in checkpoint/.
   std::map<std::string, std::unique_ptr<data::AtomicFile>> held_;
-  std::vector<std::string> made_;  // folders and files that were not there before, in order
+  std::vector<std::string> waiting_;  // files and folders that save() syncs, the outermost first
+  std::vector<std::string> made_;     // folders and files that were not there before, in order
   bool kept_ = false;
   bool replaces_ = false;  // the run that is there is to go
 };

@@ -154,7 +154,7 @@ TEST_CASE("two writers of one file do not mix") {
 
 TEST_CASE("a folder that is not there cannot be synced, and the message names it") {
   const TemporaryFolder folder;
-  sync_folder(folder.path());
-  CHECK_THROWS_WITH_AS(sync_folder(folder / "none"), doctest::Contains("/none: No such file"),
+  sync_path(folder.path());
+  CHECK_THROWS_WITH_AS(sync_path(folder / "none"), doctest::Contains("/none: No such file"),
                        Error);
 }
