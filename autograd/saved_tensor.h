@@ -38,7 +38,8 @@ struct Sign {
 
 // How errors of a saved activation reach the gradients that its op gives. A policy that weighs
 // errors reads this. Each kind has a constructor with named fields; a Use made without one is of
-// kind `other`, which tells nothing. `input` is an input of the op, the others are its slots.
+// kind `other`, which tells nothing. `input` is an input of the op, the others are its slots. Where
+// slot `mask` is kept, dy counts only where its bits are set.
 struct Use {
   enum class Kind : uint8_t { other, product, normalized, normalized_rows };
 
@@ -49,6 +50,7 @@ struct Use {
   struct Product {
     int input;
     double gain = 1, fan = 1;
+    int mask = -1;
   };
   static constexpr Use product(const Product& p) {
     Use use;
@@ -56,6 +58,7 @@ struct Use {
     use.input = p.input;
     use.gain = p.gain;
     use.fan = p.fan;
+    use.mask = p.mask;
     return use;
   }
 
@@ -63,6 +66,7 @@ struct Use {
   // keeps. Slot `invstd` keeps 1 / deviation of each channel.
   struct Normalized {
     int input, weight, invstd;
+    int mask = -1;
   };
   static constexpr Use normalized(const Normalized& n) {
     Use use;
@@ -70,22 +74,22 @@ struct Use {
     use.input = n.input;
     use.weight = n.weight;
     use.invstd = n.invstd;
+    use.mask = n.mask;
     return use;
   }
 
   // The tensor, seen as [rows, C], is normalized by row. Slots `invstd` and `mean` (without one:
   // the mean is 0) hold the statistics of equal runs of rows, in each of `groups` equal ranges of
-  // channels. Where slot `mask` is kept, dy counts only where its bits are set.
+  // channels.
   struct NormalizedRows {
     int input, weight, invstd;
     int mean = -1, mask = -1;
     int64_t groups = 1;
   };
   static constexpr Use normalized_rows(const NormalizedRows& n) {
-    Use use = normalized({n.input, n.weight, n.invstd});
+    Use use = normalized({n.input, n.weight, n.invstd, n.mask});
     use.kind = Kind::normalized_rows;
     use.mean = n.mean;
-    use.mask = n.mask;
     use.groups = n.groups;
     return use;
   }
@@ -299,6 +303,8 @@ class SavedTensor {
   const Shape& shape() const { return shape_; }
   Role role() const { return role_; }
   const Use& use() const { return use_; }
+  // Does the op's backward read it? Else only its recipe does (for_replay()).
+  bool serves_backward() const { return claim_ != nullptr; }
   // SaveInfo::seq of the activations whose kept bytes unpack() reads: its own, or those of the
   // tensors that its recipe reads.
   std::vector<uint64_t> rests_on() const;

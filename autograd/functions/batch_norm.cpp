@@ -20,7 +20,8 @@ namespace {
 
 // The slots of every form. The mask is empty without relu. The residual is only there for a recipe.
 enum Slot { kX, kWeight, kBias, kMean, kInvstd, kMask, kResidual };
-constexpr Use kUse = Use::normalized({.input = 1, .weight = kWeight, .invstd = kInvstd});
+constexpr Use kUse =
+    Use::normalized({.input = 1, .weight = kWeight, .invstd = kInvstd, .mask = kMask});
 
 ops::BatchNormMoments moments_of(const Variable& x, const BatchNormStats& stats,
                                  const BatchNormOptions& options) {

@@ -15,9 +15,10 @@ namespace {
 
 Tensor value_of(const Variable& x) { return x.defined() ? x.value() : Tensor(); }
 
-// How errors of x reach the gradient of the weight, as in linear().
-Use use_of(const Variable& weight) {
-  return Use::product({.input = 1, .fan = static_cast<double>(weight.shape().back())});
+// How errors of x reach the gradient of the weight, as in linear(). mask: the slot of relu's mask.
+Use use_of(const Variable& weight, int mask = -1) {
+  return Use::product(
+      {.input = 1, .fan = static_cast<double>(weight.shape().back()), .mask = mask});
 }
 
 // dx = dh weight, dweight = dh^T x, dbias = sum(dh), from slots x and weight.
@@ -118,14 +119,15 @@ Variable linear_gelu(const Variable& x, const Variable& weight, const Variable& 
 // consumer of y packs y and its codes carry the sign. There is no recipe, because the linear output
 // is not saved.
 Variable linear_relu(const Variable& x, const Variable& weight, const Variable& bias) {
+  constexpr int kMask = 2;  // its slot
   const Variables inputs{x, weight, bias};
   const ops::LinearRelu out =
       ops::linear_relu(x.value(), weight.value(), value_of(bias), recording(inputs));
   return record("linear_relu", inputs, out.y,
-                {save_if(weight.requires_grad(), x).with_use(use_of(weight)),
+                {save_if(weight.requires_grad(), x).with_use(use_of(weight, kMask)),
                  save_if(x.requires_grad(), weight), save_sign(out.mask)},
                 [](const Backward& b) {
-                  return linear_gradients(b, ops::select_by_mask(b.take_dy(), b.saved(2), 0));
+                  return linear_gradients(b, ops::select_by_mask(b.take_dy(), b.saved(kMask), 0));
                 });
 }
 

@@ -19,9 +19,11 @@ bool is_taken(const Tensor& x) {
 }
 bool is_known(const Tensor& x) { return is_taken(x) && x.device() != kMeta; }
 
-// A raw tensor has none. The op's backward pass may have written over it, too.
+// A raw tensor has none. The op's backward pass may have written over it, too. A slot that only the
+// recipe reads counts where the rebuilt tensor is read.
 bool may_have_errors(const SavedTensor& slot) {
-  return slot.defined() && slot.role() == Role::activation && !slot.is_raw();
+  return slot.defined() && slot.role() == Role::activation && !slot.is_raw() &&
+         slot.serves_backward();
 }
 
 double squared_norm(const Tensor& x) { return ops::sum_of_squares(ops::contiguous(x)); }
@@ -74,19 +76,23 @@ void Collector::clear() {
 void Collector::before(const BackwardStep& step, const Tensor& dy) {
   dy_ = {};
   if (!is_taken(dy)) return;
-  bool reads = false;
-  for (int i = 0; i < step.slots.size(); ++i) reads = reads || may_have_errors(step.slots[i]);
+  bool reads = false, by_channel = false;
+  int mask = -1;
+  for (int i = 0; i < step.slots.size(); ++i) {
+    if (!may_have_errors(step.slots[i])) continue;
+    const Use& use = step.slots[i].use();
+    reads = true;
+    by_channel = by_channel || use.kind != Use::Kind::product;
+    if (use.mask >= 0 && step.slots[use.mask].defined()) mask = use.mask;
+  }
   if (!reads) return;
   // Backward may write over dy, so everything that is needed of dy is computed now.
-  dy2_ = is_known(dy) ? squared_norm(dy) : 0;
-  bool by_channel = false;
-  for (int i = 0; i < step.slots.size(); ++i)
-    by_channel = by_channel ||
-                 (may_have_errors(step.slots[i]) && step.slots[i].use().kind != Use::Kind::product);
-  dy_ = dy;
-  if (!by_channel) return;
   const CategoryScope scope(Category::workspace);
-  dy_ = ops::clone(dy);
+  if (mask >= 0)
+    dy_ = ops::select_by_mask(ops::contiguous(dy), step.slots.unpack(mask), 0);
+  else
+    dy_ = by_channel ? ops::clone(dy) : dy;
+  dy2_ = is_known(dy) ? squared_norm(dy_) : 0;
 }
 
 void Collector::after(const BackwardStep& step, const Grads& gradients) {
@@ -95,7 +101,7 @@ void Collector::after(const BackwardStep& step, const Grads& gradients) {
     const SavedTensor& slot = step.slots[i];
     if (!may_have_errors(slot)) continue;
     if (!is_known(dy_)) {
-      take_memory(step.slots, slot, gradients);
+      take_memory(slot, gradients);
       continue;
     }
     switch (slot.use().kind) {
@@ -117,19 +123,15 @@ void Collector::after(const BackwardStep& step, const Grads& gradients) {
 }
 
 // What the functions below do on `meta`: they allocate the same tensors and compute nothing.
-void Collector::take_memory(const Slots& slots, const SavedTensor& slot,
-                            const Grads& gradients) const {
+void Collector::take_memory(const SavedTensor& slot, const Grads& gradients) const {
   const Use& use = slot.use();
   const Tensor of_input = gradient_of(gradients, use.kind == Use::Kind::product ? use.input : 0);
   const bool is_norm = use.kind == Use::Kind::normalized || use.kind == Use::Kind::normalized_rows;
   const Tensor of_weight = is_norm ? gradient_of(gradients, use.input) : Tensor();
-  Tensor x, masked;
+  Tensor x;
   if (use.kind == Use::Kind::other || use.kind == Use::Kind::normalized_rows ||
       (use.kind == Use::Kind::normalized && options_.rule == Rule::published))
     x = slot.unpack();
-  const CategoryScope scope(Category::workspace);
-  if (use.kind == Use::Kind::normalized_rows && use.mask >= 0 && slots[use.mask].defined())
-    masked = ops::select_by_mask(ops::contiguous(dy_), slots.unpack(use.mask), 0);
 }
 
 void Collector::product(const SavedTensor& slot, const Grads& gradients) {
@@ -195,13 +197,8 @@ void Collector::normalized_rows(const Slots& slots, const SavedTensor& slot,
   const Tensor dx = gradient_of(gradients, 0), dw = gradient_of(gradients, use.input);
   if (!is_known(dx) && !is_known(dw)) return;
   const auto at = [&](int i) { return i >= 0 && slots[i].defined() ? slots.unpack(i) : Tensor(); };
-  const Tensor mask = at(use.mask);
-  RowSums sums;
-  {
-    const CategoryScope scope(Category::workspace);
-    const Tensor dy = mask.defined() ? ops::select_by_mask(ops::contiguous(dy_), mask, 0) : dy_;
-    sums = row_sums(slot.unpack(), dy, {at(use.mean), at(use.invstd), at(use.weight), use.groups});
-  }
+  RowSums sums = row_sums(slot.unpack(), dy_,
+                          {at(use.mean), at(use.invstd), at(use.weight), use.groups});
   const double e2 = options_.e * options_.e;
   Reader reader;
   reader.cap = {

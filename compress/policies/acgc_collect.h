@@ -54,7 +54,7 @@ class Collector final : public BackwardObserver {
     Reader direct, through;     // readers of it, and readers of what is rebuilt from it
     std::vector<double> slope;  // squared: how much errors grow on the way to the rebuilt tensor
   };
-  void take_memory(const Slots& slots, const SavedTensor& slot, const Grads& gradients) const;
+  void take_memory(const SavedTensor& slot, const Grads& gradients) const;
   void product(const SavedTensor& slot, const Grads& gradients);
   void normalized(const Slots& slots, const SavedTensor& slot, const Grads& gradients);
   void normalized_rows(const Slots& slots, const SavedTensor& slot, const Grads& gradients);
@@ -64,7 +64,7 @@ class Collector final : public BackwardObserver {
 
   Options options_;
   std::function<bool(uint64_t seq)> waits_;
-  Tensor dy_;
+  Tensor dy_;  // where the op's mask, if any, is set; else 0
   double dy2_ = 0;
   std::map<uint64_t, Source> sources_;
   std::vector<uint64_t> chain_;  // what the last rebuilt tensor with several sources rests on

@@ -382,6 +382,77 @@ TEST_CASE("the published rule divides the means of the window's numerators and d
   CHECK(bound(both) == doctest::Approx(second).epsilon(0.005));
 }
 
+TEST_CASE("a residual block's bounds count what backward reads, and dy behind relu's mask") {
+  constexpr int64_t kRows = 400, kChannels = 12;
+  const Variable w0 = Variable::parameter(noise({kChannels, 10}, 1, 0.3f));
+  const Variable w1 = Variable::parameter(noise({kChannels, kChannels}, 2, 0.3f));
+  const Variable w2 = Variable::parameter(noise({8, kChannels}, 3, 0.3f));
+  const Variable gamma = Variable::parameter(Tensor::full({kChannels}, 1.5));
+  const Variable beta = Variable::parameter(Tensor::full({kChannels}, -1));  // relu cuts most off
+  const Tensor dy = noise({kRows, 8}, 5);
+  const auto norm = [&](const Variable& a, const Variable& h) {
+    return batch_norm_add_relu(a, h, gamma, beta, {}, {});
+  };
+  AcgcOptions options = small_acgc(16);
+  options.e = 0.5;
+  options.keep.recipes = true;
+  SUBCASE("without recipes") { options.keep.recipes = false; }
+  SUBCASE("with recipes") {}
+  AcgcPolicy policy(options);
+  Tensor h, a, y;
+  begin_step(0);
+  {
+    PolicyScope scope(&policy);
+    const Variable block = tanh(linear(Variable(noise({kRows, 10}, 4)), w0));
+    const Variable inner = linear(block, w1);
+    const Variable out = norm(inner, block);
+    h = ops::clone(block.value()), a = ops::clone(inner.value()), y = ops::clone(out.value());
+    backward(linear(out, w2), dy, {}, policy.observer());
+  }
+  const double dw1 = squares(w1.grad()), dgamma = squares(gamma.grad());
+  const std::vector<double> by_channel = gamma.grad().to_vector();
+  policy.learned();  // takes the backward in
+
+  // The gradients that the ops see.
+  const Variable inner = Variable::parameter(a), out = Variable::parameter(y);
+  backward(linear(out, w2), dy);
+  const Tensor dout = ops::clone(out.grad());
+  backward(norm(inner, Variable(h)), dout);
+  const Tensor da = inner.grad();
+  const auto bounds_of = [&](const std::string& op) {
+    for (const auto& item : policy.items())
+      if (item.op == op && item.elements == kRows * kChannels) return policy.bounds2(item.seq);
+    return std::vector<double>();
+  };
+  if (!options.keep.recipes) {
+    // linear(h) alone reads h in backward. The norm has h only to rebuild its output.
+    const std::vector<double> bounds = bounds_of("linear");
+    REQUIRE(bounds.size() == 1);
+    const double price = product_price(kRows, kChannels, squares(da), options.count);
+    CHECK(bounds[0] * price / (0.25 * dw1) == doctest::Approx(1).epsilon(2e-3));
+  }
+  const std::vector<double> bounds = bounds_of("batch_norm_add_relu");
+  REQUIRE(bounds.size() == kChannels);
+  const auto as = a.to_vector(), dys = dout.to_vector(), ys = y.to_vector();
+  for (size_t k = 0; k < kChannels; ++k) {
+    double sum = 0, sum2 = 0, masked = 0;
+    for (size_t i = k; i < as.size(); i += kChannels) {
+      sum += as[i], sum2 += as[i] * as[i];
+      masked += ys[i] > 0 ? dys[i] * dys[i] : 0;
+    }
+    const double mean = sum / kRows;
+    const acgc::Channel channel{.weight = 1.5,
+                                .invstd = 1 / std::sqrt(sum2 / kRows - mean * mean + 1e-5),
+                                .dy2 = masked,
+                                .dw = by_channel[k]};
+    const double own = normalized_bound2(channel, kRows, kChannels, 0.25 * squares(da),
+                                         0.25 * dgamma, options.count);
+    // With recipes, what reads the rebuilt output may ask for less.
+    CHECK(bounds[k] <= own * (1 + 5e-3));
+    if (!options.keep.recipes) CHECK(bounds[k] >= own * (1 - 5e-3));
+  }
+}
+
 TEST_CASE("the published bound of a normalization takes the largest dy of its channel") {
   const Variable gamma = Variable::parameter(Tensor::from(std::vector<float>{1, 2, 0.5f, 1}, {4}));
   const Variable beta = Variable::parameter(Tensor::zeros({4}));
@@ -546,10 +617,9 @@ TEST_CASE("AC-GC refuses what it cannot do, and plans without data") {
   CHECK_THROWS_AS(AcgcPolicy(with([](auto& o) { o.codec = "sz"; })), Error);
   CHECK_THROWS_WITH(AcgcPolicy(with([](auto& o) { o.keep.axis = GroupAxis::row; })),
                     "[acgc] expected groups in a channel, as bounds are, got groups along rows");
-  CHECK_THROWS_AS(AcgcPolicy(with([](auto& o) {
-                    o.count = Count::expected, o.rounding = Rounding::nearest;
-                  })),
-                  Error);
+  CHECK_THROWS_AS(
+      AcgcPolicy(with([](auto& o) { o.count = Count::expected, o.rounding = Rounding::nearest; })),
+      Error);
   CHECK_THROWS_AS(AcgcPolicy(with([](auto& o) { o.rule = Rule::published, o.codec = "entropy"; })),
                   Error);
   CHECK_THROWS_AS(AcgcPolicy(with([](auto& o) {
