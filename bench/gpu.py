@@ -6,7 +6,7 @@ usage: gpu.py [--frugal build/cuda/bin/frugal] [--rounds 5] [--precision tf32|bf
        gpu.py roofline                                         packing and unpacking beside copying on the device
        gpu.py spmm                                             sums over neighbours beside PyTorch's (cuSPARSE)
        gpu.py sanitize                                         the tests of CUDA, and of whole runs on it, under compute-sanitizer
-       gpu.py all                                              a reference table: all measurements, steps in tf32 and bf16, recorded too
+       gpu.py all                                              a reference table: all measurements, steps in tf32 and bf16, captured too
 needs: a build of the preset `cuda`; PyTorch 2 (and torchvision for ResNets) in --python.
 
 What fails is told of and left out. What cuDNN or cuBLASLt did not take, so that slower kernels of ours ran, is told of too.
@@ -111,8 +111,8 @@ def torch(args, name, variant, batch, steps=None):
                       "--batch", batch, "--steps", steps or args.steps])
 
 
-def level(name, recorded=False):
-    return f"{name}{' recorded' if recorded else ''}: compression.level={name}{' cuda_graphs=true' if recorded else ''}"
+def level(name, captured=False):
+    return f"{name}{' captured' if captured else ''}: compression.level={name}{' cuda_graphs=true' if captured else ''}"
 
 
 TOLD = set()
@@ -130,12 +130,12 @@ def told_of(args, name, batch, fallback):
 
 def our_rows(args, name, batch):
     """Yields (row, ms, saved bytes, peak bytes), or (row, why there are none)."""
-    for recorded in (False, True) if args.recorded else (False,):
+    for captured in (False, True) if args.captured else (False,):
         try:
-            variants = [level(each, recorded) for each in args.levels]
-            step = ours(args, name, batch, variants, only=recorded)
+            variants = [level(each, captured) for each in args.levels]
+            step = ours(args, name, batch, variants, only=captured)
         except Failed as e:
-            yield ("ours" + (" recorded" if recorded else ""), str(e))
+            yield ("ours" + (" captured" if captured else ""), str(e))
             continue
         for fallback in step["library_fallbacks"]:
             told_of(args, name, batch, fallback)
@@ -143,7 +143,7 @@ def our_rows(args, name, batch):
             if v["out_of_memory"]:
                 yield (v["name"], "out of memory")
             elif v.get("obstacle"):
-                yield (v["name"], f"not recorded: {v['obstacle']}")
+                yield (v["name"], f"not captured: {v['obstacle']}")
             else:
                 yield (v["name"], v["step_ms_median"], v["memory"]["activation_bytes"], v["memory"]["peak_bytes"])
 
@@ -314,7 +314,7 @@ def run_all(args):
     for precision in ("tf32", "bf16"):
         for name, (_, batches) in WORKLOADS.items():
             for batch in batches:
-                compare(changed(precision=precision, recorded=True), name, batch)
+                compare(changed(precision=precision, captured=True), name, batch)
     roofline(args)
     spmm(args)
     for name in PUBLISHED:
@@ -332,7 +332,7 @@ def main():
     parser.add_argument("--steps", type=int, default=10, help="of a round")
     parser.add_argument("--batch", type=int, default=0, help="instead of the figures'")
     parser.add_argument("--levels", nargs="*", default=LEVELS)
-    parser.add_argument("--recorded", action="store_true", help="our steps as CUDA graphs too")
+    parser.add_argument("--captured", action="store_true", help="our steps as CUDA graphs too")
     parser.add_argument("--torch", nargs="*", default=TORCH, choices=TORCH)
     parser.add_argument("--max-batch", action="store_true")
     parser.add_argument("--memory-limit", type=float, default=16, help="GiB; 0: the whole GPU")

@@ -1,4 +1,4 @@
-// Device memory that belongs to one piece of recorded work. For .cu files.
+// Device memory that belongs to one piece of captured work. For .cu files.
 #pragma once
 #include <memory>
 
@@ -10,7 +10,7 @@ namespace frugal::cuda {
 
 // While a Scope lives, new tensors of the current device lie in this pool, and no memory goes back
 // to the system. The pool's memory goes back when the pool and all its tensors are gone, and not
-// before: recorded work writes to memory that is free here.
+// before: captured work writes to memory that is free here.
 class PrivatePool {
  public:
   PrivatePool();

@@ -16,7 +16,7 @@ struct LibraryFallback {
 void note_fallback(const std::string& what, const std::string& instead);
 
 // What was noted since the process began or forget_fallbacks() was called, the most frequent first.
-// Work that is recorded (CUDA graphs) counts once, when it is recorded.
+// Work that is captured (CUDA graphs) counts once, when it is captured.
 std::vector<LibraryFallback> library_fallbacks();
 void forget_fallbacks();
 

@@ -20,7 +20,7 @@ class Averaged : public Optimizer {
   void load_state(const NamedTensors& state) override;
   std::unique_ptr<Optimizer> without_state() const override;
   void set_momentum(double momentum) override { inner_->set_momentum(momentum); }
-  bool recordable() const override { return inner_->recordable(); }
+  bool capturable() const override { return inner_->capturable(); }
   void take_back() override;
 
   Ema& average() { return average_; }

@@ -77,12 +77,12 @@ class Optimizer {
   // [] and one value for all elements.
   virtual bool elementwise() const { return false; }
 
-  // For steps that are recorded (train/captured_step.h): does step() do the same work at every call
+  // For steps that are captured (train/captured_step.h): does step() do the same work at every call
   // once its state exists? Arguments that kernels take late (core/cuda/cuda_late_kernel.h) may
   // differ.
-  virtual bool recordable() const { return false; }
+  virtual bool capturable() const { return false; }
   // Takes back what the last step() counted, because its work was not done.
-  // REQUIRES: recordable(); the gradients that step() found are still there.
+  // REQUIRES: capturable(); the gradients that step() found are still there.
   virtual void take_back() {}
 
  protected:

@@ -28,7 +28,7 @@ class Sgd : public Optimizer {
   std::unique_ptr<Optimizer> without_state() const override;
   void set_momentum(double momentum) override { options_.momentum = checked_momentum(momentum); }
   bool elementwise() const override { return true; }
-  bool recordable() const override { return true; }  // step() keeps no count
+  bool capturable() const override { return true; }  // step() keeps no count
 
  private:
   struct Slot {

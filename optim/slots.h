@@ -16,7 +16,7 @@ class SlotOptimizer : public Optimizer {
   NamedTensors state() const final;
   // Errors: those of Optimizer::load_state(); a parameter whose state lacks a part.
   void load_state(const NamedTensors& state) final;
-  bool recordable() const final { return true; }  // update() does the same work at every call
+  bool capturable() const final { return true; }  // update() does the same work at every call
   void take_back() final;
 
  protected:

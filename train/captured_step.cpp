@@ -91,7 +91,7 @@ CapturedResult CapturedStep::run(Batch batch, Context& context, const PassOption
                                  uint64_t number, const StepUpdate* update) {
   if (!obstacle_.empty() || is_sampled(batch))
     return {forward_backward(task_, model_, std::move(batch), context, policy_, options)};
-  if (update != nullptr && !update->optimizer.recordable()) update = nullptr;
+  if (update != nullptr && !update->optimizer.capturable()) update = nullptr;
   batch = task_.place(std::move(batch), model_);
   std::unique_ptr<Entry>& entry = entries_[key_of(batch, update)];
   if (entry == nullptr) entry = std::make_unique<Entry>();
@@ -102,10 +102,10 @@ CapturedResult CapturedStep::run(Batch batch, Context& context, const PassOption
     std::vector<int64_t> counts;
     for (const Tensor& c : counters_of(model_)) counts.push_back(*c.data<int64_t>());
     try {
-      record(*entry, batch, context, options, number, update);
+      capture(*entry, batch, context, options, number, update);
     } catch (const Error& e) {
       obstacle_ = e.what();
-      log().warn("steps are not recorded: {}", obstacle_);
+      log().warn("steps are not captured: {}", obstacle_);
       entries_.clear();
       context.rng->restore(before);
       model_.zero_grad();
@@ -123,10 +123,10 @@ CapturedResult CapturedStep::run(Batch batch, Context& context, const PassOption
       count = counts[i];
     }
   }
-  return replay(*entry, batch, context, number, update);
+  return rerun(*entry, batch, context, number, update);
 }
 
-void CapturedStep::record_passes(Entry& entry, Context& context, const PassOptions& options) {
+void CapturedStep::capture_passes(Entry& entry, Context& context, const PassOptions& options) {
   const CategoryScope activations(Category::activation);
   {
     PolicyScope policy(policy_);
@@ -146,8 +146,8 @@ void CapturedStep::record_passes(Entry& entry, Context& context, const PassOptio
   }
 }
 
-void CapturedStep::record(Entry& entry, Batch batch, Context& context, const PassOptions& options,
-                          uint64_t number, const StepUpdate* update) {
+void CapturedStep::capture(Entry& entry, Batch batch, Context& context, const PassOptions& options,
+                           uint64_t number, const StepUpdate* update) {
   const CategoryScope scope(Category::input);
   entry.batch = batch;
   if (!batch.held) for_tensors(entry.batch, [](std::string_view, Tensor& x) { x = ops::clone(x); });
@@ -160,18 +160,17 @@ void CapturedStep::record(Entry& entry, Batch batch, Context& context, const Pas
   bool stepped = false;
   try {
     entry.graph.capture([&] {
-      record_passes(entry, context, options);
+      capture_passes(entry, context, options);
       if (update == nullptr) return;
       if (update->norm || update->clip_norm > 0)
         entry.norm = optim::clip_grad_norm_there(parameters_of(model_), update->clip_norm);
       const Tensor& target = entry.pass.target.defined() ? entry.pass.target : entry.one_target;
       const Tensor guard = ops::may_step(entry.pass.loss.value(), target, kIgnored, entry.norm);
       stepped = true;
-      entry.late.record(guard, step);
+      entry.late.capture(guard, step);
       // An optimizer that makes state in a captured step would make it again in each rerun.
       FRUGAL_CHECK(update->optimizer.state().size() == before.size(),
-                   "[cuda] expected an optimizer that has its state before a step is recorded "
-                   "(captured)");
+                   "[cuda] expected an optimizer that has its state before a step is captured");
     });
     if (stepped) {
       // The capture only counted the step and updated nothing, so the count is taken back. renew()
@@ -188,8 +187,8 @@ void CapturedStep::record(Entry& entry, Batch batch, Context& context, const Pas
   entry.keys = context.rng->state().offset - entry.first.offset;
 }
 
-CapturedResult CapturedStep::replay(Entry& entry, const Batch& batch, Context& context,
-                                    uint64_t number, const StepUpdate* update) {
+CapturedResult CapturedStep::rerun(Entry& entry, const Batch& batch, Context& context,
+                                   uint64_t number, const StepUpdate* update) {
   copy_batch(entry.batch, batch);
   const auto parameters = model_.parameters();
   for (size_t i = 0; i < parameters.size(); ++i)
@@ -199,8 +198,8 @@ CapturedResult CapturedStep::replay(Entry& entry, const Batch& batch, Context& c
       parameters[i].parameter->zero_grad();
   if (update != nullptr) entry.late.renew([&] { update->optimizer.step(update->lr); });
   const RngKey now = context.rng->state();
-  entry.graph.replay(now.offset - entry.first.offset, number - entry.number);
-  ++replays_;
+  entry.graph.rerun(now.offset - entry.first.offset, number - entry.number);
+  ++reruns_;
   context.rng->restore({now.seed, now.offset + entry.keys});
   const std::vector<Tensor> counters = counters_of(model_);
   for (size_t i = 0; i < counters.size(); ++i) {

@@ -8,7 +8,7 @@
 // A captured step has the forward pass, the backward pass and what follows the gradients: their
 // norm, clipping, and the optimizer's step, whose rates and counts are sent anew
 // (core/cuda/cuda_late.h). It has the two passes alone where no update is given, or where the
-// optimizer is not recordable(); then the caller updates. Steps that accumulate gradients or update
+// optimizer is not capturable(); then the caller updates. Steps that accumulate gradients or update
 // in the backward pass are not captured at all.
 //
 // A batch that its source holds (Batch::held), such as a whole graph, is captured as work of its
@@ -53,22 +53,22 @@ class CapturedStep {
   CapturedResult run(Batch batch, Context& context, const PassOptions& options, uint64_t number,
                      const StepUpdate* update = nullptr);
   void forget();
-  int64_t replays() const { return replays_; }
+  int64_t reruns() const { return reruns_; }
   const std::string& obstacle() const { return obstacle_; }  // why nothing is captured, or empty
 
  private:
   struct Entry;
-  void record(Entry& entry, Batch batch, Context& context, const PassOptions& options,
-              uint64_t number, const StepUpdate* update);
-  void record_passes(Entry& entry, Context& context, const PassOptions& options);
-  CapturedResult replay(Entry& entry, const Batch& batch, Context& context, uint64_t number,
-                        const StepUpdate* update);
+  void capture(Entry& entry, Batch batch, Context& context, const PassOptions& options,
+               uint64_t number, const StepUpdate* update);
+  void capture_passes(Entry& entry, Context& context, const PassOptions& options);
+  CapturedResult rerun(Entry& entry, const Batch& batch, Context& context, uint64_t number,
+                       const StepUpdate* update);
 
   const Task& task_;
   Module& model_;
   SavePolicy* policy_;
   std::map<std::string, std::unique_ptr<Entry>> entries_;  // the keys name the shapes of a batch
-  int64_t replays_ = 0;
+  int64_t reruns_ = 0;
   std::string obstacle_;
 };
 

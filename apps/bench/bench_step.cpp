@@ -289,10 +289,10 @@ void attempt(Variant& v, Bench& bench, F&& work) {
 
 // The variants take turns, so that a slow moment of the machine meets each of them. Rounds below 0
 // warm up. The first one makes the optimizer's state and the widths, all variants run the second,
-// and recording begins with the third.
+// and captures begin with the third.
 void measure(std::vector<Variant>& variants, Bench& bench, int64_t repeats) {
   const bool runs = bench.device.type != DeviceType::meta;
-  const bool recorded = std::any_of(variants.begin(), variants.end(),
+  const bool captures = std::any_of(variants.begin(), variants.end(),
                                     [](const Variant& v) { return v.config.run.cuda_graphs; });
   const int64_t warm = !runs ? 1 : bench.device.type == DeviceType::cuda ? 3 : 2;
   uint64_t step = kFirstMeasuredStep;
@@ -307,8 +307,8 @@ void measure(std::vector<Variant>& variants, Bench& bench, int64_t repeats) {
           if (runs) v.adapting = adapt(v, bench.batches[0]);
           return;
         }
-        // The memory of recorded steps would count for every variant.
-        if (!recorded || round == 1 - warm) v.memory.raise(memory);
+        // The memory of captured steps would count for every variant.
+        if (!captures || round == 1 - warm) v.memory.raise(memory);
         if (round >= 0) v.milliseconds.push_back(took);
       });
     }
@@ -416,7 +416,7 @@ Results results_of(const std::vector<Variant>& variants, bool based, bool runs, 
     row["memory"]["process_peak"] = v.process > 0 ? Json(v.process) : Json(nullptr);
     if constexpr (kHasCuda)
       if (v.trial != nullptr && v.trial->captured() != nullptr) {
-        row["replays"] = v.trial->captured()->replays();
+        row["replays"] = v.trial->captured()->reruns();
         row["obstacle"] = v.trial->captured()->obstacle();
       }
     results.list.push_back(row);

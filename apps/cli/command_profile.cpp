@@ -165,7 +165,7 @@ void profile_command(const ProfileArguments& given) {
   resolve(profiled.config);
   const Config& config = profiled.config;
   if (config.run.cuda_graphs)
-    throw ConfigError("cuda_graphs", "expected false: a recorded step runs as a whole");
+    throw ConfigError("cuda_graphs", "expected false: a captured step runs as a whole");
   if (config.run.device == "meta" && !arguments.trace.empty())
     throw ConfigError("", "--trace: expected device cpu or cuda; on meta nothing takes time");
   std::optional<data::AtomicFile> file;

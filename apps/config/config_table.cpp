@@ -1158,7 +1158,7 @@ Section run() {
              "activations on CUDA are bf16, parameters f32.",
              on({"cuda", "meta"}, "device cuda, and meta in its place")),
        without_effect(field(s, "cuda_graphs", &C::cuda_graphs, boolean(),
-                            "Record a step of each shape once and replay it (CUDA).",
+                            "Capture a step of each shape once and rerun it (CUDA).",
                             on({"cuda"}, "device cuda"))),
        field(
            s, "deterministic", &C::deterministic, boolean(),

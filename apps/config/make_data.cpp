@@ -77,7 +77,7 @@ std::vector<std::string> dataset_names() {
 BatchSpec batch_spec(const Config& config) {
   BatchSpec spec = open_data(config)->spec(config);
   spec.metric = metric_of(config, spec);
-  // A recorded step has a batch of its own, which lives as long as the recording.
+  // A captured step has a batch of its own, which lives as long as the graph.
   const int64_t whole = config.distributed.whole_batch;
   spec.releases_input =
       is_large_input(spec, whole > 0 ? whole : config.data.batch_size) && !config.run.cuda_graphs;

@@ -52,7 +52,7 @@ void check_ranks(const Config& config) {
   if (config.run.cuda_graphs)
     throw ConfigError("cuda_graphs",
                       fmt::format("expected false with {} ranks: gradients are added up over the "
-                                  "ranks through the host, which no recorded step does",
+                                  "ranks through the host, which no captured step does",
                                   ranks));
   if (config.optim.in_backward && config.distributed.compress_gradients > 0)
     throw ConfigError("distributed.compress_gradients",

@@ -61,7 +61,7 @@ __global__ void extremes_kernel(const float* x, int64_t n, int64_t codes, int64_
 }  // namespace
 
 std::vector<Range> ranges_kernel(Cuda, const float* x, const View& view, bool zeros) {
-  check_not_recording("error_bounded");
+  check_not_capturing("error_bounded");
   const auto count = static_cast<size_t>(view.channels);
   std::vector<Extremes> all(count);
   const Tensor there = upload(all, current_device());

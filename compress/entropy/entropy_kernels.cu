@@ -258,7 +258,7 @@ dim3 coder_blocks(const CodeMap& map) {
 
 Tensor encode_kernel(Cuda, const Tensor& plain, const CodeMap& map, double min_saving,
                      bool foresees) {
-  check_not_recording("entropy");
+  check_not_capturing("entropy");
   const Device device = plain.device();
   use(device);
   const CategoryScope scope(Category::workspace);
@@ -333,7 +333,7 @@ Tensor encode_kernel(Cuda, const Tensor& plain, const CodeMap& map, double min_s
 }
 
 void decode_kernel(Cuda, const Tensor& coded, const CodeMap& map, const Tensor& plain) {
-  check_not_recording("entropy");
+  check_not_capturing("entropy");
   const Device device = coded.device();
   use(device);
   const CategoryScope scope(Category::workspace);

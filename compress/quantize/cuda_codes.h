@@ -78,7 +78,7 @@ struct StreamWords {
   uint32_t w[4];
 };
 // The numbers from which a CodeStream is made, with the step that the host knew. A thread of each
-// block makes the stream again, because a replay has another step. Its 10 rounds for 8192 elements
+// block makes the stream again, because a rerun has another step. Its 10 rounds for 8192 elements
 // cost almost nothing.
 struct StreamName {
   RngKey key;  // made of seed and step

@@ -40,10 +40,10 @@ T* as(const Tensor& tensor) {
   return static_cast<T*>(tensor.raw());
 }
 
-// Errors: work is being recorded. Its replays would use the numbers that the host computed this
+// Errors: work is being captured. Its reruns would use the numbers that the host computed this
 // time.
-inline void check_not_recording(const char* op) {
-  FRUGAL_CHECK(!recording(),
+inline void check_not_capturing(const char* op) {
+  FRUGAL_CHECK(!capturing(),
                "[{}] expected work that is run, got work that is being captured: the host reads "
                "what differs from step to step",
                op);

@@ -9,13 +9,13 @@ namespace frugal::compress {
 namespace {
 
 // Counters of a device come from small blocks that are never given back. Work that is being
-// recorded takes one that is zero already: zeroing it there would be recorded too, and every replay
+// captured takes one that is zero already: zeroing it there would be captured too, and every rerun
 // would begin anew.
 class Counters {
  public:
   unsigned long long* take() {
     const std::lock_guard lock(mutex_);
-    if (!used_.empty() && !cuda::recording()) {
+    if (!used_.empty() && !cuda::capturing()) {
       FRUGAL_CUDA_CHECK(cudaMemsetAsync(used_.back(), 0, sizeof(*used_.back()), cuda::stream()));
       zero_.push_back(used_.back());
       used_.pop_back();
@@ -35,7 +35,7 @@ class Counters {
     constexpr size_t kCount = 256;
     constexpr size_t kBytes = kCount * sizeof(unsigned long long);
     void* block = blocks_.emplace_back(cuda::system_memory(kBytes)).get();
-    const cuda::Stream beside;  // nothing on it is recorded
+    const cuda::Stream beside;  // nothing on it is captured
     FRUGAL_CUDA_CHECK(cudaMemsetAsync(block, 0, kBytes, beside.get()));
     FRUGAL_CUDA_CHECK(cudaStreamSynchronize(beside.get()));
     for (size_t i = 0; i < kCount; ++i)

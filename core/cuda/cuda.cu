@@ -139,7 +139,7 @@ void make_current(int index) {
 cudaStream_t stream() {
   FRUGAL_CHECK(
       !renewing(),
-      "[cuda] expected kernels that take what changes by with_late() (recorded update), got "
+      "[cuda] expected kernels that take what changes by with_late() (captured update), got "
       "other work");
   return state_of(current_device()).stream;
 }

@@ -7,11 +7,11 @@
 namespace frugal::cuda {
 namespace {
 
-thread_local bool is_recording = false;
+thread_local bool is_capturing = false;
 
 }  // namespace
 
-bool recording() { return is_recording; }
+bool capturing() { return is_capturing; }
 
 struct Graph::State {
   cudaGraphExec_t exec = nullptr;
@@ -34,7 +34,7 @@ void Graph::capture(const std::function<void()>& work) {
   int device = 0;
   FRUGAL_CUDA_CHECK(cudaGetDevice(&device));
   allocator(device).trim();  // the graph uses other memory, and nothing can be given back while
-                             // work is recorded
+                             // work is captured
   auto pool = std::make_unique<PrivatePool>();
   cudaGraph_t graph = nullptr;
   {
@@ -42,17 +42,17 @@ void Graph::capture(const std::function<void()>& work) {
                                             // again
     // Relaxed: memory may be taken from the system during the capture.
     FRUGAL_CUDA_CHECK(cudaStreamBeginCapture(on, cudaStreamCaptureModeRelaxed));
-    is_recording = true;
+    is_capturing = true;
     try {
       work();
     } catch (...) {
-      is_recording = false;
+      is_capturing = false;
       cudaStreamEndCapture(on, &graph);  // fails if the capture was broken; then there is no graph
       cudaGetLastError();
       if (graph != nullptr) cudaGraphDestroy(graph);
       throw;
     }
-    is_recording = false;
+    is_capturing = false;
     FRUGAL_CUDA_CHECK(cudaStreamEndCapture(on, &graph));
   }
   const cudaError_t made = cudaGraphInstantiate(&state_->exec, graph, 0);
@@ -61,7 +61,7 @@ void Graph::capture(const std::function<void()>& work) {
   state_->pool = std::move(pool);
 }
 
-void Graph::replay(uint64_t keys, uint64_t steps) {
+void Graph::rerun(uint64_t keys, uint64_t steps) {
   FRUGAL_ASSERT(captured());
   const bool moved = keys != 0 || steps != 0;
   if (moved) set_advance({keys, steps});

@@ -1,12 +1,12 @@
-// Graph: a piece of work that is recorded once and queued again as a whole. A training step
-// launches hundreds of kernels; a recorded step costs the host one call. The class is for code
+// Graph: a piece of work that is captured once and queued again as a whole. A training step
+// launches hundreds of kernels; a captured step costs the host one call. The class is for code
 // without CUDA's headers, too.
 //
-// A recording holds kernels and their arguments; addresses and numbers stay as they were. So inputs
-// are written into the tensors that the recorded work read, and results are read from the tensors
-// that it wrote. Memory taken while recording stays reserved for the graph. Tensors that outlive
+// A graph holds kernels and their arguments; addresses and numbers stay as they were. So inputs
+// are written into the tensors that the captured work read, and results are read from the tensors
+// that it wrote. Memory taken in the capture stays reserved for the graph. Tensors that outlive
 // the work keep their addresses. The host says how far random streams have moved on
-// (core/cuda/cuda_random.h), so that a replay draws what the same work would have drawn.
+// (core/cuda/cuda_random.h), so that a rerun draws what the same work would have drawn.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -14,9 +14,9 @@
 
 namespace frugal::cuda {
 
-// Whether this thread is in capture(). If so, what it queues is recorded, and waiting for the
+// Whether this thread is in capture(). If so, what it queues is captured, and waiting for the
 // device is an error.
-bool recording();
+bool capturing();
 
 class Graph {
  public:
@@ -25,15 +25,15 @@ class Graph {
   Graph(const Graph&) = delete;
   Graph& operator=(const Graph&) = delete;
 
-  // Records what `work` queues. Nothing runs until replay(). If `work` throws, nothing is recorded
+  // Captures what `work` queues. Nothing runs until rerun(). If `work` throws, nothing is captured
   // and the exception goes on to the caller.  Errors: work that waits for the device; the message
   // names the call.
   void capture(const std::function<void()>& work);
   bool captured() const;
-  // Runs the recorded work. Its random streams are `keys` keys and `steps` steps further than they
-  // were when the work was recorded.
+  // Runs the captured work. Its random streams are `keys` keys and `steps` steps further than they
+  // were when the work was captured.
   // REQUIRES: captured().
-  void replay(uint64_t keys = 0, uint64_t steps = 0);
+  void rerun(uint64_t keys = 0, uint64_t steps = 0);
 
  private:
   struct State;

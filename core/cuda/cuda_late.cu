@@ -19,7 +19,7 @@ thread_local LateArguments* running = nullptr;
 }  // namespace
 
 LateArguments* LateArguments::current() { return running; }
-bool renewing() { return running != nullptr && !recording(); }
+bool renewing() { return running != nullptr && !capturing(); }
 
 void LateArguments::run(const std::function<void()>& work) {
   FRUGAL_ASSERT(running == nullptr);
@@ -33,8 +33,8 @@ void LateArguments::run(const std::function<void()>& work) {
   running = nullptr;
 }
 
-void LateArguments::record(const Tensor& guard, const std::function<void()>& work) {
-  FRUGAL_ASSERT(recording());
+void LateArguments::capture(const Tensor& guard, const std::function<void()>& work) {
+  FRUGAL_ASSERT(capturing());
   FRUGAL_ASSERT(guard.dtype() == DType::u8 && guard.device().type == DeviceType::cuda);
   guard_ = guard;
   blocks_.clear();
@@ -43,17 +43,17 @@ void LateArguments::record(const Tensor& guard, const std::function<void()>& wor
 }
 
 void LateArguments::renew(const std::function<void()>& work) {
-  FRUGAL_ASSERT(!recording());
+  FRUGAL_ASSERT(!capturing());
   next_ = 0;
   run(work);
-  FRUGAL_CHECK(next_ == items_.size(), "[cuda] expected {} late arguments, as recorded, got {}",
+  FRUGAL_CHECK(next_ == items_.size(), "[cuda] expected {} late arguments, as captured, got {}",
                items_.size(), next_);
   for (const Block& block : blocks_)
     staged_copy(block.there.get(), guard_.device(), block.here.slice(0, 0, block.used));
 }
 
 const void* LateArguments::place(const void* value, int64_t bytes) {
-  if (recording()) {
+  if (capturing()) {
     if (blocks_.empty() || blocks_.back().used + bytes > blocks_.back().here.numel()) {
       const CategoryScope scope(Category::workspace);
       const int64_t size = std::max(kBlock, bytes);
@@ -67,7 +67,7 @@ const void* LateArguments::place(const void* value, int64_t bytes) {
     return static_cast<uint8_t*>(block.there.get()) + items_.back().begin;
   }
   FRUGAL_CHECK(next_ < items_.size() && items_[next_].bytes == bytes,
-               "[cuda] expected a late argument as recorded, got another, of {} bytes", bytes);
+               "[cuda] expected a late argument as captured, got another, of {} bytes", bytes);
   const Item& item = items_[next_++];
   std::memcpy(blocks_[item.block].here.mut<uint8_t>() + item.begin, value,
               static_cast<size_t>(bytes));

@@ -34,7 +34,7 @@ __device__ __forceinline__ const T* value_of(const Late<T>& argument) {
   return *argument.guard != 0 ? argument.value : nullptr;
 }
 
-// Calls f(argument), which launches kernels. `argument` is `table`; while work is recorded it is a
+// Calls f(argument), which launches kernels. `argument` is `table`; while work is captured it is a
 // Late<Table>, which points to the table's place on the device. While late arguments are renewed, f
 // is not called.  Table: its last member is the array `row`, of which `rows` elements are used.
 template <class Table, class F>

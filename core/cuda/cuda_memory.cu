@@ -110,7 +110,7 @@ class CudaAllocator final : public Allocator {
 
  private:
   // Calls allocate(). If that fails, gives unused memory back to the system and tries again. Memory
-  // cannot be given back while work is recorded.
+  // cannot be given back while work is captured.
   template <class F>
   void* with_room(const F& allocate) {
     void* data = allocate();
@@ -139,7 +139,7 @@ class CudaAllocator final : public Allocator {
     if (private_ != nullptr) return later_.push_back(data);
     FRUGAL_CUDA_REPORT(cudaSetDevice(index_));
     FRUGAL_CUDA_REPORT(cudaFree(data));  // waits for queued work, so it must not run while work is
-                                         // recorded
+                                         // captured
   }
 
   int index_;

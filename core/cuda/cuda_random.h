@@ -1,5 +1,5 @@
-// Random streams in kernels. A kernel takes a DeviceKey instead of an RngKey: while recorded work
-// is replayed (core/cuda/cuda_graph.h), its arguments are those of the recorded step, and the
+// Random streams in kernels. A kernel takes a DeviceKey instead of an RngKey: while captured work
+// is rerun (core/cuda/cuda_graph.h), its arguments are those of the captured step, and the
 // device itself holds how far the streams have moved on since. For .cu files.
 #pragma once
 #include "core/cuda/cuda.h"
@@ -7,9 +7,9 @@
 
 namespace frugal::cuda {
 
-// How far the streams have moved on since the work was recorded. `keys` is added to the offset of
+// How far the streams have moved on since the work was captured. `keys` is added to the offset of
 // every RngKey, `steps` to the step that names a stream of stochastic rounding. Both are 0 unless
-// work is being replayed.
+// work is rerun.
 struct Advance {
   uint64_t keys = 0, steps = 0;
 };

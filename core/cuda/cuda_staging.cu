@@ -127,16 +127,16 @@ Stage& stage_of(Device device) {
 Tensor staged(const Tensor& x, Device device) {
   if (x.device() != kCpu || x.nbytes() == 0) return to_device(x, device);
   FRUGAL_CHECK(x.is_contiguous(), "[staged] expected a contiguous tensor, got {}", describe(x));
-  FRUGAL_CHECK(!recording(),
-               "[cuda] expected a batch that is on the device before work is "
-               "recorded (captured), got one on the host");
+  FRUGAL_CHECK(!capturing(),
+               "[cuda] expected a batch that is on the device before work is captured, got one on "
+               "the host");
   use(device);
   const Tensor there = Tensor::empty(x.shape(), x.dtype(), device);
   return stage_of(device).copy(there.raw(), x) ? there : to_device(x, device);
 }
 
 void staged_copy(void* to, Device device, const Tensor& x) {
-  FRUGAL_ASSERT(x.device() == kCpu && x.nbytes() > 0 && !recording());
+  FRUGAL_ASSERT(x.device() == kCpu && x.nbytes() > 0 && !capturing());
   use(device);
   if (!stage_of(device).copy(to, x)) cuda::copy_bytes(to, device, x.raw(), kCpu, x.nbytes());
 }

@@ -11,12 +11,12 @@ namespace frugal::cuda {
 // to x. The copy from there to the device runs in the order of the compute stream, while the host
 // goes on. Pinned memory is kept for the next tensors. Where no memory can be pinned, to_device(x,
 // device) makes the copy and waits.
-// x: on the host, contiguous.  Errors: those of to_device; a call while work is recorded, because
-// the recording would hold the copy and not the bytes.
+// x: on the host, contiguous.  Errors: those of to_device; a call while work is captured, because
+// the graph would hold the copy and not the bytes.
 Tensor staged(const Tensor& x, Device device);
 
 // Copies x to an address of the device as staged() does. REQUIRES: x is not empty; no work is being
-// recorded.
+// captured.
 void staged_copy(void* to, Device device, const Tensor& x);
 
 // See core/host_copies.h.

@@ -1,7 +1,7 @@
 // One kernel launch over many f32 tensors, for the updates of all parameters. For .cu files.
 //
 // The argument of the kernel lists the tensors, so nothing is copied to the device before. The
-// argument has up to 32,764 bytes, which needs CUDA 12.1. In recorded updates, whose factors change
+// argument has up to 32,764 bytes, which needs CUDA 12.1. In captured updates, whose factors change
 // from step to step, the argument is late (core/cuda/cuda_late_kernel.h). A block takes a chunk of
 // kTensorChunk elements.
 #pragma once

@@ -62,8 +62,8 @@ struct Library {
   int device = 0;
   std::string name;  // names the device and cuDNN's version; measured choices belong to it
   Memo<std::string, std::shared_ptr<Plan>> plans{kMostPlans};  // null: no engine
-  // Plans whose kernels recorded CUDA graphs run, so that these plans must stay.
-  std::set<std::shared_ptr<Plan>> recorded;
+  // Plans whose kernels captured CUDA graphs run, so that these plans must stay.
+  std::set<std::shared_ptr<Plan>> captured;
 };
 
 Library& library() {
@@ -259,7 +259,7 @@ std::shared_ptr<Plan> search(const Library& one, const std::string& key, const W
   const std::string problem = fmt::format("{}, {} within {}", one.name, key, wish.workspace);
   const bool measures = autotune::enabled();
   const std::optional<std::string> known = measures ? autotune::find(problem) : std::nullopt;
-  const size_t wanted = measures && !known && !cuda::recording() ? kTimedPlans : 1;
+  const size_t wanted = measures && !known && !cuda::capturing() ? kTimedPlans : 1;
   std::vector<Plan> plans;
   std::optional<Plan> smallest;
   Tries tries;
@@ -432,7 +432,7 @@ bool run(const std::string& key, const Wish& wish, const std::function<Graph()>&
     plan = one.plans.put(kept, least);
     execute(one, *plan, bindings);
   }
-  if (cuda::recording()) one.recorded.insert(plan);
+  if (cuda::capturing()) one.captured.insert(plan);
   return true;
 }
 

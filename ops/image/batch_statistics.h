@@ -16,7 +16,7 @@ using GatherRows = std::function<Tensor(const Tensor& row)>;
 // processes run the same batch norms in the same order. It holds for a forward pass and for its
 // backward pass, with what they rebuild. A process may have no rows, where all together have two.
 //
-// On CUDA the statistics go through the host, so a step cannot be recorded. On `meta` nothing is
+// On CUDA the statistics go through the host, so a step cannot be captured. On `meta` nothing is
 // gathered.
 // Ref: Chan et al. 1979, equation 2.1 (how counts, means and sums of squares are put together).
 class SharedStatistics {

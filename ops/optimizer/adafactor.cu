@@ -216,7 +216,7 @@ __global__ void apply_kernel(const Argument argument, const float* roots, const 
         [&](int, int64_t i, int64_t j) {
           const auto factor = static_cast<float>(rate * static_cast<double>(of_row[i]));
           float& p = row.p[i * row.cols + j];
-          // Written as fmaf: the kernels of ordinary steps and of recorded steps must round alike.
+          // Written as fmaf: the kernels of ordinary steps and of captured steps must round alike.
           p = fmaf(row.keep, p, -factor * row.g[i * row.cols + j] * of_column[j]);
         },
         [](int64_t) {});

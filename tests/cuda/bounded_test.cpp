@@ -144,7 +144,7 @@ TEST_CASE("values within bounds do not go through the host") {
   }
 }
 
-TEST_CASE("packing within bounds cannot be recorded, and says why") {
+TEST_CASE("packing within bounds cannot be captured, and says why") {
   if (!gpu::available()) return;
   const Tensor x = to_device(spread({64, 16}, DType::f32, 0), gpu::kCuda);
   cuda::Graph graph;

@@ -295,7 +295,7 @@ TEST_CASE("a coded payload on CUDA can lie in pinned memory for a while") {
   }
 }
 
-TEST_CASE("coding cannot be recorded, and says why") {
+TEST_CASE("coding cannot be captured, and says why") {
   if (!gpu::available()) return;
   const Tensor x = to_device(draw(Values::two, {4096, 16}), gpu::kCuda);
   const Entropy codec(quantizer(8), kAlways);

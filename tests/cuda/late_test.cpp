@@ -1,4 +1,4 @@
-// Late arguments: recorded updates take the rates and counts of each replay, and a guard holds them
+// Late arguments: captured updates take the rates and counts of each rerun, and a guard holds them
 // back.
 #include "core/cuda/cuda_graph.h"
 #include "core/cuda/cuda_late.h"
@@ -46,7 +46,7 @@ Tensor flag(int value) { return Tensor::full({}, value, DType::u8, gpu::kCuda); 
 
 }  // namespace
 
-TEST_CASE("replayed updates have the rates and counts of their step, of more tables than one") {
+TEST_CASE("rerun updates have the rates and counts of their step, of more tables than one") {
   if (!gpu::available()) return;
   using Maker = std::function<std::unique_ptr<Optimizer>(const std::vector<ParameterGroup>&)>;
   const BlockwiseOptions packed{.least_elements = 0};
@@ -72,37 +72,37 @@ TEST_CASE("replayed updates have the rates and counts of their step, of more tab
     };
     const int count = name == "sgd" ? 700 : 20;  // more than a table lists, and a block holds
     const Named one = parameters_of(count), two = parameters_of(count);
-    const auto run = averaged(one), recorded = averaged(two);
+    const auto run = averaged(one), rerun = averaged(two);
     run->step(0.1);  // makes the state
-    recorded->step(0.1);
+    rerun->step(0.1);
     cuda::LateArguments late;
     cuda::Graph graph;
     const Tensor guard = flag(1);
     graph.capture([&] {
       Tensor::full({int64_t{1} << 20}, 255, DType::u8, gpu::kCuda);  // its memory is free again
-      late.record(guard, [&] { recorded->step(0.1); });
+      late.capture(guard, [&] { rerun->step(0.1); });
     });
-    recorded->take_back();
-    CHECK(values_of(one, *run) == values_of(two, *recorded));  // nothing has run
+    rerun->take_back();
+    CHECK(values_of(one, *run) == values_of(two, *rerun));  // nothing has run
     for (int i = 0; i < 3; ++i) {
       CAPTURE(i);
       const double lr = 0.1 / (1 + i);
       const int64_t launches = emulator::launches != nullptr ? emulator::launches() : 0;
-      late.renew([&] { recorded->step(lr); });
+      late.renew([&] { rerun->step(lr); });
       if (emulator::launches != nullptr) CHECK(emulator::launches() == launches);
-      graph.replay();
+      graph.rerun();
       run->step(lr);
-      CHECK(values_of(one, *run) == values_of(two, *recorded));
+      CHECK(values_of(one, *run) == values_of(two, *rerun));
     }
     ops::fill(guard, 0);
-    late.renew([&] { recorded->step(0.1); });
-    graph.replay();
-    recorded->take_back();
-    CHECK(values_of(one, *run) == values_of(two, *recorded));
+    late.renew([&] { rerun->step(0.1); });
+    graph.rerun();
+    rerun->take_back();
+    CHECK(values_of(one, *run) == values_of(two, *rerun));
   }
 }
 
-TEST_CASE("what is renewed must be what was recorded") {
+TEST_CASE("what is renewed must be what was captured") {
   if (!gpu::available()) return;
   const Named all = parameters_of(4);
   Sgd whole({{all}}, {}), part({{{all.begin(), all.begin() + 2}}}, {});
@@ -110,17 +110,17 @@ TEST_CASE("what is renewed must be what was recorded") {
   part.step(0.1);
   cuda::LateArguments late;
   cuda::Graph graph;
-  CHECK_FALSE(late.recorded());
-  graph.capture([&] { late.record(flag(1), [&] { whole.step(0.1); }); });
-  CHECK(late.recorded());
+  CHECK_FALSE(late.captured());
+  graph.capture([&] { late.capture(flag(1), [&] { whole.step(0.1); }); });
+  CHECK(late.captured());
   CHECK_THROWS_WITH_AS(late.renew([] {}), doctest::Contains("expected 1 late arguments"), Error);
   CHECK_THROWS_WITH_AS(late.renew([&] { part.step(0.1); }),
-                       doctest::Contains("expected a late argument as recorded"), Error);
+                       doctest::Contains("expected a late argument as captured"), Error);
   CHECK_THROWS_WITH_AS(late.renew([&] { ops::fill(all[0].second.grad(), 0); }),
                        doctest::Contains("with_late"), Error);
   late.renew([&] { whole.step(0.1); });
   const double before = all[0].second.value().item();
-  graph.replay();
+  graph.rerun();
   CHECK(all[0].second.value().item() != before);
 }
 

@@ -1,4 +1,4 @@
-// Memory, transfers, recorded work.
+// Memory, transfers, captured work.
 #include <limits>
 
 #include "compress/quantize/nonfinite_count.h"
@@ -161,7 +161,7 @@ TEST_CASE("batches are staged: the host may write at once, pinned memory is used
   cuda::Graph graph;
   CHECK_THROWS_WITH_AS(graph.capture([&] { cuda::staged(x, gpu::kCuda); }),
                        doctest::Contains("captur"), Error);
-  CHECK_FALSE(cuda::recording());
+  CHECK_FALSE(cuda::capturing());
 }
 
 TEST_CASE("tensors of any dtype are read together, with one wait") {
@@ -200,7 +200,7 @@ TEST_CASE("pinned memory goes back to the system after what uses it") {
   CHECK(settled == 2);
 }
 
-TEST_CASE("a count that recorded work begins is not begun anew by replays") {
+TEST_CASE("a count that captured work begins is not begun anew by reruns") {
   if (!gpu::available()) return;
   compress::NonfiniteCount before;
   before.on_device();  // memory for many
@@ -215,7 +215,7 @@ TEST_CASE("a count that recorded work begins is not begun anew by replays") {
   });
   CHECK(count.value() == 0);
   copy_bytes(counter, gpu::kCuda, five.raw(), gpu::kCuda, 8);
-  graph.replay();
+  graph.rerun();
   CHECK(count.value() == 5);
 }
 
@@ -273,7 +273,7 @@ TEST_CASE("ops run on the device of their tensors, whatever device is current") 
   cuda::make_current(0);
 }
 
-TEST_CASE("memory freed while work is recorded goes back to the system afterwards") {
+TEST_CASE("memory freed while work is captured goes back to the system afterwards") {
   if (!gpu::available()) return;
   const Tensor x = Tensor::full({3}, 1, DType::f32, gpu::kCuda);
   Tensor whole_segments = Tensor::full({9 << 20}, 1, DType::f32, gpu::kCuda);
@@ -287,7 +287,7 @@ TEST_CASE("memory freed while work is recorded goes back to the system afterward
     allocator(gpu::kCuda).trim();
     y = ops::affine(x, 2, 0);
   });
-  graph.replay();
+  graph.rerun();
   CHECK(y.to_vector() == std::vector<double>{2, 2, 2});
 }
 
@@ -299,7 +299,7 @@ TEST_CASE("CUDA's errors say what helps: memory that is used up, faults that sta
   CHECK(std::string(cuda::advice(kIllegalAddress)).find("compute-sanitizer") != std::string::npos);
 }
 
-TEST_CASE("recorded work runs again on new inputs") {
+TEST_CASE("captured work runs again on new inputs") {
   if (!gpu::available()) return;
   const Tensor x = to_device(Tensor::from<float>({1, 2, 3}, {3}), gpu::kCuda);
   Tensor y;
@@ -312,17 +312,17 @@ TEST_CASE("recorded work runs again on new inputs") {
   work();  // what is made once is made before
   graph.capture(work);
   CHECK(graph.captured());
-  graph.replay();
+  graph.rerun();
   CHECK(y.to_vector() == std::vector<double>{3, 5, 7});
   ops::copy_into(x, to_device(Tensor::from<float>({10, 20, 30}, {3}), gpu::kCuda));
   // What others allocate meanwhile does not lie where the graph works.
   const Tensor other = Tensor::full({3}, 5, DType::f32, gpu::kCuda);
-  graph.replay();
+  graph.rerun();
   CHECK(y.to_vector() == std::vector<double>{21, 41, 61});
   CHECK(other.to_vector() == std::vector<double>{5, 5, 5});
 }
 
-TEST_CASE("recorded work keeps its memory where all others' is given back") {
+TEST_CASE("captured work keeps its memory where all others' is given back") {
   if (!gpu::available()) return;
   constexpr int64_t kMany = 9 << 18;  // a segment for each
   const Tensor x = Tensor::full({kMany}, 2, DType::f32, gpu::kCuda);
@@ -335,11 +335,11 @@ TEST_CASE("recorded work keeps its memory where all others' is given back") {
   cuda::Graph graph;
   graph.capture(work);
   allocator(gpu::kCuda).trim();
-  graph.replay();
+  graph.rerun();
   CHECK(ops::contiguous(y).to_vector() == std::vector<double>{18, 18});
 }
 
-TEST_CASE("an exception while recording leaves no graph, and the GPU usable") {
+TEST_CASE("an exception while capturing leaves no graph, and the GPU usable") {
   if (!gpu::available()) return;
   cuda::Graph graph;
   const Tensor x = Tensor::full({3}, 1, DType::f32, gpu::kCuda);

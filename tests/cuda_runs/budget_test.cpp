@@ -95,7 +95,7 @@ TEST_CASE("steps on CUDA take what was planned, within the budget") {
     }
 }
 
-TEST_CASE("runs on CUDA stay within a budget, replayed or not") {
+TEST_CASE("runs on CUDA stay within a budget, rerun or not") {
   if (!gpu::available()) return;
   for (const char* graphs : {"cuda_graphs=false", "cuda_graphs=true"})
     for (const char* budget : {"1/2 activations", "1/4 activations"}) {

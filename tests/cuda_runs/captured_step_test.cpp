@@ -1,4 +1,4 @@
-// Steps that are replayed beside the same steps run: which are recorded, and every gradient's bits.
+// Steps that are rerun beside the same steps run: which are captured, and every gradient's bits.
 #include "train/captured_step.h"
 #include "apps/config/make_optimizer.h"
 #include "compress/policies/fixed_policy.h"
@@ -10,7 +10,7 @@
 using namespace frugal;
 using namespace frugal::apps;
 
-TEST_CASE("replayed steps with packed activations give the gradients of steps that are run") {
+TEST_CASE("rerun steps with packed activations give the gradients of steps that are run") {
   if (!gpu::available()) return;
   const std::vector<std::pair<const char*, std::string>> cases = {
       {kEncoder, "compression.level=L1"},
@@ -19,12 +19,12 @@ TEST_CASE("replayed steps with packed activations give the gradients of steps th
       {kImages, "compression.level=L1.2"}};
   for (const auto& [text, set] : cases) {
     CAPTURE(set);
-    Side run(text, set), recorded(text, set);
-    CapturedStep captured(*recorded.task, *recorded.model, recorded.policy.get());
+    Side run(text, set), rerun(text, set);
+    CapturedStep captured(*rerun.task, *rerun.model, rerun.policy.get());
     for (int i = 0; i < 6; ++i) {
       CAPTURE(i);
-      if (i == 3) {  // another plan: what was recorded is of no use
-        for (Side* side : {&run, &recorded})
+      if (i == 3) {  // another plan: what was captured is of no use
+        for (Side* side : {&run, &rerun})
           find_in<compress::FixedPolicy>(*side->policy)->set_bits(3);
         captured.forget();
       }
@@ -32,17 +32,17 @@ TEST_CASE("replayed steps with packed activations give the gradients of steps th
         return forward_backward(*run.task, *run.model, std::move(batch), context, run.policy.get(),
                                 {});
       });
-      const auto got = recorded.step([&](Batch batch, Context& context, uint64_t number) {
+      const auto got = rerun.step([&](Batch batch, Context& context, uint64_t number) {
         return captured.run(std::move(batch), context, {}, number).batch;
       });
       CHECK(equal(expected, got));
     }
     CHECK(captured.obstacle().empty());
-    CHECK(captured.replays() == 4);  // the first of each three is run, not replayed
+    CHECK(captured.reruns() == 4);  // the first of each three is run, not rerun
   }
 }
 
-TEST_CASE("the host waits once in a replayed step, and reads loss, counts and norm") {
+TEST_CASE("the host waits once in a rerun step, and reads loss, counts and norm") {
   if (!gpu::available() || !gpu::emulated()) return;  // a GPU counts no waits
   Side side(kEncoder, "compression.level=L1");
   const auto optimizer = make_optimizer(side.config, *side.model);
@@ -60,16 +60,16 @@ TEST_CASE("the host waits once in a replayed step, and reads loss, counts and no
         CHECK(result.batch.loss > 0);
         CHECK(result.batch.counted == 8);
       }
-      // Recorded work needs the optimizer's state, which its first step makes.
+      // Captured work needs the optimizer's state, which its first step makes.
       if (!result.updated) optimizer->step(update.lr);
       return 0;
     });
   }
   CHECK(captured.obstacle().empty());
-  CHECK(captured.replays() == 4);
+  CHECK(captured.reruns() == 4);
 }
 
-TEST_CASE("steps of a held graph are replayed, of classes and of several labels") {
+TEST_CASE("steps of a held graph are rerun, of classes and of several labels") {
   if (!gpu::available()) return;
   Tensor several = Tensor::empty({120, 3}, DType::f32);
   for (int64_t i = 0; i < several.numel(); ++i)
@@ -77,14 +77,14 @@ TEST_CASE("steps of a held graph are replayed, of classes and of several labels"
         i / 3 % 4 == 0 ? static_cast<float>(kIgnored) : static_cast<float>(i % 5 % 2);
   for (const Tensor& labels : {Tensor(), several}) {
     CAPTURE(labels.defined());
-    Side run(kGraph, "optim.lr=0.1"), recorded(kGraph, "optim.lr=0.1");
+    Side run(kGraph, "optim.lr=0.1"), rerun(kGraph, "optim.lr=0.1");
     if (labels.defined())
-      for (Side* side : {&run, &recorded}) {
+      for (Side* side : {&run, &rerun}) {
         train::BatchSpec spec = side->task->spec();
         spec.target = train::BatchSpec::Target::labels;
         side->task = train::make_task(spec);
       }
-    CapturedStep captured(*recorded.task, *recorded.model, recorded.policy.get());
+    CapturedStep captured(*rerun.task, *rerun.model, rerun.policy.get());
     for (int i = 0; i < 4; ++i) {
       CAPTURE(i);
       const auto expected = run.step([&](Batch batch, Context& context, uint64_t) {
@@ -92,7 +92,7 @@ TEST_CASE("steps of a held graph are replayed, of classes and of several labels"
         return forward_backward(*run.task, *run.model, std::move(batch), context, run.policy.get(),
                                 {});
       });
-      const auto got = recorded.step([&](Batch batch, Context& context, uint64_t number) {
+      const auto got = rerun.step([&](Batch batch, Context& context, uint64_t number) {
         if (labels.defined()) batch.target = labels;
         return captured.run(std::move(batch), context, {}, number).batch;
       });
@@ -101,7 +101,7 @@ TEST_CASE("steps of a held graph are replayed, of classes and of several labels"
       CHECK(expected[0].item(1) > 0);
     }
     CHECK(captured.obstacle().empty());
-    CHECK(captured.replays() == 3);
+    CHECK(captured.reruns() == 3);
   }
 }
 
@@ -143,6 +143,6 @@ TEST_CASE("what the host reads in a step is an obstacle, by name") {
     side.step([&](Batch batch, Context& context, uint64_t number) {
       return captured.run(std::move(batch), context, {}, number).batch;
     });
-  CHECK(captured.replays() == 0);
+  CHECK(captured.reruns() == 0);
   CHECK(captured.obstacle().starts_with("[entropy] expected work that is run"));
 }

@@ -1,4 +1,4 @@
-// Recorded steps with their update: parameters, the optimizer's state and norms have the bits of
+// Captured steps with their update: parameters, the optimizer's state and norms have the bits of
 // steps that are run.
 #include <cmath>
 #include <limits>
@@ -72,7 +72,7 @@ Tensor numbers(const CapturedResult& result) {
 
 }  // namespace
 
-TEST_CASE("recorded updates of every optimizer have the bits of updates that are run") {
+TEST_CASE("captured updates of every optimizer have the bits of updates that are run") {
   if (!gpu::available()) return;
   const std::string decay = " optim.weight_decay=0.1";
   const std::vector<std::pair<const char*, std::string>> cases = {
@@ -87,24 +87,23 @@ TEST_CASE("recorded updates of every optimizer have the bits of updates that are
       {kGraph, "optim.name=adam optim.lr=0.01 optim.ema=0.99" + decay}};
   for (const auto& [text, sets] : cases) {
     CAPTURE(sets);
-    Trained run(text, sets), recorded(text, sets);
-    CapturedStep captured(*recorded.task, *recorded.model, recorded.policy.get());
+    Trained run(text, sets), rerun(text, sets);
+    CapturedStep captured(*rerun.task, *rerun.model, rerun.policy.get());
     for (int i = 0; i < 7; ++i) {
       CAPTURE(i);
       if (i == 4)  // what a checkpoint gives back lies elsewhere
-        for (Trained* side : {&run, &recorded})
-          side->optimizer->load_state(side->optimizer->state());
-      const CapturedResult expected = run.train(nullptr), got = recorded.train(&captured);
+        for (Trained* side : {&run, &rerun}) side->optimizer->load_state(side->optimizer->state());
+      const CapturedResult expected = run.train(nullptr), got = rerun.train(&captured);
       CHECK(got.updated == (i > 0));
       CHECK(equal({numbers(expected)}, {numbers(got)}));
-      CHECK(equal(run.all(), recorded.all()));
+      CHECK(equal(run.all(), rerun.all()));
     }
     CHECK(captured.obstacle().empty());
-    CHECK(captured.replays() == 6);
+    CHECK(captured.reruns() == 6);
   }
 }
 
-// A task may tell no targets: its pass holds none that a recorded update could look at.
+// A task may tell no targets: its pass holds none that a captured update could look at.
 class MeanSquare final : public Task {
  public:
   ForwardPass loss(Module& net, Batch& batch, Context& context, const LossOptions&) const override {
@@ -115,77 +114,77 @@ class MeanSquare final : public Task {
   }
 };
 
-TEST_CASE("recorded steps of a task without targets have the bits of steps that are run") {
+TEST_CASE("captured steps of a task without targets have the bits of steps that are run") {
   if (!gpu::available()) return;
-  Trained run(kMlp, "optim.name=sgd optim.lr=0.1"), recorded(kMlp, "optim.name=sgd optim.lr=0.1");
-  run.task = recorded.task = std::make_shared<MeanSquare>();
-  CapturedStep captured(*recorded.task, *recorded.model, recorded.policy.get());
+  Trained run(kMlp, "optim.name=sgd optim.lr=0.1"), rerun(kMlp, "optim.name=sgd optim.lr=0.1");
+  run.task = rerun.task = std::make_shared<MeanSquare>();
+  CapturedStep captured(*rerun.task, *rerun.model, rerun.policy.get());
   for (int i = 0; i < 4; ++i) {
-    const CapturedResult expected = run.train(nullptr), got = recorded.train(&captured);
+    const CapturedResult expected = run.train(nullptr), got = rerun.train(&captured);
     CHECK(got.updated == (i > 0));
     CHECK(equal({numbers(expected)}, {numbers(got)}));
-    CHECK(equal(run.all(), recorded.all()));
+    CHECK(equal(run.all(), rerun.all()));
   }
   CHECK(captured.obstacle().empty());
-  CHECK(captured.replays() == 3);
+  CHECK(captured.reruns() == 3);
 }
 
-TEST_CASE("a replayed step that is not finite leaves parameters and the optimizer as they were") {
+TEST_CASE("a rerun step that is not finite leaves parameters and the optimizer as they were") {
   if (!gpu::available()) return;
   for (const char* name : {"sgd", "sgd_8bit", "adamw", "adamw_8bit", "lamb", "lars", "adafactor"}) {
     CAPTURE(std::string(name));
     const std::string sets =
         fmt::format("optim.name={} optim.lr=0.01 optim.clip_norm=1 optim.ema=0.9", name);
-    Trained run(kMlp, sets), recorded(kMlp, sets);
-    CapturedStep captured(*recorded.task, *recorded.model, recorded.policy.get());
+    Trained run(kMlp, sets), rerun(kMlp, sets);
+    CapturedStep captured(*rerun.task, *rerun.model, rerun.policy.get());
     for (int i = 0; i < 3; ++i) {
       run.train(nullptr);
-      recorded.train(&captured);
+      rerun.train(&captured);
     }
     const auto poisoned = [](Batch batch) {
       batch.input = ops::clone(batch.input);
       batch.input.mut<float>()[5] = std::numeric_limits<float>::quiet_NaN();
       return batch;
     };
-    const std::vector<Tensor> before = recorded.all(false);
-    const CapturedResult failed = recorded.train(&captured, poisoned);
+    const std::vector<Tensor> before = rerun.all(false);
+    const CapturedResult failed = rerun.train(&captured, poisoned);
     run.train(nullptr, poisoned);
     CHECK(failed.updated);
     CHECK_FALSE(std::isfinite(failed.batch.loss));
-    CHECK(captured.replays() == 3);
-    CHECK(equal(before, recorded.all(false)));
-    CHECK(equal(run.all(), recorded.all()));
+    CHECK(captured.reruns() == 3);
+    CHECK(equal(before, rerun.all(false)));
+    CHECK(equal(run.all(), rerun.all()));
     for (int i = 0; i < 2; ++i) {
-      const CapturedResult expected = run.train(nullptr), got = recorded.train(&captured);
+      const CapturedResult expected = run.train(nullptr), got = rerun.train(&captured);
       CHECK(std::isfinite(got.norm));
       CHECK(equal({numbers(expected)}, {numbers(got)}));
-      CHECK(equal(run.all(), recorded.all()));
+      CHECK(equal(run.all(), rerun.all()));
     }
   }
 }
 
-TEST_CASE("a replayed batch in which no target counts has its update") {
+TEST_CASE("a rerun batch in which no target counts has its update") {
   if (!gpu::available()) return;
   const std::string sets = "optim.name=adamw optim.lr=0.01 optim.weight_decay=0.1";
-  Trained run(kEncoder, sets), recorded(kEncoder, sets);
-  CapturedStep captured(*recorded.task, *recorded.model, recorded.policy.get());
+  Trained run(kEncoder, sets), rerun(kEncoder, sets);
+  CapturedStep captured(*rerun.task, *rerun.model, rerun.policy.get());
   for (int i = 0; i < 5; ++i) {
     const auto changed = [&](Batch batch) {
       if (i == 3) batch.target = Tensor::full(batch.target.shape(), kIgnored, DType::i64);
       return batch;
     };
     const CapturedResult expected = run.train(nullptr, changed),
-                         got = recorded.train(&captured, changed);
+                         got = rerun.train(&captured, changed);
     CHECK((got.batch.counted == 0) == (i == 3));
     CHECK(equal({numbers(expected)}, {numbers(got)}));
-    CHECK(equal(run.all(), recorded.all()));
+    CHECK(equal(run.all(), rerun.all()));
   }
-  CHECK(captured.replays() == 4);
+  CHECK(captured.reruns() == 4);
 }
 
 namespace {
 
-// Counts its steps, and may do what recorded ones must not.
+// Counts its steps, and may do what captured ones must not.
 class Foreign : public Optimizer {
  public:
   enum class Way { unknown, launches, grows };
@@ -204,7 +203,7 @@ class Foreign : public Optimizer {
   void load_state(const NamedTensors& state) override {
     steps_ = static_cast<int64_t>(state.front().second.item());
   }
-  bool recordable() const override { return way_ != Way::unknown; }
+  bool capturable() const override { return way_ != Way::unknown; }
   void take_back() override { --steps_; }
 
  private:
@@ -215,7 +214,7 @@ class Foreign : public Optimizer {
 
 }  // namespace
 
-TEST_CASE("what an optimizer must not do in a recorded step is an obstacle, and undone") {
+TEST_CASE("what an optimizer must not do in a captured step is an obstacle, and undone") {
   if (!gpu::available()) return;
   const std::vector<std::pair<Foreign::Way, std::string>> cases = {
       {Foreign::Way::unknown, ""},
@@ -223,19 +222,19 @@ TEST_CASE("what an optimizer must not do in a recorded step is an obstacle, and 
       {Foreign::Way::grows, "has its state before"}};
   for (const auto& [way, obstacle] : cases) {
     CAPTURE(obstacle);
-    Trained run(kEncoder, "optim.lr=0.1"), recorded(kEncoder, "optim.lr=0.1");
-    CapturedStep captured(*recorded.task, *recorded.model, recorded.policy.get());
-    for (Trained* side : {&run, &recorded})
+    Trained run(kEncoder, "optim.lr=0.1"), rerun(kEncoder, "optim.lr=0.1");
+    CapturedStep captured(*rerun.task, *rerun.model, rerun.policy.get());
+    for (Trained* side : {&run, &rerun})
       side->optimizer = std::make_unique<Foreign>(way, side->parameters.front());
     for (int i = 0; i < 4; ++i) {
       CAPTURE(i);
-      const CapturedResult expected = run.train(nullptr), got = recorded.train(&captured);
+      const CapturedResult expected = run.train(nullptr), got = rerun.train(&captured);
       CHECK_FALSE(got.updated);
       CHECK(equal({numbers(expected)}, {numbers(got)}));
-      CHECK(equal(run.all(), recorded.all()));
+      CHECK(equal(run.all(), rerun.all()));
     }
-    // Forward and backward alone are replayed where nothing is known of the update.
-    CHECK(captured.replays() == (way == Foreign::Way::unknown ? 3 : 0));
+    // Forward and backward alone are rerun where nothing is known of the update.
+    CHECK(captured.reruns() == (way == Foreign::Way::unknown ? 3 : 0));
     CHECK(captured.obstacle().empty() == obstacle.empty());
     CHECK(captured.obstacle().find(obstacle) != std::string::npos);
   }

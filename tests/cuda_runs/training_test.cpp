@@ -1,5 +1,5 @@
 // Whole runs from configurations: CUDA follows the CPU, checkpoints are kept and read back, and
-// recorded steps give the bits of steps that are run.
+// captured steps give the bits of steps that are run.
 #include <unistd.h>
 
 #include <filesystem>
@@ -146,7 +146,7 @@ TEST_CASE("a run that was begun on CUDA is kept, and read back") {
   std::filesystem::remove_all(out);
 }
 
-TEST_CASE("a recorded run that diverges ends with the error of one that is run") {
+TEST_CASE("a captured run that diverges ends with the error of one that is run") {
   if (!gpu::available()) return;
   constexpr const char* kMlp = R"({
     "model": {"name": "mlp", "hidden": [24, 24, 24]},
@@ -154,9 +154,9 @@ TEST_CASE("a recorded run that diverges ends with the error of one that is run")
              "test_samples": 4},
     "optim": {"lr": 10000, "momentum": 0.9},
     "train": {"epochs": 1}})";
-  const auto error_of = [&](const char* recorded) -> std::string {
+  const auto error_of = [&](const char* graphs) -> std::string {
     try {
-      run(kMlp, {"device=cuda", recorded});
+      run(kMlp, {"device=cuda", graphs});
     } catch (const Error& e) {
       return e.what();
     }
@@ -165,17 +165,17 @@ TEST_CASE("a recorded run that diverges ends with the error of one that is run")
   const std::string expected = error_of("cuda_graphs=false");
   CAPTURE(expected);
   CHECK(expected.find("first non-finite tensor: gradient of ") != std::string::npos);
-  CHECK(expected.find("step 1:") == std::string::npos);  // step 1 is not recorded
+  CHECK(expected.find("step 1:") == std::string::npos);  // step 1 is not captured
   CHECK(error_of("cuda_graphs=true") == expected);
 }
 
-TEST_CASE("recorded steps give the bits of steps that are run") {
+TEST_CASE("captured steps give the bits of steps that are run") {
   if (!gpu::available()) return;
   const std::vector<std::pair<const char*, std::string>> cases = {
       {kEncoder, "compression.level=L0"},
       {kEncoder, "compression.level=L1"},
       {kEncoder, "compression.level=L1.2 compression.advanced.rounding=dithered"},
-      // Plans are made anew while steps are recorded; so are bits by a guard.
+      // Plans are made anew while steps are captured; so are bits by a guard.
       {kEncoder, "compression.level=L2 compression.gact.interval=3"},
       {kEncoder, "compression.guard=0.1 compression.advanced.track_interval=3"},
       {kGraph, "compression.level=L0"},

@@ -150,7 +150,7 @@ TEST_CASE("a step that is taken back is not counted, of parameters with a gradie
   const std::vector<std::pair<std::string, Variable>> named = {{"p", p}, {"q", q}};
   Averaged optimizer(std::make_unique<Adam>(decay_groups(named, 0, true), AdamOptions{}), named,
                      {});
-  CHECK(optimizer.recordable());
+  CHECK(optimizer.capturable());
   const auto counts = [&] {
     std::vector<double> list;
     for (const auto& [name, tensor] : optimizer.state())

@@ -218,7 +218,7 @@ TEST_CASE("random data have a whole batch of any size") {
   CHECK(few.err.find("data.train_samples") != std::string::npos);
 }
 
-TEST_CASE("bench step refuses recorded steps where there are none") {
+TEST_CASE("bench step refuses captured steps where there are none") {
   const TempFolder folder;
   write_file(folder / "c.json", kTinyConfig);
   const Ran ran = frugal("bench step " + folder / "c.json" +
