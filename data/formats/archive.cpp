@@ -50,10 +50,11 @@ class Unpacker {
 
   // The next entry, nullptr at the end.
   archive_entry* next() {
+    const UnicodeNames unicode;
     archive_entry* entry = nullptr;
     const int status = archive_read_next_header(reader_.get(), &entry);
     if (status == ARCHIVE_EOF) return nullptr;
-    // A warning says that the current locale cannot write a name. That does no harm.
+    // A warning says that the locale cannot write a name. That does no harm.
     check(status == ARCHIVE_OK || status == ARCHIVE_WARN);
     FRUGAL_CHECK(++entries_ <= limits_.entries,
                  "[unpack] expected at most {} entries in {}, got more", limits_.entries, path_);
@@ -104,6 +105,7 @@ class Unpacker {
 
 // The entry's name as a path below the target. Errors: a name that leads elsewhere.
 fs::path safe_name(archive_entry* entry, const std::string& archive) {
+  const UnicodeNames unicode;
   const char* raw = archive_entry_pathname(entry);
   if (raw == nullptr) raw = archive_entry_pathname_utf8(entry);
   FRUGAL_CHECK(raw != nullptr && *raw != '\0',

@@ -43,10 +43,11 @@ ArchiveReader start(const char* op, const std::string& path) {
 
 // The next entry; nullptr at the end.
 archive_entry* next(const char* op, const std::string& path, archive* reader) {
+  const UnicodeNames unicode;
   archive_entry* entry = nullptr;
   const int status = archive_read_next_header(reader, &entry);
   if (status == ARCHIVE_EOF) return nullptr;
-  // libarchive warns if the current locale cannot write a name, which does no harm. All its other
+  // libarchive warns if the locale cannot write a name, which does no harm. All its other
   // warnings mean that the entry contradicts the archive's directory.
   const bool named_otherwise = status == ARCHIVE_WARN && archive_entry_pathname(entry) == nullptr;
   if (status != ARCHIVE_OK && !named_otherwise) fail_archive(op, path, reader);
@@ -54,6 +55,7 @@ archive_entry* next(const char* op, const std::string& path, archive* reader) {
 }
 
 std::string entry_name(archive_entry* entry) {
+  const UnicodeNames unicode;
   const char* name = archive_entry_pathname(entry);
   if (name == nullptr) name = archive_entry_pathname_utf8(entry);
   return name == nullptr ? "" : name;
@@ -62,6 +64,13 @@ std::string entry_name(archive_entry* entry) {
 }  // namespace
 
 void CloseArchive::operator()(archive* reader) const { archive_read_free(reader); }
+
+UnicodeNames::UnicodeNames() {
+  // Null on a system that lacks this locale; then the thread's own stays.
+  static const locale_t unicode = newlocale(LC_CTYPE_MASK, "C.UTF-8", nullptr);
+  before_ = uselocale(unicode);
+}
+UnicodeNames::~UnicodeNames() { uselocale(before_); }
 
 ZipFile ZipFile::open(const char* op, const std::string& path) {
   ZipFile zip;

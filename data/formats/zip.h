@@ -1,5 +1,7 @@
 // Zip archives, read through libarchive. Internal to data.
 #pragma once
+#include <locale.h>
+
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -13,6 +15,20 @@ struct CloseArchive {
   void operator()(archive* reader) const;
 };
 using ArchiveReader = std::unique_ptr<archive, CloseArchive>;
+
+// While one lives, this thread's locale writes all of Unicode. libarchive gives an entry's name in
+// that locale. In the locale "C", which every program has at its start, it gives no name at all
+// where a zip archive's name is UTF-8 and not ASCII (findings/libarchive_locale.sh).
+class UnicodeNames {
+ public:
+  UnicodeNames();
+  ~UnicodeNames();
+  UnicodeNames(const UnicodeNames&) = delete;
+  UnicodeNames& operator=(const UnicodeNames&) = delete;
+
+ private:
+  locale_t before_;
+};
 
 struct ZipEntry {
   std::string name;

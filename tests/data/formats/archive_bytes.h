@@ -2,6 +2,7 @@
 #pragma once
 #include <zlib.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <string>
@@ -59,7 +60,10 @@ inline std::string stored_zip(const std::vector<ArchiveEntry>& entries, uint32_t
         static_cast<uint32_t>(crc32(0, reinterpret_cast<const Bytef*>(entry.content.data()),
                                     static_cast<uInt>(entry.content.size())) ^
                               crc_change);
-    const std::string common = little(0, 2) + little(0, 2) + little(0, 4) + little(crc, 4) +
+    const bool ascii =
+        std::all_of(entry.name.begin(), entry.name.end(), [](char c) { return c >= 0; });
+    const uint64_t flags = ascii ? 0 : 1 << 11;  // the name is UTF-8
+    const std::string common = little(flags, 2) + little(0, 2) + little(0, 4) + little(crc, 4) +
                                little(entry.content.size(), 4) + little(entry.content.size(), 4) +
                                little(entry.name.size(), 2) + little(0, 2);
     // Made on Unix, with its mode: files, or links.

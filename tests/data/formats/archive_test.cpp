@@ -58,6 +58,17 @@ TEST_CASE("archives of each kind") {
   }
 }
 
+TEST_CASE("names beyond ASCII, in the locale that a program has at its start") {
+  const std::vector<Entry> entries{{"größe/länge.txt", "alpha"}, {"größe/π.txt", "beta"}};
+  for (const std::string& bytes : {tar(entries), stored_zip(entries)}) {
+    const TemporaryFolder folder;
+    unpack(folder.write("archive", bytes), folder / "all");
+    CHECK(listing(folder / "all") ==
+          std::vector<std::string>{"größe", "größe/länge.txt", "größe/π.txt"});
+    CHECK(content_of(folder / "all/größe/π.txt") == "beta");
+  }
+}
+
 TEST_CASE("hostile archives leave nothing") {
   const auto refuses = [](const std::string& bytes, const char* why,
                           const UnpackLimits& limits = {}) {

@@ -4,6 +4,7 @@
 
 #include "data/graph/npz_graph.h"
 #include "tests/data/files.h"
+#include "tests/data/formats/archive_bytes.h"
 #include "tests/data/formats/arrays.h"
 
 using namespace frugal;
@@ -119,6 +120,15 @@ TEST_CASE("archives are read stored, deflated and with 64-bit sizes") {
   const NpzFile file = NpzFile::open(
       folder.write("c", cat(commented.substr(0, commented.size() - 2), little(3, 2), "abc")));
   CHECK(file.read("a").item() == 3);
+}
+
+TEST_CASE("names of arrays beyond ASCII, in the locale that a program has at its start") {
+  const TemporaryFolder folder;
+  const std::string array = npy_of<int32_t>("<i4", {3, 1});
+  const NpzFile file = NpzFile::open(
+      folder.write("a", frugal_test::stored_zip({{"größe.npy", array}, {"länge.npy", array}})));
+  CHECK(file.names() == std::vector<std::string>{"größe", "länge"});
+  CHECK(file.read("länge").to_vector() == std::vector<double>{3, 1});
 }
 
 TEST_CASE("every lie of an archive is named") {
