@@ -46,10 +46,10 @@ const std::vector<std::string> kUsual = {"L0: compression.level=L0 compression.r
 struct Variant {
   std::string name;
   std::vector<std::string> sets;
-  std::vector<UnreadKey> unread;                   // keys of `config`
-  std::unique_ptr<train::TrialRun> trial;          // null on meta
-  compress::RecordingPolicy* recording = nullptr;  // in its policy, with --record-profile
-  Config given, config;                            // before and after resolve()
+  std::vector<UnreadKey> unread;              // keys of `config`
+  std::unique_ptr<train::TrialRun> trial;     // null on meta
+  compress::MeteringPolicy* meter = nullptr;  // in its policy, with --record-profile
+  Config given, config;                       // before and after resolve()
   std::vector<double> milliseconds;
   double adapting = 0;  // milliseconds a step, of measuring now and then
   StepMemory memory;
@@ -219,8 +219,8 @@ void prepare(Variant& v, Bench& bench, bool records) {
             compress::OwnPolicy{[&v, choice = options.compression.choice](
                                     Device device, uint64_t seed) -> std::unique_ptr<SavePolicy> {
               auto policy =
-                  std::make_unique<compress::RecordingPolicy>(make_policy(choice, device, seed));
-              v.recording = policy.get();
+                  std::make_unique<compress::MeteringPolicy>(make_policy(choice, device, seed));
+              v.meter = policy.get();
               return policy;
             }},
         .measuring = options.compression.choice.measuring};
@@ -315,7 +315,8 @@ void measure(std::vector<Variant>& variants, Bench& bench, int64_t repeats) {
 }
 
 // Errors: nowhere are there widths to record.
-void check_recording(const std::string& path, const std::vector<Variant>& variants, bool runs) {
+void check_profile_option(const std::string& path, const std::vector<Variant>& variants,
+                          bool runs) {
   if (path.empty()) return;
   if (!runs)
     throw ConfigError("", "--record-profile: expected a device with values, cpu or cuda, got meta");
@@ -330,8 +331,8 @@ void check_recording(const std::string& path, const std::vector<Variant>& varian
 void record(const std::string& path, const std::vector<Variant>& variants) {
   std::vector<RecordedRun> runs;
   for (const Variant& v : variants)
-    if (v.failed.empty() && !v.recording->profile().tensors.empty())
-      runs.push_back({v.config, v.recording->profile()});
+    if (v.failed.empty() && !v.meter->profile().tensors.empty())
+      runs.push_back({v.config, v.meter->profile()});
   if (runs.empty()) throw Error("--record-profile: expected a row that packs tensors, got none");
   write_profiles(path, runs);
 }
@@ -473,7 +474,7 @@ void bench_step(const BenchArguments& arguments) {
   } catch (const OutOfMemory& e) {
     throw Error(explain(e, config));
   }
-  check_recording(arguments.profile, variants, runs);
+  check_profile_option(arguments.profile, variants, runs);
   for (Variant& v : variants) prepare(v, bench, !arguments.profile.empty());
   std::ofstream csv;
   if (!arguments.trace.empty()) csv.open(arguments.trace);  // before the work: it may fail

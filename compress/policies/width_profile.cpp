@@ -15,9 +15,9 @@ double WidthProfile::average_bits() const {
   return elements > 0 ? 8 * bytes / elements : 0;
 }
 
-class RecordingPolicy::Recorder final : public Codec {
+class MeteringPolicy::Meter final : public Codec {
  public:
-  Recorder(const Codec& inner, WidthProfile& profile) : inner_(inner), profile_(profile) {}
+  Meter(const Codec& inner, WidthProfile& profile) : inner_(inner), profile_(profile) {}
 
   std::unique_ptr<Packed> pack(const Tensor& tensor, const SaveInfo& info) const override {
     return noted(inner_.pack(tensor, info), tensor, info);
@@ -42,16 +42,16 @@ class RecordingPolicy::Recorder final : public Codec {
   WidthProfile& profile_;
 };
 
-RecordingPolicy::RecordingPolicy(std::shared_ptr<SavePolicy> inner)
+MeteringPolicy::MeteringPolicy(std::shared_ptr<SavePolicy> inner)
     : WrappingPolicy(std::move(inner)) {}
-RecordingPolicy::~RecordingPolicy() = default;
+MeteringPolicy::~MeteringPolicy() = default;
 
-Decision RecordingPolicy::decide(const SaveInfo& info, const Tensor& value) {
+Decision MeteringPolicy::decide(const SaveInfo& info, const Tensor& value) {
   if (info.seq == 0) profile_.tensors.clear();
   Decision decision = inner().decide(info, value);
   if (decision.what != Decision::pack) return decision;
-  std::unique_ptr<Recorder>& codec = codecs_[decision.codec];
-  if (codec == nullptr) codec = std::make_unique<Recorder>(*decision.codec, profile_);
+  std::unique_ptr<Meter>& codec = codecs_[decision.codec];
+  if (codec == nullptr) codec = std::make_unique<Meter>(*decision.codec, profile_);
   decision.codec = codec.get();
   return decision;
 }

@@ -26,23 +26,23 @@ struct WidthProfile {
 };
 
 // Decides as the policy inside and notes the bytes of what is packed. A policy whose payloads are
-// moved to a file is not to be recorded: it has none when they are noted.
-class RecordingPolicy final : public WrappingPolicy {
+// moved to a file is not to be metered: it has none when they are noted.
+class MeteringPolicy final : public WrappingPolicy {
  public:
-  explicit RecordingPolicy(std::shared_ptr<SavePolicy> inner);  // Errors: no policy
-  ~RecordingPolicy() override;
+  explicit MeteringPolicy(std::shared_ptr<SavePolicy> inner);  // Errors: no policy
+  ~MeteringPolicy() override;
   Decision decide(const SaveInfo& info, const Tensor& value) override;
   const WidthProfile& profile() const { return profile_; }  // profile of the last step
 
  private:
-  class Recorder;
+  class Meter;
   WidthProfile profile_;
-  std::map<const Codec*, std::unique_ptr<Recorder>> codecs_;
+  std::map<const Codec*, std::unique_ptr<Meter>> codecs_;
 };
 
 // Decides as the policy inside. On `meta`, what is packed takes as many bits for each element as
 // the profile says, or the profile's average if the profile does not have the tensor: the run that
-// was recorded may have kept it raw, because its batches were smaller. On other devices nothing
+// was metered may have kept it raw, because its batches were smaller. On other devices nothing
 // changes.
 class ProfiledPolicy final : public WrappingPolicy {
  public:

@@ -42,7 +42,7 @@ TEST_CASE("a profile of a step gives its bytes on meta, and of larger batches as
   fixed.bits = 2;
   for (const bool entropy : {false, true}) {
     CAPTURE(entropy);
-    RecordingPolicy recording(make_policy({.policy = fixed, .entropy = entropy}, kCpu, 0));
+    MeteringPolicy recording(make_policy({.policy = fixed, .entropy = entropy}, kCpu, 0));
     const std::vector<Tensor> values = tensors(8, kCpu);
     const auto packed = step(recording, values);
     const WidthProfile& profile = recording.profile();
@@ -96,5 +96,5 @@ TEST_CASE("profiles of other networks, and empty ones, are refused") {
                        doctest::Contains("record a profile of this network"), Error);
   profile.tensors[7] = {"gelu", 1, 0, 0};
   CHECK_THROWS_WITH_AS(ProfiledPolicy(inner, profile), doctest::Contains("of tensor 7"), Error);
-  CHECK_THROWS_AS(RecordingPolicy{nullptr}, Error);
+  CHECK_THROWS_AS(MeteringPolicy{nullptr}, Error);
 }
