@@ -231,7 +231,7 @@ train)
   same checkpoint/last.safetensors run whole
   same_metrics run whole
   # Ctrl-C: Open MPI 4 sends SIGTERM after so many seconds, and SIGKILL when they have passed again. Open MPI 5 has no
-  # such option and kills its ranks at once.
+  # such option that has an effect, and kills its ranks a quarter of a second later.
   rm -rf run
   export OMPI_MCA_odls_base_sigkill_timeout=3
   begin 3 "$program" train long.json --out run --quiet

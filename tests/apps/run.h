@@ -151,7 +151,7 @@ inline int cut_run(const std::string& arguments, const std::string& out, const s
 
 // A run of milliseconds that uses every part: dropout, augmentation, momentum, compression.
 // Have products of matrices the same bits on any number of threads? Where oneDNN has no kernels for
-// AVX-512, it may share the sum of a small product among threads.
+// AVX-512, it may share the sum of a product among threads.
 inline bool products_ignore_threads() {
 #ifdef __x86_64__
   return std::getenv("ONEDNN_MAX_CPU_ISA") == nullptr && __builtin_cpu_supports("avx512f") != 0;
