@@ -4,7 +4,6 @@
 // Ref: Chen et al. 2021 (ActNN), section 6.1, "gradient variance".
 #include <cstdio>
 
-#include "apps/bench/gradient_bench.h"
 #include "apps/cli/progress.h"
 #include "apps/cli/report.h"
 #include "apps/config/make_choice.h"
@@ -130,12 +129,6 @@ class CountingPolicy final : public compress::WrappingPolicy {
   int64_t elements_ = 0;
 };
 
-// Steps like those of training give the policy what it decides by.
-void let_learn(GradientBench& bench, SavePolicy& policy, const Setting& setting, RngKey key) {
-  const bool planned = PolicyParts(policy).budget != nullptr;
-  bench.let_learn(policy, planned ? budgeted(setting) : setting.config, key);
-}
-
 }  // namespace
 
 void study_policies(const LabArguments& arguments) {
@@ -145,43 +138,36 @@ void study_policies(const LabArguments& arguments) {
   const int64_t draws = arguments.repeats > 0 ? arguments.repeats : 32;
   GradientBench bench(config);
   bench.train(arguments.train_steps);
-  const RngKey key = bench.rng();
-  const double unit = bench.minibatch_variance(arguments.batches, key);
-  const Batch batch = bench.next();
-  const std::vector<float> exact = bench.gradient(batch, nullptr, 0, key);
-  const auto plain = static_cast<double>(bench.memory().saved());
-
-  Json results = Json::array();
-  std::vector<std::vector<std::string>> rows = {{"", "bits", "bits per element", "activations",
-                                                 "L0's over these", "variance", "squared bias"}};
+  bench.begin(arguments.batches);
+  const auto plain = static_cast<double>(bench.whole_memory().saved());
+  GradientRows rows{"policies",
+                    {{"", "bits", "bits per element", "activations", "L0's over these", "variance",
+                      "squared bias"}}};
   for (const int64_t bits : arguments.bits) {
     Setting setting{config, bits};
     for (const PolicyRow& row : kRows) {
       CountingPolicy policy(row.make(setting), row, setting);
-      let_learn(bench, policy, setting, key);
-      GradientNoise noise(exact);
-      for (int64_t draw = 0; draw < draws; ++draw)
-        noise.add(bench.gradient(batch, &policy, static_cast<uint64_t>(1000 + draw), key));
-      const Estimate variance = noise.variance(), bias = noise.squared_bias();
-      const StepMemory& memory = bench.memory();
+      const bool planned = PolicyParts(policy).budget != nullptr;
+      bench.let_learn(policy, planned ? budgeted(setting) : config);
+      const train::LayeredErrors found = bench.measure(policy, draws);
+      const StepMemory& memory = found.memory;
       if (row.make == fixed && row.neighbours == 0) setting.bytes = memory.saved();
       const double each = 8 * static_cast<double>(memory.packed) /
                           static_cast<double>(std::max<int64_t>(policy.elements(), 1));
       const double over = plain / static_cast<double>(memory.saved());
-      results.push_back({{"policy", row.name},
-                         {"bits", bits},
-                         {"bits_per_element", each},
-                         {"activation_bytes", memory.saved()},
-                         {"L0_activations_over_these", over},
-                         {"variance", estimate_json(variance, unit)},
-                         {"squared_bias", estimate_json(bias, unit)}});
-      rows.push_back({row.name, std::to_string(bits), fmt::format("{:.2f}", each),
-                      readable_bytes(memory.saved()), fmt::format("{:.2f}x", over),
-                      estimate_text(variance, unit), estimate_text(bias, unit)});
+      rows.last = found;
+      rows.add({row.name, std::to_string(bits), fmt::format("{:.2f}", each),
+                readable_bytes(memory.saved()), fmt::format("{:.2f}x", over)},
+               {{"policy", row.name},
+                {"bits", bits},
+                {"bits_per_element", each},
+                {"activation_bytes", memory.saved()},
+                {"L0_activations_over_these", over}},
+               found, found.unit());
       std::fprintf(stderr, "%s, %d bits: done\n", row.name, static_cast<int>(bits));
     }
   }
-  print_gradients({arguments, config, draws, unit}, "policies", results, rows);
+  print_gradients(arguments, config, draws, rows);
 }
 
 }  // namespace frugal::lab

@@ -8,33 +8,35 @@ namespace frugal::lab {
 
 using namespace apps;
 
-Json estimate_json(const Estimate& e, double unit) {
-  return {{"value", e.value / unit}, {"standard_error", e.error / unit}};
-}
-std::string estimate_text(const Estimate& e, double unit) {
-  return fmt::format("{:.4f} +- {:.4f}", e.value / unit, 1.96 * e.error / unit);
+void GradientRows::add(std::vector<std::string> cells, Json values,
+                       const train::GradientErrors& errors, double unit) {
+  cells.push_back(estimate_text(errors.rounding, unit));
+  cells.push_back(estimate_text(errors.squared_bias, unit));
+  rows.push_back(std::move(cells));
+  values["variance"] = estimate_json(errors.rounding, unit);
+  values["squared_bias"] = estimate_json(errors.squared_bias, unit);
+  results.push_back(std::move(values));
 }
 
-void print_gradients(const GradientSetting& setting, const char* name, const Json& results,
-                     const std::vector<std::vector<std::string>>& rows) {
-  const auto& [arguments, config, draws, unit] = setting;
+void print_gradients(const LabArguments& arguments, const Config& config, int64_t draws,
+                     const GradientRows& rows) {
   if (arguments.json) {
     const Json document = {{"model", config.model.name},
                            {"batch_size", config.data.batch_size},
                            {"train_steps", arguments.train_steps},
                            {"draws", draws},
                            {"batches", arguments.batches},
-                           {"minibatch_variance", unit},
-                           {name, results}};
+                           {"unit", rows.last.unit_name()},
+                           {"minibatch_variance", rows.last.minibatch.value},
+                           {"squared_gradient", rows.last.square},
+                           {rows.name, rows.results}};
     print_json(document);
     return;
   }
-  std::printf(
-      "%s, batch %lld, after %lld steps; %lld draws; over the variance of the gradient between "
-      "minibatches (of %lld); intervals of 95 %%\n%s",
-      config.model.name.c_str(), static_cast<long long>(config.data.batch_size),
-      static_cast<long long>(arguments.train_steps), static_cast<long long>(draws),
-      static_cast<long long>(arguments.batches), table(rows).c_str());
+  std::printf("%s, batch %lld, %s\n%s", config.model.name.c_str(),
+              static_cast<long long>(config.data.batch_size),
+              setting_text(arguments.train_steps, draws, arguments.batches, rows.last).c_str(),
+              table(rows.rows).c_str());
 }
 
 }  // namespace frugal::lab

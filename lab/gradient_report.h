@@ -1,31 +1,27 @@
-// How benchmarks of gradients show their results.
+// How studies of gradients show their results.
 #pragma once
 #include <string>
 #include <vector>
 
-#include "apps/cli/commands.h"
-#include "apps/config/config.h"
+#include "apps/bench/gradient_bench.h"
 #include "apps/json.h"
 #include "lab/commands.h"
-#include "train/gradient_noise.h"
 
 namespace frugal::lab {
 
-// The estimate divided by `unit`. JSON has {"value", "standard_error"}; the text has its interval
-// of 95 %.
-apps::Json estimate_json(const apps::Estimate& estimate, double unit);
-std::string estimate_text(const apps::Estimate& estimate, double unit);
+struct GradientRows {
+  const char* name;                            // of the list in JSON
+  std::vector<std::vector<std::string>> rows;  // the first one has the heads
+  apps::Json results = apps::Json::array();
+  train::GradientErrors last = {};  // of all parameters, for the unit
 
-// What all results of a benchmark were measured with. unit: the variance between minibatches.
-struct GradientSetting {
-  const LabArguments& arguments;
-  const apps::Config& config;
-  int64_t draws = 0;
-  double unit = 0;
+  // Adds a row of the cells and the variance and the squared bias over `unit`, and an object with
+  // the same.
+  void add(std::vector<std::string> cells, apps::Json values, const train::GradientErrors& errors,
+           double unit);
 };
-// Prints a table of `rows`, whose first row has the heads, or, if asked for, JSON with `results`
-// under `name`.
-void print_gradients(const GradientSetting& setting, const char* name, const apps::Json& results,
-                     const std::vector<std::vector<std::string>>& rows);
+// Prints the table or, if asked for, JSON.
+void print_gradients(const LabArguments& arguments, const apps::Config& config, int64_t draws,
+                     const GradientRows& rows);
 
 }  // namespace frugal::lab

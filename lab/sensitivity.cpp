@@ -11,7 +11,6 @@
 #include "apps/config/make_choice.h"
 #include "apps/config/resolve.h"
 #include "lab/commands.h"
-#include "train/gradient_noise.h"
 #include "train/sensitivity.h"
 #include "train/statistics.h"
 
@@ -35,15 +34,6 @@ double predicted(const std::vector<Item>& items, const std::vector<double>& c) {
   return sum;
 }
 
-// Measures the variance of the gradient at the widths of the policy.
-Estimate drawn(GradientBench& bench, const Batch& batch, compress::AdaptivePolicy& policy,
-               RngKey key, int64_t draws) {
-  GradientNoise noise(bench.gradient(batch, nullptr, 0, key));
-  for (int64_t draw = 0; draw < draws; ++draw)
-    noise.add(bench.gradient(batch, &policy, static_cast<uint64_t>(draw), key));
-  return noise.variance();
-}
-
 }  // namespace
 
 void study_sensitivity(const LabArguments& arguments) {
@@ -57,8 +47,9 @@ void study_sensitivity(const LabArguments& arguments) {
   const int64_t draws = arguments.repeats > 0 ? arguments.repeats : 32;
   GradientBench bench(config);
   bench.train(arguments.train_steps);
+  bench.begin(0);
   const RngKey key = bench.rng();
-  const Batch batch = bench.next();
+  const Batch& batch = bench.batch();
   const int64_t n = batch.input.size(0);
   const int64_t samples = std::min(n, config.compression.adapt_samples);
 
@@ -92,12 +83,12 @@ void study_sensitivity(const LabArguments& arguments) {
   const double cheap_seconds = seconds_since(begin);
 
   const double uniform_reference = predicted(items, reference), uniform = predicted(items, cheap);
-  const Estimate uniform_drawn = drawn(bench, batch, adaptive, key, draws);
+  const Estimate uniform_drawn = bench.measure(adaptive, draws).rounding;
   for (size_t i = 0; i < seqs.size(); ++i) adaptive.measured(seqs[i], cheap[i], 0);
   adaptive.allocate();
   const std::vector<Item> allocated = adaptive.items();
   const double best_reference = predicted(allocated, reference), best = predicted(allocated, cheap);
-  const Estimate best_drawn = drawn(bench, batch, adaptive, key, draws);
+  const Estimate best_drawn = bench.measure(adaptive, draws).rounding;
 
   const double rank = rank_correlation(reference, cheap);
   const Spread spread = ratio_spread(cheap, reference);

@@ -92,4 +92,33 @@ TEST_CASE("layers: the shares of all layers add up, and what stays whole adds no
     CHECK(bench.run(wrong).status == 2);
 }
 
+// Such a graph is the only batch.
+TEST_CASE("studies of a whole graph end, and have the squared gradient as their unit") {
+  const TempFolder folder;
+  write_file(folder / "c.json", R"({"model": {"name": "gcn", "layers": 2, "width": 16},
+      "data": {"name": "random_graph", "nodes": 300, "edges": 900, "features": 24, "classes": 4},
+      "compression": {"bits": 2, "advanced": {"min_elements": 256}}, "threads": 1})");
+  const std::string options = folder / "c.json" + " --json --train-steps 2 --batches 8 ";
+  const auto printed = [](const Ran& ran) {
+    REQUIRE_MESSAGE(ran.status == 0, ran.err);
+    Json document = Json::parse(ran.out);
+    CHECK(document["minibatch_variance"] == 0);
+    CHECK(document["squared_gradient"].get<double>() > 0);
+    CHECK(document["unit"] == "the squared gradient of the only batch");
+    return document;
+  };
+  const auto lab = [&](const std::string& rest) {
+    return printed(frugal_lab("gradient " + options + "--repeats 8 --bits 2 " + rest));
+  };
+  CHECK(lab("")["schemes"].size() == 3);
+  CHECK(lab("--policies")["policies"].size() == 9);
+  const Json layers = lab("--layers")["layers"];
+  double shares = 0;
+  for (const Json& row : layers) shares += row["share"].get<double>();
+  CHECK(shares == doctest::Approx(2));  // those of the layers, and "all"
+  const Json variance = printed(frugal("bench variance " + options + "--draws 16 --layers 1"));
+  CHECK(variance["variance"]["value"].get<double>() > 0);
+  for (const Json& layer : variance["layers"]) CHECK(layer["minibatch_variance"]["value"] == 0);
+}
+
 }  // namespace frugal::apps
