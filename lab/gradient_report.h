@@ -10,10 +10,10 @@
 namespace frugal::lab {
 
 struct GradientRows {
-  const char* name;                            // of the list in JSON
+  const char* name;                            // the name of the list in JSON
   std::vector<std::vector<std::string>> rows;  // the first one has the heads
   apps::Json results = apps::Json::array();
-  train::GradientErrors last = {};  // of all parameters, for the unit
+  train::GradientErrors last = {};  // the errors of all parameters, which have the unit
 
   // Adds a row of the cells and the variance and the squared bias over `unit`, and an object with
   // the same.

@@ -19,7 +19,7 @@ struct GradientLayers {
   struct Span {
     size_t begin = 0, end = 0, layer = 0;
   };
-  std::vector<std::string> names;  // of the layers
+  std::vector<std::string> names;  // the names of the layers
   std::vector<Span> spans;
 
   // The place of a layer, which is added if it is new.

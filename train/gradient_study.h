@@ -25,7 +25,7 @@ struct GradientErrors {
   double square = 0;      // |gradient|^2 of the batch, kept whole
   Estimate minibatch;     // the variance between minibatches; 0: a whole graph is the only one
   Estimate rounding;      // the variance between roundings of the batch
-  Estimate squared_bias;  // of the mean of these roundings; negative at times
+  Estimate squared_bias;  // how far their mean is off; negative at times
 
   bool has_minibatches() const { return minibatch.value > 1e-9 * square; }
   // What the errors are compared with: the variance between minibatches, else `square`.
@@ -40,7 +40,7 @@ struct GradientErrors {
 // The errors of all parameters, and of those of each layer.
 struct LayeredErrors : GradientErrors {
   std::vector<GradientErrors> layers;  // as GradientStudy::layers()
-  StepMemory memory;                   // of the last rounding
+  StepMemory memory;                   // what the last rounding took
 };
 
 // What the rounding of one layer's tensors adds to the variance of the gradient, with the gradients
@@ -54,7 +54,7 @@ struct RoundedLayer {
 // Thread safety: none.
 class GradientStudy {
  public:
-  explicit GradientStudy(RunRecipe recipe);  // of the CPU
+  explicit GradientStudy(RunRecipe recipe);  // one on the CPU
 
   // Steps at the recipe's `lr` that keep everything whole.
   void train(int64_t steps);
@@ -79,7 +79,7 @@ class GradientStudy {
 
   const GradientLayers& layers() const { return layers_; }
   const Batch& batch() const { return batch_; }
-  const StepMemory& whole_memory() const { return whole_memory_; }  // of the pass kept whole
+  const StepMemory& whole_memory() const { return whole_memory_; }  // what the pass kept whole took
   RngKey rng() const { return run_.rng_state(); }
   Module& model() { return run_.model(); }
   const Task& task() const { return run_.task(); }
@@ -93,7 +93,7 @@ class GradientStudy {
   double smoothing_, lr_;
   Run run_;
   GradientProbe probe_;
-  int64_t batch_size_ = 0;  // of the first batch
+  int64_t batch_size_ = 0;  // the size of the first batch
   // Since begin(). `errors_` has no rounding.
   int64_t parts_ = 0;
   RngKey key_;

@@ -115,7 +115,7 @@ TEST_CASE("studies of a whole graph end, and have the squared gradient as their 
   const Json layers = lab("--layers")["layers"];
   double shares = 0;
   for (const Json& row : layers) shares += row["share"].get<double>();
-  CHECK(shares == doctest::Approx(2));  // those of the layers, and "all"
+  CHECK(shares == doctest::Approx(2));  // the layers, and "all"
   const Json variance = printed(frugal("bench variance " + options + "--draws 16 --layers 1"));
   CHECK(variance["variance"]["value"].get<double>() > 0);
   for (const Json& layer : variance["layers"]) CHECK(layer["minibatch_variance"]["value"] == 0);
