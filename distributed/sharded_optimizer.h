@@ -54,8 +54,8 @@ class ShardedOptimizer final : public Optimizer {
   // not tell how many ranks wrote it. It takes the memory of the whole state on each rank while it
   // lives.
   NamedTensors state() const override;
-  // The state of this rank's part alone, without asking the other ranks.
-  NamedTensors own_state() const { return inner_->state(); }
+  NamedTensors own_state() const override { return inner_->state(); }
+  ShardedOptimizer* sharded() override { return this; }
   // Takes the whole state and keeps the part of this rank.
   // Errors, on all ranks: those of the inner optimizer on any rank; then nothing is changed.
   void load_state(const NamedTensors& state) override;

@@ -108,7 +108,7 @@ class GraphInputs {
 // The layers around the convolutions of graph networks. Names: norms.{i}.module.
 class GraphModule : public Module {
  public:
-  void forget_idle() { inputs_.forget_idle(); }  // see GraphInputs
+  void forget_idle() override { inputs_.forget_idle(); }  // see GraphInputs
 
  protected:
   // `graph_options`: how edges become a graph; edge_weight is filled in from the batch. Errors:

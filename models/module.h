@@ -14,6 +14,13 @@
 
 namespace frugal {
 
+class HeadedModule;
+class ResizedModule;
+namespace models {
+class Detector;
+class SelfSupervised;
+}  // namespace models
+
 constexpr int64_t kAllBlocks = INT64_MAX;
 
 // What a forward pass needs beside its input. `rng` gives dropout its keys; `extras` are the
@@ -73,6 +80,14 @@ class Module {
   // output for each class. Empty: there is no such layer, as in a network whose outputs share the
   // weights of an embedding. Here: the layer of the last parameter, if its weight is a matrix.
   virtual std::string head_prefix();
+  // This network in a role that some tasks know; null: it does not play the role.
+  virtual HeadedModule* as_headed() { return nullptr; }
+  virtual ResizedModule* as_resized() { return nullptr; }
+  virtual models::Detector* as_detector() { return nullptr; }
+  virtual models::SelfSupervised* as_self_supervised() { return nullptr; }
+  // Drops what the network made for earlier batches and has no use for in the next step. Called
+  // before each step, so that a step takes the same memory in a run that was resumed before it.
+  virtual void forget_idle() {}
   // Do norms whose parameters require no gradient use their running statistics, unchanged, also in
   // training? No: they use the batch's, as in PyTorch. freeze() (models/freeze.h) sets it.
   bool keeps_frozen_statistics() const { return keeps_frozen_statistics_; }
@@ -114,6 +129,7 @@ class HeadedModule : public Module {
     Variable output() const;
   };
   virtual Head before_output(Variable input, Context& context) = 0;
+  HeadedModule* as_headed() final { return this; }
   Variable forward(Variable input, Context& context) override {
     return before_output(std::move(input), context).output();
   }

@@ -23,6 +23,7 @@ class ResizedModule : public Module {
     }
   };
   virtual Small before_resize(Variable input, Context& context) = 0;
+  ResizedModule* as_resized() final { return this; }
   // What the names of the second head's last layer begin with; empty: there is no second head.
   virtual std::string auxiliary_head_prefix() { return ""; }
   Variable forward(Variable input, Context& context) override {

@@ -146,7 +146,7 @@ Fitting fitting(Module& module, const std::map<std::string, Target>& targets,
                 const StateOptions& options) {
   const auto has = [&](const std::string& name) { return targets.contains(name); };
   const std::string head = module.head_prefix();
-  auto* const resized = dynamic_cast<ResizedModule*>(&module);
+  ResizedModule* const resized = module.as_resized();
   const std::string second = resized == nullptr ? "" : resized->auxiliary_head_prefix();
   const auto in_head = [&](const std::string& name) {
     return (!head.empty() && name.starts_with(head)) ||

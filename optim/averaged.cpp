@@ -38,8 +38,7 @@ bool Averaged::step_leaf(const GradAccumulator& leaf, double lr) {
   return inner_->step_leaf(leaf, lr);
 }
 
-Optimizer::NamedTensors Averaged::state() const {
-  NamedTensors all = inner_->state();
+Optimizer::NamedTensors Averaged::with_averages(NamedTensors all) const {
   for (const auto& entry : average_.state()) all.push_back(entry);
   return all;
 }

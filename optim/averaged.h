@@ -16,17 +16,19 @@ class Averaged : public Optimizer {
   void step(double lr) override;
   void zero_grad() override { inner_->zero_grad(); }
   bool step_leaf(const GradAccumulator& leaf, double lr) override;
-  NamedTensors state() const override;  // the state of `inner` and of the averages
+  // The state of `inner` and of the averages.
+  NamedTensors state() const override { return with_averages(inner_->state()); }
   void load_state(const NamedTensors& state) override;
+  NamedTensors own_state() const override { return with_averages(inner_->own_state()); }
+  Ema* averages() override { return &average_; }
+  distributed::ShardedOptimizer* sharded() override { return inner_->sharded(); }
   std::unique_ptr<Optimizer> without_state() const override;
   void set_momentum(double momentum) override { inner_->set_momentum(momentum); }
   bool capturable() const override { return inner_->capturable(); }
   void take_back() override;
 
-  Ema& average() { return average_; }
-  Optimizer& inner() { return *inner_; }
-
  private:
+  NamedTensors with_averages(NamedTensors all) const;
   Averaged(std::unique_ptr<Optimizer> inner, Ema average);
   std::unique_ptr<Optimizer> inner_;
   Ema average_;

@@ -11,6 +11,13 @@
 
 namespace frugal {
 
+namespace distributed {
+class ShardedOptimizer;
+}
+namespace optim {
+class Ema;
+}
+
 struct ParameterGroup {
   std::vector<std::pair<std::string, Variable>> parameters;
   double lr_scale = 1;                      // multiplies the schedule's rate
@@ -56,6 +63,13 @@ class Optimizer {
   virtual NamedTensors state() const = 0;
   // Errors: unexpected names or wrong shapes; then the optimizer is unchanged.
   virtual void load_state(const NamedTensors& state) = 0;
+  // The part of state() that this process keeps, without asking other processes.
+  virtual NamedTensors own_state() const { return state(); }
+
+  // The averages of parameters, which are evaluated in their place. Null: there are none.
+  virtual optim::Ema* averages() { return nullptr; }
+  // The optimizer, or the one inside, that shares its state out among ranks. Null: none does.
+  virtual distributed::ShardedOptimizer* sharded() { return nullptr; }
 
   // The momentum from the next step on; of Adam and its kin beta1. A schedule that cycles it
   // (Schedule::momentum) is followed by calling this before each step. Optimizers start with the

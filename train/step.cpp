@@ -6,7 +6,6 @@
 #include "autograd/timeline.h"
 #include "core/memory_trace.h"
 #include "distributed/shared_statistics.h"
-#include "models/graph_layers.h"
 #include "optim/clip.h"
 #include "optim/row_slices.h"
 #include "train/batch_spec.h"
@@ -45,9 +44,7 @@ StepResult TrainingStep::run(StepObserver& observer, const StepCall& call) {
               .weights = PartWeights(subject_.task, parts, subject_.ranks)};
   state.in_backward.emplace(subject_.optimizer, call.lr,
                             call.measures_norms ? &state.result.squares : nullptr);
-  // Graphs that are not in use are dropped, so that a step takes the same memory in a run that was
-  // resumed before it.
-  if (auto* graph = dynamic_cast<models::GraphModule*>(&subject_.model)) graph->forget_idle();
+  subject_.model.forget_idle();
   begin_peak(device_);
   MemoryTrace::mark("forward");
   subject_.model.zero_grad();

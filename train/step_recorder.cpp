@@ -13,26 +13,12 @@
 #include "compress/policies/wrapping_policy.h"
 #include "core/integers.h"
 #include "core/stopwatch.h"
-#include "distributed/sharded_optimizer.h"
-#include "optim/averaged.h"
 #include "train/policy_parts.h"
 
 namespace frugal::train {
 namespace {
 
 constexpr int64_t kBlock = 64;  // the allocator counts whole blocks
-
-// The state that this process keeps. The other ranks do not take part in a record.
-NamedTensors own_state(Optimizer& optimizer) {
-  if (auto* const averaged = dynamic_cast<optim::Averaged*>(&optimizer)) {
-    NamedTensors all = own_state(averaged->inner());
-    for (const auto& entry : averaged->average().state()) all.push_back(entry);
-    return all;
-  }
-  if (auto* const sharded = dynamic_cast<distributed::ShardedOptimizer*>(&optimizer))
-    return sharded->own_state();
-  return optimizer.state();
-}
 
 int64_t accounted(const Storage& storage) { return ceil_div(storage.bytes(), kBlock) * kBlock; }
 
@@ -528,7 +514,7 @@ void StepRecorder::name_largest(MemoryCurve& curve, const Moment& at, size_t mom
                           (at.phase == Phase::backward && at.node > 0 && leaf.first_use > at.node);
     if (leaf.trained && complete) add(Category::gradient, leaf.name, "", leaf.shape, leaf.bytes);
   }
-  for (const auto& [name, tensor] : own_state(optimizer_))
+  for (const auto& [name, tensor] : optimizer_.own_state())
     add(Category::optimizer, name, "", tensor.shape(), tensor.nbytes());
   for (size_t i = 0; i < kCategories; ++i)
     if (left[i] > 0) parts.push_back({static_cast<Category>(i), "", "", {}, left[i]});

@@ -16,7 +16,7 @@
 #include "models/freeze.h"
 #include "models/graph_layers.h"
 #include "ops/precision.h"
-#include "optim/averaged.h"
+#include "optim/ema.h"
 #include "optim/clip.h"
 #include "train/captured_step.h"
 #include "train/evaluate.h"
@@ -29,13 +29,6 @@ namespace frugal::train {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-// The averages of parameters, which are evaluated in their place. nullptr: the optimizer keeps
-// none.
-optim::Ema* average_of(Optimizer& optimizer) {
-  auto* const averaged = dynamic_cast<optim::Averaged*>(&optimizer);
-  return averaged != nullptr ? &averaged->average() : nullptr;
-}
 
 // Adds the task, the plan of a memory budget with its settings, and the options of steps that
 // compression must know.
@@ -537,7 +530,7 @@ bool Trainer::is_better(const EpochResult& a, const EpochResult& b) const {
 bool Trainer::evaluate_epoch(EpochReport& report) {
   std::optional<Evaluation> validation;
   std::optional<optim::Ema::Swap> average;
-  if (optim::Ema* const ema = average_of(optimizer_)) average.emplace(*ema);
+  if (optim::Ema* const ema = optimizer_.averages()) average.emplace(*ema);
   if (options_.validation != nullptr &&
       !(validation = evaluate(task_, model_, *options_.validation, options_.stop, ranks_)))
     return false;
@@ -630,7 +623,7 @@ void Trainer::checkpoint() {
 }
 
 void Trainer::save_average() {
-  optim::Ema* const ema = average_of(optimizer_);
+  optim::Ema* const ema = optimizer_.averages();
   if (ema == nullptr || options_.folder == nullptr) return;
   const optim::Ema::Swap average(*ema);
   options_.folder->save_average(state_, model_);

@@ -78,7 +78,7 @@ void check_passes(const ExportSource& source) {
 
 // What --trunk exports in place of the network.
 Module& trunk_of(const ExportSource& source) {
-  auto* const network = dynamic_cast<models::SelfSupervised*>(source.model.get());
+  models::SelfSupervised* const network = source.model->as_self_supervised();
   if (network == nullptr)
     throw ConfigError("", fmt::format("--trunk: expected a network simsiam, byol or moco_v2, got "
                                       "{}, which is exported whole",

@@ -36,7 +36,7 @@ models::Detections found_in_file(const std::string& path, const data::BoxBatchOp
   const Tensor sizes = find_tensor(batch.extras, "sizes");
   const Tensor file = find_tensor(batch.extras, "originals");
   batch = model.description().task->place(std::move(batch), model.network());
-  auto* detector = dynamic_cast<models::Detector*>(&model.network());
+  models::Detector* const detector = model.network().as_detector();
   FRUGAL_ASSERT(detector != nullptr);
   Context context;
   context.training = false;

@@ -43,6 +43,7 @@ using NamedVariables = std::vector<std::pair<std::string, Variable>>;
 
 class Detector : public Module {
  public:
+  Detector* as_detector() final { return this; }
   // What is found beside the losses, where somebody asks.
   struct Search {
     Tensor sizes;  // [N, 2] i64: height and width of each picture without its padding

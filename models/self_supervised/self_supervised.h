@@ -80,6 +80,7 @@ struct SelfSupervisedLoss {
 // checkpoints. Thread safety: none.
 class SelfSupervised : public Module {
  public:
+  SelfSupervised* as_self_supervised() final { return this; }
   // make_trunk: a network [N, H, W, C] -> [N, features], called once, or twice where there is a
   // copy.
   using TrunkMaker = std::function<std::shared_ptr<Module>(Init& init)>;

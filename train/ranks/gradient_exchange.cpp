@@ -3,29 +3,18 @@
 #include <cmath>
 
 #include "autograd/gradient.h"
-#include "optim/averaged.h"
 #include "optim/clip.h"
 #include "train/gradient_codec.h"
 #include "train/option_error.h"
 
 namespace frugal::train {
-namespace {
-
-distributed::ShardedOptimizer* sharded_in(Optimizer& optimizer) {
-  if (auto* const averaged = dynamic_cast<optim::Averaged*>(&optimizer))
-    return sharded_in(averaged->inner());
-  return dynamic_cast<distributed::ShardedOptimizer*>(&optimizer);
-}
-
-}  // namespace
-
 GradientExchange::GradientExchange(const Ranks& ranks, Module& model, Optimizer& optimizer,
                                    const RanksOptions& options, bool in_backward, uint64_t seed)
     : communicator_(ranks.pointer()),
       options_(options),
       in_backward_(in_backward),
       seed_(seed),
-      sharded_(sharded_in(optimizer)) {
+      sharded_(optimizer.sharded()) {
   if (ranks.alone()) return;
   if (options.share_gradients && sharded_ == nullptr)
     throw OptionError("distributed.sharding",

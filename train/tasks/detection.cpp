@@ -199,7 +199,7 @@ ForwardPass Detection::loss_of_each(Module& model, Batch& batch, Context& contex
 
 ForwardPass Detection::loss_of_batch(Module& model, Batch& batch, Context& context,
                                      const LossOptions& options) const {
-  auto* detector = dynamic_cast<models::Detector*>(&model);
+  models::Detector* const detector = model.as_detector();
   FRUGAL_CHECK(detector != nullptr, "[detection] expected a network that finds boxes, got another");
   const models::DetectionTargets targets = {extra(batch, "boxes"), extra(batch, "labels"),
                                             extra(batch, "counts")};

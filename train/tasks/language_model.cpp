@@ -28,7 +28,7 @@ int64_t part_bytes_on_gpu(int64_t memory) {
 
 ForwardPass LanguageModel::loss(Module& model, Batch& batch, Context& context,
                                 const LossOptions& options) const {
-  auto* const headed = dynamic_cast<HeadedModule*>(&model);
+  auto* const headed = model.as_headed();
   if (headed == nullptr || options.keep_output)
     return Classification::loss(model, batch, context, options);
   context.extras = std::move(batch.extras);

@@ -33,7 +33,7 @@ Segmentation::Segmentation(BatchSpec spec, SegmentationOptions options)
 ForwardPass Segmentation::loss(Module& model, Batch& batch, Context& context,
                                const LossOptions& options) const {
   const bool training = context.training;
-  auto* const resized = dynamic_cast<ResizedModule*>(&model);
+  auto* const resized = model.as_resized();
   if (resized == nullptr) {
     Variable output = run(model, batch, context);
     if (!training) return pass_of({std::move(output), batch.target}, options);

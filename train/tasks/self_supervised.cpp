@@ -13,7 +13,7 @@ namespace {
 constexpr const char* kSecond = "second_view";
 
 models::SelfSupervised& network_of(Module& model) {
-  auto* const network = dynamic_cast<models::SelfSupervised*>(&model);
+  models::SelfSupervised* const network = model.as_self_supervised();
   FRUGAL_CHECK(network != nullptr,
                "[self_supervised] expected a network of two views, which is made as "
                "models::SelfSupervised, got another one");
