@@ -24,6 +24,9 @@ class CapturedStep;
 
 // The rate of updates in steps that are measured and not kept. Its value does not matter.
 constexpr double kTrialRate = 1e-3;
+// Measured steps have numbers from here on, because policies look at gradients more often in the
+// first steps of a run.
+constexpr uint64_t kFirstMeasuredStep = 1'000'001;
 
 // What all steps of a run do alike.
 struct StepOptions {

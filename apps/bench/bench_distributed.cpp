@@ -11,10 +11,11 @@
 #include "apps/bench/workloads.h"
 #include "apps/cli/child_process.h"
 #include "apps/cli/commands.h"
-#include "apps/cli/plan_levels.h"
 #include "apps/cli/progress.h"
 #include "apps/cli/report.h"
 #include "apps/cli/signals.h"
+#include "apps/config/planned_run.h"
+#include "apps/config/resolve.h"
 #include "apps/config/train_options.h"
 #include "core/quoted.h"
 #include "core/stopwatch.h"
@@ -302,8 +303,9 @@ Json measure_memory(Runs& runs, const DistributedBenchArguments& arguments) {
       planned.distributed.sharding = sharding;
       planned.distributed.ranks = ranks;
       planned.data.batch_size = each;
-      PlanSteps steps(planned);
-      const StepMemory memory = steps.step(planned);
+      resolve(planned);
+      train::WaySteps steps(planned_run(planned));
+      const StepMemory memory = steps.step(way_of(planned));
       list.push_back(memory_row(ranks, sharding, false, each,
                                 memory.at_peak[static_cast<size_t>(Category::optimizer)],
                                 memory.peak));

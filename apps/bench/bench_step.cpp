@@ -8,7 +8,6 @@
 
 #include "apps/bench/workloads.h"
 #include "apps/cli/commands.h"
-#include "apps/cli/plan_levels.h"
 #include "apps/cli/progress.h"
 #include "apps/cli/report.h"
 #include "apps/config/config_table.h"
@@ -16,6 +15,7 @@
 #include "apps/config/make_choice.h"
 #include "apps/config/make_data.h"
 #include "apps/config/make_run.h"
+#include "apps/config/planned_run.h"
 #include "apps/config/profile_file.h"
 #include "apps/config/resolve.h"
 #include "apps/config/set_up_device.h"
@@ -49,7 +49,7 @@ struct Variant {
   std::vector<UnreadKey> unread;              // keys of `config`
   std::unique_ptr<train::TrialRun> trial;     // null on meta
   compress::MeteringPolicy* meter = nullptr;  // in its policy, with --record-profile
-  Config given, config;                       // before and after resolve()
+  Config config;                              // resolved
   std::vector<double> milliseconds;
   double adapting = 0;  // milliseconds a step, of measuring now and then
   StepMemory memory;
@@ -98,7 +98,6 @@ Variant parse_variant(const std::string& text, const Json& document, const Confi
   // In rows that the user did not name, keys of the configuration may have no reader.
   if (text != kBase && std::find(kUsual.begin(), kUsual.end(), text) == kUsual.end())
     check_set_keys(variant.config, variant.sets);
-  variant.given = variant.config;
   resolve(variant.config);
   const Config& c = variant.config;
   if (c.run.cuda_graphs &&
@@ -170,12 +169,12 @@ Batch copy_of(const Batch& batch) {
 struct Bench {
   Config config;
   Device device;
-  std::unique_ptr<PlanSteps> steps;  // on meta
-  std::unique_ptr<train::Run> run;   // elsewhere
-  std::vector<Batch> batches;        // on the host
-  std::optional<Batch> first;        // a copy that is made before the time is taken
-  size_t taken = 0;                  // parts of the step that have their batch
-  std::vector<Batch> ahead;          // without values: those that a loader prepares meanwhile
+  std::unique_ptr<train::WaySteps> steps;  // on meta
+  std::unique_ptr<train::Run> run;         // elsewhere
+  std::vector<Batch> batches;              // on the host
+  std::optional<Batch> first;              // a copy that is made before the time is taken
+  size_t taken = 0;                        // parts of the step that have their batch
+  std::vector<Batch> ahead;                // without values: those that a loader prepares meanwhile
   int64_t copied_bytes = 0;  // what `batches` take beside the run's own; 0: a run holds them, too
   int64_t process = 0;       // the highest memory of the process until the system forgot it
 
@@ -231,7 +230,11 @@ void prepare(Variant& v, Bench& bench, bool records) {
 
 // Runs a step and returns its milliseconds and bytes.
 std::pair<double, StepMemory> run_step(Variant& v, Bench& bench, uint64_t number) {
-  if (bench.steps != nullptr) return {0, bench.steps->step(v.given)};
+  if (bench.steps != nullptr) {
+    Config counted = v.config;
+    counted.compression.entropy = false;  // what it saves depends on values
+    return {0, bench.steps->step(way_of(v.config), make_plan(counted).get())};
+  }
   bench.begin_step();
   const auto begin = Clock::now();
   const StepMemory memory = bench.of_run(v.trial->step(number).memory);
@@ -450,7 +453,6 @@ void bench_step(const BenchArguments& arguments) {
   bench.config = parse_config(document);
   const Config& config = bench.config;
   const std::vector<UnreadKey> refused = refused_keys(config, file, arguments.sets);
-  const Config given = bench.config;
   resolve(bench.config);
   std::vector<Variant> variants;
   if (!arguments.only) variants.push_back(parse_variant(kBase, document, config));
@@ -467,7 +469,7 @@ void bench_step(const BenchArguments& arguments) {
       bench.run->optimizer();
       bench.make_batches_of_steps();
     } else {
-      bench.steps = std::make_unique<PlanSteps>(given);
+      bench.steps = std::make_unique<train::WaySteps>(planned_run(config));
     }
     Module& model = runs ? bench.run->model() : bench.steps->model();
     for (const auto& p : model.parameters()) parameter_count += p.parameter->value().numel();

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "apps/json.h"
+#include "train/step.h"
 
 namespace frugal::apps {
 
@@ -11,9 +12,7 @@ namespace frugal::apps {
 // name.
 Json workload(const std::string& name);
 
-// Measured steps have numbers from here on, because policies look at gradients more often in the
-// first steps of a run.
-constexpr uint64_t kFirstMeasuredStep = 1'000'001;
+using train::kFirstMeasuredStep;
 // The rate of updates in measured steps. Its value does not matter: only their time does.
 constexpr double kMeasuredRate = 1e-3;
 

@@ -6,13 +6,14 @@
 
 #include "apps/cli/commands.h"
 #include "apps/cli/plan_explain.h"
-#include "apps/cli/plan_levels.h"
+#include "apps/cli/plan_text.h"
 #include "apps/cli/progress.h"
-#include "apps/cli/recommend.h"
 #include "apps/cli/report.h"
 #include "apps/config/config_table.h"
 #include "apps/config/make_data.h"
 #include "apps/config/make_model.h"
+#include "apps/config/make_run.h"
+#include "apps/config/planned_run.h"
 #include "apps/config/resolve.h"
 #include "apps/config/set_up_device.h"
 #include "apps/config/train_options.h"
@@ -78,25 +79,52 @@ Json tensors_json(const Planned& planned) {
   return tensors;
 }
 
+train::Growth growth_named(const std::string& name) {
+  using train::Growth;
+  if (name == "batch") return Growth::batch;
+  if (name == "layers") return Growth::layers;
+  if (name == "width") return Growth::width;
+  FRUGAL_ASSERT(name == "resolution");
+  return Growth::resolution;
+}
+
+// REQUIRES: `config` is not resolved.
 void print_largest(const Config& config, const PlanArguments& arguments, int64_t memory) {
-  const Growth growth = growth_named(arguments.max);
-  std::vector<LargestOfLevel> levels = largest_of_levels(config, growth, memory, arguments.only);
-  if (growth == Growth::batch)  // the key data.batch_size is the batch of all ranks
-    for (LargestOfLevel& level : levels) level.largest.value *= arguments.ranks;
-  if (arguments.json) {
-    std::printf("%s\n", Json({{"max", arguments.max},
-                              {"key", key_of(config, growth)},
-                              {"memory_bytes", memory},
-                              {"levels", to_json(levels)}})
-                            .dump(2)
-                            .c_str());
-    return;
-  }
+  const train::Growth growth = growth_named(arguments.max);
+  if (arguments.only && !config.compression.memory_budget.empty())
+    throw ConfigError("compression.memory_budget",
+                      "expected none with --only, which asks for the largest of the configuration "
+                      "itself");
+  const std::string key = key_of(config, growth);
+  Config resolved = config;
+  resolve(resolved);
+  std::vector<train::LargestOfWay> ways =
+      largest_of_ways(planned_run(resolved), growth, memory, arguments.only);
+  if (growth == train::Growth::batch)  // the key data.batch_size is the batch of all ranks
+    for (train::LargestOfWay& way : ways) way.largest.value *= arguments.ranks;
+  if (arguments.json)
+    return print_json({{"max", arguments.max},
+                       {"key", key},
+                       {"memory_bytes", memory},
+                       {"levels", to_json(ways)}});
   std::printf(
-      "%s: the largest %s whose step fits into %s%s\n%s", config.model.name.c_str(),
-      key_of(config, growth).c_str(), readable_bytes(memory).c_str(),
+      "%s: the largest %s whose step fits into %s%s\n%s", config.model.name.c_str(), key.c_str(),
+      readable_bytes(memory).c_str(),
       arguments.ranks > 1 ? fmt::format(" on each of {} ranks", arguments.ranks).c_str() : "",
-      text_of(levels, arguments.max).c_str());
+      text_of(ways, arguments.max).c_str());
+}
+
+// The memory that a step should fit into, and where it comes from. Empty: a GPU whose memory is not
+// given, for which a table says enough.
+std::optional<std::pair<int64_t, std::string>> memory_for(const Config& config,
+                                                          const PlanArguments& arguments) {
+  if (!arguments.memory.empty()) return {{bytes_of_memory(arguments.memory), "--memory"}};
+  if (config.run.memory_limit > 0) return {{config.run.memory_limit, "memory_limit"}};
+  if (config.run.on_cuda()) return std::nullopt;
+  if (train::free_memory() == 0)
+    throw ConfigError("",
+                      "--memory: expected the memory of the machine, such as --memory \"24 GiB\"");
+  return {{train::free_for_tensors(), "free memory"}};
 }
 
 // "resnet20, batch 128 of [32, 32, 3], cpu f32". Graphs have no batch. With several ranks, the
@@ -112,20 +140,16 @@ std::string title(const Config& config) {
 }
 
 // Errors: a memory budget, whose table says how each tensor is kept.
-void print_explanation(const Config& config, PlanSteps& steps, bool json) {
+void print_explanation(const Config& config, train::Run& run, bool json) {
   if (!config.compression.memory_budget.empty())
     throw ConfigError("compression.memory_budget",
                       fmt::format("expected none with --explain; without it the plan says how each "
                                   "tensor is kept; got {}",
                                   config.compression.memory_budget));
-  const Explanation explanation = explain_step(config, steps);
-  if (json) {
-    print_json(to_json(explanation));
-    return;
-  }
-  Config resolved = config;
-  resolve(resolved);
-  std::printf("%s\n%s", title(resolved).c_str(), text_of(explanation).c_str());
+  train::WaySteps steps(run.planned());
+  const Explanation explanation = explain_step(config, run.planned(), steps);
+  if (json) return print_json(to_json(explanation));
+  std::printf("%s\n%s", title(config).c_str(), text_of(explanation).c_str());
 }
 
 // A configuration of --model, --shape and --batch: the network on random samples. Errors: a shape
@@ -195,44 +219,37 @@ void plan_command(const PlanArguments& arguments) {
     std::printf(
         "train.freeze_epochs=%lld: steps are those from epoch %lld on, where all is trained\n",
         static_cast<long long>(frozen_epochs), static_cast<long long>(frozen_epochs + 1));
-  std::optional<int64_t> memory;
-  if (!arguments.memory.empty()) memory = bytes_of_memory(arguments.memory);
-  if (!arguments.max.empty()) return print_largest(config, arguments, *memory);
-  PlanSteps steps(config);
-  if (arguments.explain) return print_explanation(config, steps, arguments.json);
-  const bool has_budget = !config.compression.memory_budget.empty();
-  std::optional<Recommendation> found;
-  // A table for a GPU says enough where its memory is not given.
-  const bool recommends = memory || !config.run.on_cuda() || config.run.memory_limit > 0;
-  if (recommends && !has_budget) found = recommend(config, memory, steps);
-  const std::vector<LevelMemory> levels = memory_of_levels(config, steps);
-  Config resolved = config;
-  resolve(resolved);
-  Json report = Json::object();
-  if (has_budget) {
-    const auto begin = std::chrono::steady_clock::now();
-    const Planner planner(planner_options(resolved));
-    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
-    if (recommends) found = recommend(resolved, memory, planner);
-    if (arguments.json) {
-      report = to_json(planner.report());
-      report["plan_seconds"] = took.count();
-      report["meta_steps"] = planner.meta_steps();
-      report["plan"] = tensors_json(planner.planned());
-    } else {
-      print_budget(resolved, planner);
-      std::printf("%lld steps on meta, %.2f s\n\n", static_cast<long long>(planner.meta_steps()),
-                  took.count());
-    }
-  }
-  if (thaws) report["from_epoch"] = frozen_epochs + 1;
+  if (!arguments.max.empty())
+    return print_largest(config, arguments, bytes_of_memory(arguments.memory));
+  resolve(config);
+  train::Run run = make_run(config);
+  if (arguments.explain) return print_explanation(config, run, arguments.json);
+  const auto memory = memory_for(config, arguments);
+  const auto begin = std::chrono::steady_clock::now();
+  const std::shared_ptr<Planner> budget = run.planner();
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+  const train::RunPlan plan = memory ? run.plan(memory->first) : run.plan();
+  std::optional<Recommended> found;
+  if (plan.recommended) found.emplace(*plan.recommended, memory->second, config);
   if (arguments.json) {
-    report["levels"] = to_json(levels);
+    Json report = Json::object();
+    if (budget != nullptr) {
+      report = to_json(budget->report());
+      report["plan_seconds"] = took.count();
+      report["meta_steps"] = budget->meta_steps();
+      report["plan"] = tensors_json(budget->planned());
+    }
+    if (thaws) report["from_epoch"] = frozen_epochs + 1;
+    report["levels"] = to_json(plan.ways);
     if (found) report["recommended"] = to_json(*found);
-    print_json(report);
-    return;
+    return print_json(report);
   }
-  std::printf("%s\n%s", title(resolved).c_str(), text_of(levels).c_str());
+  if (budget != nullptr) {
+    print_budget(config, *budget);
+    std::printf("%lld steps on meta, %.2f s\n\n", static_cast<long long>(budget->meta_steps()),
+                took.count());
+  }
+  std::printf("%s\n%s", title(config).c_str(), text_of(plan.ways).c_str());
   if (found) std::printf("%s", text_of(*found).c_str());
 }
 

@@ -1,80 +1,18 @@
 #include <cstdio>
 #include <optional>
 
-#include "apps/bench/workloads.h"
 #include "apps/cli/commands.h"
-#include "apps/cli/plan_levels.h"
 #include "apps/cli/profile.h"
 #include "apps/cli/report.h"
 #include "apps/config/make_run.h"
 #include "apps/config/resolve.h"
 #include "apps/config/set_up_device.h"
-#include "apps/config/train_options.h"
 #include "core/parallel.h"
 #include "data/formats/atomic_file.h"
 #include "train/planning/bytes.h"
 
 namespace frugal::apps {
 namespace {
-
-struct Profiled {
-  Config config;
-  Device device;
-  // On meta, where shapes are enough.
-  std::unique_ptr<PlanSteps> steps;
-  // Elsewhere.
-  std::unique_ptr<train::Run> run;
-  std::unique_ptr<train::TrialRun> trial;
-  bool computes() const { return device.type != DeviceType::meta; }
-  Module& network() { return computes() ? run->model() : steps->model(); }
-};
-
-// given: the configuration before resolve().
-void prepare(Profiled& p, const Config& given) {
-  p.device = set_up_device(p.config.run);
-  if (!p.computes()) {
-    p.steps = std::make_unique<PlanSteps>(given);
-    return;
-  }
-  p.run = std::make_unique<train::Run>(run_recipe(p.config));
-  p.trial = p.run->trial();
-}
-
-StepMemory run_step(Profiled& p, const Config& given, uint64_t number) {
-  return p.computes() ? p.trial->step(number).memory : p.steps->step(given);
-}
-
-// The first step makes the optimizer's state and the widths.
-void warm_up(Profiled& p) {
-  if (!p.computes()) return;
-  p.trial->step(0);
-  p.trial->adapt(p.run->next_batch(), sensitivity_options(p.config).first);
-  p.trial->step(kFirstMeasuredStep);
-}
-
-struct Measured {
-  StepMemory memory;
-  std::vector<MemoryTrace::Event> live;
-  double shift = 0;
-};
-
-Measured run_steps(Profiled& p, const Config& given, Timeline& timeline, int64_t steps,
-                   bool traces) {
-  for (const auto& each : p.network().parameters()) {
-    const size_t dot = each.name.rfind('.');
-    timeline.name_layer(each.parameter->value().storage()->id(),
-                        dot == std::string::npos ? each.name : each.name.substr(0, dot));
-  }
-  Measured measured;
-  std::optional<MemoryTrace> live;
-  if (traces) live.emplace(p.device);
-  measured.shift = timeline.milliseconds();
-  const TimelineScope scope(timeline);
-  for (int64_t i = 0; i < steps; ++i)
-    measured.memory = run_step(p, given, kFirstMeasuredStep + 1 + static_cast<uint64_t>(i));
-  if (traces) measured.live = live->events();
-  return measured;
-}
 
 Json json_of(const ProfileRow& row, double step, bool timed) {
   Json json = {{"name", row.name}, {"calls", row.calls}};
@@ -110,8 +48,9 @@ std::vector<std::string> cells_of(const ProfileRow& row, double step, bool timed
   return cells;
 }
 
-void print(const Profiled& p, const ProfileArguments& arguments,
-           const std::vector<ProfileRow>& rows, const Measured& measured) {
+void print(const Config& config, const ProfileArguments& arguments, const train::Profile& profile) {
+  const std::vector<ProfileRow> rows =
+      profile.rows(arguments.by == "layer" ? ProfileBy::layer : ProfileBy::op);
   ProfileRow sum;
   sum.name = "step";
   double step = 0;
@@ -122,21 +61,20 @@ void print(const Profiled& p, const ProfileArguments& arguments,
     sum.unpack += row.unpack, sum.rebuild += row.rebuild, sum.other += row.other;
     sum.raw += row.raw, sum.stored += row.stored;
   }
-  const bool timed = p.computes();
-  const Config& config = p.config;
+  const bool timed = profile.timed;
   if (arguments.json) {
     Json list = Json::array();
     for (const ProfileRow& row : rows) list.push_back(json_of(row, step, timed));
     const Json report = {{"model", config.model.name},
                          {"by", arguments.by},
-                         {"steps", arguments.steps},
+                         {"steps", profile.steps},
                          {"batch_size", config.data.batch_size},
                          {"device", config.run.device},
                          {"precision", config.run.precision},
                          {"threads", num_threads()},
                          {"step_ms", timed ? Json(step) : Json()},
                          {"rows", list},
-                         {"memory", memory_json(measured.memory)}};
+                         {"memory", memory_json(profile.memory)}};
     print_json(report);
     return;
   }
@@ -150,20 +88,16 @@ void print(const Profiled& p, const ProfileArguments& arguments,
   cells.push_back(cells_of(sum, step, timed));
   std::printf("%s, batch %lld, %s %s, %d threads, %lld steps\n%s", run_title(config).c_str(),
               static_cast<long long>(config.data.batch_size), config.run.device.c_str(),
-              config.run.precision.c_str(), num_threads(), static_cast<long long>(arguments.steps),
+              config.run.precision.c_str(), num_threads(), static_cast<long long>(profile.steps),
               table(cells).c_str());
-  std::printf("peak %s\n", readable_bytes(measured.memory.peak).c_str());
+  std::printf("peak %s\n", readable_bytes(profile.memory.peak).c_str());
 }
 
 }  // namespace
 
-void profile_command(const ProfileArguments& given) {
-  ProfileArguments arguments = given;
-  Profiled profiled;
-  const Config unresolved = load_config(arguments.config, arguments.sets);
-  profiled.config = unresolved;
-  resolve(profiled.config);
-  const Config& config = profiled.config;
+void profile_command(const ProfileArguments& arguments) {
+  Config config = load_config(arguments.config, arguments.sets);
+  resolve(config);
   if (config.run.cuda_graphs)
     throw ConfigError("cuda_graphs", "expected false: a captured step runs as a whole");
   if (config.run.device == "meta" && !arguments.trace.empty())
@@ -171,18 +105,12 @@ void profile_command(const ProfileArguments& given) {
   std::optional<data::AtomicFile> file;
   if (!arguments.trace.empty()) file.emplace(arguments.trace);  // before the work: it may fail
   try {
-    prepare(profiled, unresolved);
-    warm_up(profiled);
-    if (!profiled.computes()) arguments.steps = 1;  // all steps are the same
-    Timeline timeline(profiled.device);
-    const Measured measured =
-        run_steps(profiled, unresolved, timeline, arguments.steps, file.has_value());
-    print(profiled, arguments,
-          profile_rows(timeline, arguments.steps, measured.memory,
-                       arguments.by == "layer" ? ProfileBy::layer : ProfileBy::op),
-          measured);
+    set_up_device(config.run);
+    train::Run run = make_run(config);
+    const train::Profile profile = run.profile(arguments.steps, file.has_value());
+    print(config, arguments, profile);
     if (!file) return;
-    const std::string text = trace_json(timeline, measured.live, measured.shift);
+    const std::string text = trace_json(profile);
     file->write(text.data(), text.size());
     file->commit();
   } catch (const OutOfMemory& e) {

@@ -65,14 +65,13 @@ std::string how_text(const Explanation::Tensor& tensor) {
 
 }  // namespace
 
-Explanation explain_step(const Config& config, PlanSteps& steps) {
-  const StepRecord now = steps.record(config);
-  const StepRecord packed = steps.record(with_level(
-      config,
-      {"",
-       {"compression.preset=safe", "compression.bits=2", "compression.gact.adaptive=false",
-        "compression.entropy=false",
-        config.train.checkpointing ? "train.checkpointing=true" : "train.checkpointing=false"}}));
+Explanation explain_step(const Config& config, const train::PlannedRun& run,
+                         train::WaySteps& steps) {
+  const StepRecord now = steps.record(own_way(run));
+  train::Way two_bits = bits_way(run, 2);
+  two_bits.checkpointed_blocks = run.options.checkpointed_blocks;
+  if (run.complete) run.complete(two_bits);
+  const StepRecord packed = steps.record(two_bits);
   const Others others(packed.tensors);
   Explanation result;
   result.memory = now.memory;

@@ -3,7 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "apps/cli/plan_levels.h"
+#include "apps/config/config.h"
+#include "train/planning/ways.h"
 #include "train/step_record.h"
 
 namespace frugal::apps {
@@ -28,8 +29,9 @@ struct Explanation {
   std::vector<Op> ops;  // the one with the most bytes first
   static constexpr size_t kLargest = 15;
 };
-// REQUIRES: `steps` were made of `config`, which is not resolved and has no memory budget.
-Explanation explain_step(const Config& config, PlanSteps& steps);
+// REQUIRES: `run` is that of the configuration, without a memory budget, and `steps` were made of it.
+Explanation explain_step(const Config& config, const train::PlannedRun& run,
+                         train::WaySteps& steps);
 
 std::string text_of(const Explanation& explanation);
 Json to_json(const Explanation& explanation);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <map>
 
 #include "apps/json.h"
 
@@ -33,74 +32,10 @@ std::string title_of(const Timeline::Span& span) {
   return span.name;
 }
 
-void add(ProfileRow& row, const Timeline::Span& span, double steps) {
-  const double ms = span.own / steps;
-  switch (span.kind) {
-    case Kind::forward:
-      row.calls += 1 / steps;
-      row.forward += ms;
-      break;
-    case Kind::backward:
-      row.backward += ms;
-      break;
-    case Kind::pack:
-      row.pack += ms;
-      break;
-    case Kind::unpack:
-      row.unpack += ms;
-      break;
-    case Kind::rebuild:
-      row.rebuild += ms;
-      break;
-    case Kind::phase:
-    case Kind::update:
-    case Kind::load:
-      row.other += ms;
-  }
-}
-
 }  // namespace
 
-std::vector<ProfileRow> profile_rows(const Timeline& timeline, int64_t steps,
-                                     const StepMemory& memory, ProfileBy by) {
-  std::map<std::string, ProfileRow> found;
-  ProfileRow loader, optimizer, rest;
-  const auto name_of = [&](const char* op, int layer) {
-    if (by == ProfileBy::op) return std::string(op);
-    const std::string& name = timeline.layers()[static_cast<size_t>(layer)];
-    return name.empty() ? std::string("(before the first layer)") : name;
-  };
-  for (const Timeline::Span& span : timeline.spans()) {
-    ProfileRow& row = span.kind == Kind::load     ? loader
-                      : span.kind == Kind::update ? optimizer
-                      : span.kind == Kind::phase  ? rest
-                                                  : found[name_of(span.name, span.layer)];
-    add(row, span, static_cast<double>(steps));
-  }
-  rest.stored = memory.saved();
-  for (const Timeline::Saved& saved : timeline.saved()) {
-    ProfileRow& row = found[name_of(saved.op, saved.layer)];
-    row.raw += saved.raw;
-    row.stored += saved.stored;
-    rest.stored -= saved.stored;
-  }
-  std::vector<ProfileRow> rows;
-  for (auto& [name, row] : found) {
-    row.name = name;
-    rows.push_back(row);
-  }
-  const bool timed =
-      std::any_of(rows.begin(), rows.end(), [](const ProfileRow& row) { return row.total() > 0; });
-  std::stable_sort(rows.begin(), rows.end(), [&](const ProfileRow& a, const ProfileRow& b) {
-    return timed ? a.total() > b.total() : a.stored > b.stored;
-  });
-  loader.name = "loader", optimizer.name = "optimizer", rest.name = "other";
-  for (ProfileRow* row : {&loader, &optimizer, &rest}) rows.push_back(*row);
-  return rows;
-}
-
-std::string trace_json(const Timeline& timeline, const std::vector<MemoryTrace::Event>& live,
-                       double shift) {
+std::string trace_json(const train::Profile& profile) {
+  const Timeline& timeline = *profile.timeline;
   const auto micros = [](double milliseconds) { return 1000 * milliseconds; };
   std::string text = R"({"displayTimeUnit": "ms", "traceEvents": [
 {"name": "process_name", "ph": "M", "pid": 1, "args": {"name": "frugal"}},
@@ -123,13 +58,13 @@ std::string trace_json(const Timeline& timeline, const std::vector<MemoryTrace::
     if (!layer.empty() && span.kind != Kind::phase) event["args"] = {{"layer", layer}};
     append(event);
   }
-  for (const MemoryTrace::Event& event : live) {
+  for (const MemoryTrace::Event& event : profile.live) {
     Json bytes = Json::object();
     for (size_t i = 0; i < event.live.size(); ++i)
       bytes[std::string(frugal::name_of(static_cast<Category>(i)))] = event.live[i];
     append({{"name", "memory"},
             {"ph", "C"},
-            {"ts", micros(event.milliseconds + shift)},
+            {"ts", micros(event.milliseconds + profile.live_begin)},
             {"pid", 1},
             {"args", bytes}});
   }

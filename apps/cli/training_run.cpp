@@ -81,7 +81,7 @@ TrainingRun::TrainingRun(const Config& config, const TrainOptions& options)
     : config_(config),
       options_(options),
       device_(set_up_computing_device(config.run, "trained")),
-      planner_(make_planner(share_of_rank(config))),
+      planner_(make_plan(config)),
       folder_(is_first() ? open_folder(options, config) : nullptr),
       spec_(batch_spec(config)),
       run_(run_recipe(config, planner_, options.ranks)) {

@@ -4,12 +4,31 @@
 #include "apps/config/make_model.h"
 #include "apps/config/make_optimizer.h"
 #include "apps/config/make_task.h"
+#include "apps/config/planned_run.h"
 #include "apps/config/train_options.h"
 
 namespace frugal::apps {
 
+namespace {
+
+// Batches are those of a rank.
+Config of_rank(const Config& config) {
+  return config.distributed.whole_batch > 0 ? config : share_of_rank(config);
+}
+
+}  // namespace
+
+std::shared_ptr<Planner> make_plan(const Config& config) {
+  if (config.compression.policy != PolicyKind::budget) return nullptr;
+  return std::make_shared<Planner>(planned_run(of_rank(config)).options);
+}
+
+train::Run make_run(const Config& config) { return train::Run(run_recipe(config)); }
+
 train::RunRecipe run_recipe(const Config& config, const distributed::CommunicatorPtr& ranks) {
-  return run_recipe(config, make_planner(share_of_rank(config)), ranks);
+  train::RunRecipe recipe = run_recipe(config, nullptr, ranks);
+  recipe.make_planner = [config] { return make_plan(config); };
+  return recipe;
 }
 
 train::RunRecipe run_recipe(const Config& config, std::shared_ptr<Planner> planner,
@@ -31,6 +50,7 @@ train::RunRecipe run_recipe(const Config& config, std::shared_ptr<Planner> plann
   };
   recipe.open_validation = [config](int64_t) { return make_batches(config, Split::validation); };
   recipe.make_planner = [planner] { return planner; };
+  recipe.planned = [config] { return planned_run(of_rank(config)); };
   recipe.device = Device::parse(config.run.device);
   recipe.options = trainer_options(config, nullptr);
   recipe.options.task = make_task(config);

@@ -5,6 +5,12 @@
 
 namespace frugal::apps {
 
+// A run of its own: make_run(config).train(). REQUIRES: `config` is resolved.
+train::Run make_run(const Config& config);
+
+// A first plan; null without a memory budget. Errors: no plan within the budget.
+std::shared_ptr<Planner> make_plan(const Config& config);
+
 // The run of a resolved configuration. Its network and its batches are made when they are asked
 // for. `ranks`: the processes that train together; null: this one trains alone.
 train::RunRecipe run_recipe(const Config& config, const distributed::CommunicatorPtr& ranks = {});

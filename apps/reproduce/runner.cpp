@@ -14,7 +14,6 @@
 #include <thread>
 
 #include "apps/cli/child_process.h"
-#include "apps/cli/recommend.h"
 #include "apps/cli/signals.h"
 #include "apps/cli/version.h"
 #include "apps/config/make_data.h"
@@ -23,6 +22,7 @@
 #include "core/cuda/cuda_memory.h"
 #include "core/quoted.h"
 #include "data/formats/json_strict.h"
+#include "train/planning/recommend.h"
 
 namespace frugal::apps {
 namespace {

@@ -1,6 +1,8 @@
 // Runs within a number of bytes: the allocator enforces what the plan promises.
 #include <doctest/doctest.h>
 
+#include <sstream>
+
 #include "apps/config/resolve.h"
 #include "apps/config/train_options.h"
 #include "apps/json.h"
@@ -86,6 +88,75 @@ TEST_CASE("a budget of the peak holds: with a file, and while the run is watched
     // With kernels that take much memory, the least budget may be that of a plan without a file.
     if (more == 1 && least < in_memory) CHECK(summary["offload"]["written_bytes"] > 0);
   }
+}
+
+TEST_CASE("a run within a budget stays within it, and goes on where it was") {
+  const TempFolder folder;
+  Json config = Json::parse(kTinyConfig);
+  config["compression"] = {{"memory_budget", "1/2 activations"},
+                           {"advanced", {{"min_elements", 96}}},
+                           {"gact", {{"interval", 7}}}};
+  int steps = 80;
+  bool entropy = false;
+  SUBCASE("without an entropy stage") {}
+  SUBCASE("with one") {
+    steps = 40;
+    entropy = true;
+    config["compression"]["entropy"] = true;
+    config["data"]["shape"] = {16, 16, 1};
+    config["model"]["hidden"] = {2048, 1024};
+    config["train"]["epochs"] = 1;
+  }
+  write_file(folder / "c.json", config.dump());
+  const std::string train = "train " + folder / "c.json" + " --json --out ";
+  const Ran whole = frugal(train + folder / "a");
+  REQUIRE_MESSAGE(whole.status == 0, whole.err);
+  // Interrupted ever later, it ends with the same bytes.
+  int interrupted = 0, status = -1;
+  for (double seconds = 0.02; status != 0; seconds *= 1.6) {
+    REQUIRE(seconds < 600);
+    status =
+        shell(fmt::format("timeout -s INT {} FRUGAL {} --resume", seconds, train + folder / "b"))
+            .status;
+    interrupted += status != 0;
+  }
+  CHECK(interrupted > 0);
+  const std::string last = "/checkpoint/last.safetensors";
+  CHECK(read_file(folder / ("a" + last)) == read_file(folder / ("b" + last)));
+  CHECK(read_file(folder / "a/metrics.jsonl") == read_file(folder / "b/metrics.jsonl"));
+  int plans = 0;
+  int64_t limit = 0, saved = 0;
+  std::stringstream lines(read_file(folder / "a/metrics.jsonl"));
+  for (std::string text; std::getline(lines, text);) {
+    const Json line = Json::parse(text);
+    if (line["type"] != "plan") continue;
+    ++plans;
+    limit = line["limit_bytes"];
+    CHECK(line["activation_bytes"] <= line["limit_bytes"]);
+    CHECK(line["margin_bytes"] == 0);
+    saved += line["entropy_saved_bytes"].get<int64_t>();
+  }
+  // More where values drifted.
+  CHECK(plans >= 1 + steps / 7);
+  CHECK((plans == 1 + steps / 7 || entropy));
+  CHECK((saved > 0) == entropy);
+  const Json memory = Json::parse(whole.out)["memory"];
+  CHECK(memory["activation_bytes"] <= limit);
+}
+
+TEST_CASE("a budget that is none is an error of the configuration") {
+  const auto with = [](const std::string& budget) {
+    Json document = small_resnet();
+    document["compression"]["memory_budget"] = budget;
+    Config config = parse_config(document);
+    resolve(config);
+    return config;
+  };
+  CHECK_THROWS_AS(with("lots"), ConfigError);
+  CHECK(with("1/2").compression.policy == PolicyKind::budget);
+  Json alone = small_resnet();
+  alone["compression"]["policy"] = "budget";  // follows from a budget, and is no value of its own
+  CHECK_THROWS_AS(parse_config(alone), ConfigError);
 }
 
 TEST_CASE("a file lets a run go on in a quarter of its memory, to the same weights") {

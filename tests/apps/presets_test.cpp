@@ -1,9 +1,10 @@
 // Presets: names for sets of keys, and `frugal plan`, which recommends one.
 #include <doctest/doctest.h>
 
-#include "apps/cli/recommend.h"
+#include "apps/cli/plan_text.h"
 #include "apps/config/level_keys.h"
 #include "apps/config/make_choice.h"
+#include "apps/config/planned_run.h"
 #include "apps/config/resolve.h"
 #include "tests/apps/run.h"
 
@@ -166,77 +167,39 @@ TEST_CASE("--set with a preset replaces what the file says, and other --set stay
   CHECK(load({"compression.preset=lossless"}).memory_budget.empty());
 }
 
-TEST_CASE("the first preset that fits is recommended, and evaluations are made to fit") {
-  Config small = parse_config(
-      Json::parse(R"({"data": {"name": "random", "batch_size": 32, "test_batch_size": 256}})"));
-  const auto of = [&](std::optional<int64_t> memory) {
-    PlanSteps steps(small);
-    return recommend(small, memory, steps);
-  };
-  const Recommendation all = of(int64_t{1} << 40);
-  REQUIRE(all.rows.size() == 4);
-  CHECK(all.row().preset == "lossless");
-  CHECK(all.fits);
-  CHECK_FALSE(all.test_batch);
-  CHECK(all.from == "--memory");
-  for (size_t i = 0; i + 1 < all.rows.size(); ++i) {
-    CHECK(all.rows[i].activations > all.rows[i + 1].activations);
-    CHECK(all.rows[i].peak >= all.rows[i + 1].peak);
-  }
-  const Recommendation less = of(all.rows[0].peak - 1);
-  CHECK(less.row().preset == "safe");
-  CHECK(less.fits);
-  const Recommendation tight = of(all.rows[1].peak);
-  CHECK(tight.row().preset == "safe");
-  REQUIRE(tight.test_batch);
-  CHECK(*tight.test_batch < 256);
-  const Recommendation none = of(1 << 20);
-  CHECK_FALSE(none.fits);
-  CHECK(none.rows.size() == 20);
-  CHECK(text_of(none).find("no preset fits into 1.0 MiB (--memory)") != std::string::npos);
-  small.run.memory_limit = int64_t{1} << 40;
-  CHECK(of(std::nullopt).from == "memory_limit");
-  small.run.memory_limit = 0;
-  CHECK(free_memory() > 0);
-  CHECK(of(std::nullopt).from == "free memory");
-  small.run.device = "cuda";
-  CHECK_THROWS_WITH_AS(of(std::nullopt), doctest::Contains("--memory: expected"), ConfigError);
+TEST_CASE("a recommendation as keys, for people") {
+  const Config config = parse_config(Json::parse(R"({"optim": {"name": "sgd"}})"));
+  train::Recommendation found;
+  found.rows = {{.preset = "lossless", .what = "no change of results", .peak = 10 << 20},
+                {.preset = "lossless",
+                 .what = "no change of results",
+                 .with = {.in_backward = true, .in_8bit = true},
+                 .peak = 5 << 20}};
+  found.memory = 8 << 20;
+  found.fits = true;
+  found.chosen = 1;
+  CHECK(keys_of(found.row(), config) ==
+        std::vector<std::string>{"optim.in_backward=true", "optim.name=sgd_8bit"});
+  const std::string text = text_of(Recommended{found, "--memory", config});
+  CHECK(has(text, "--set compression.preset=lossless --set optim.in_backward=true"));
+  CHECK(has(text, "no preset alone fits into 8.0 MiB (--memory)"));
 }
 
-TEST_CASE("where no preset fits, updates in the backward pass and an 8-bit optimizer are tried") {
-  const auto of = [](const Config& config, int64_t memory) {
-    PlanSteps steps(config);
-    return recommend(config, memory, steps);
+TEST_CASE("the memory of a plan is that which is given, the limit, or what is free") {
+  const TempFolder folder;
+  write_file(folder / "c.json", kFile);
+  const auto plan = [&](const std::string& sets) {
+    const Ran ran = frugal("plan --json " + (folder / "c.json") + sets);
+    REQUIRE_MESSAGE(ran.status == 0, ran.err);
+    return Json::parse(ran.out);
   };
-  const Config sgd = parse_config(Json::parse(R"({"model": {"name": "resnet18", "stem": "cifar"},
-      "data": {"name": "random", "shape": [32, 32, 3], "batch_size": 2, "test_batch_size": 2}})"));
-  const Recommendation none = of(sgd, 1 << 20);
-  const auto peak_of = [&](const Recommendation& found, const std::vector<std::string>& sets) {
-    for (const auto& row : found.rows)
-      if (row.preset == "lossless" && row.sets == sets) return row.peak;
-    return int64_t{-1};
+  const auto from = [&](const std::string& sets) {
+    return plan(sets).at("recommended").at("memory_from").get<std::string>();
   };
-  const std::string in_backward = "optim.in_backward=true", in_8bit = "optim.name=sgd_8bit";
-  const int64_t whole = peak_of(none, {}), less = peak_of(none, {in_backward}),
-                least = peak_of(none, {in_backward, in_8bit});
-  CHECK(less < whole);
-  CHECK(least < less);
-  // The keys are those of a run that has them.
-  Config both = sgd;
-  both.optim.in_backward = true;
-  both.optim.name = "sgd_8bit";
-  CHECK(of(both, int64_t{1} << 40).rows[0].peak == least);
-  const Recommendation found = of(sgd, less);
-  CHECK(found.fits);
-  CHECK(found.row().sets == std::vector<std::string>{in_backward});
-  CHECK(text_of(found).find("--set compression.preset=lossless --set optim.in_backward=true") !=
-        std::string::npos);
-  // Gradients that are clipped are needed together, and Adafactor has no form of 8 bits.
-  Config clipped = sgd;
-  clipped.optim.clip_norm = 1;
-  clipped.optim.name = "adafactor";
-  for (const auto& row : of(clipped, 1 << 20).rows)
-    CHECK((row.sets.empty() || row.sets == std::vector<std::string>{"train.checkpointing=true"}));
+  CHECK(from(" --memory 1TiB") == "--memory");
+  CHECK(from(" --set memory_limit=1TiB") == "memory_limit");
+  CHECK(from("") == "free memory");
+  CHECK_FALSE(plan(" --set device=cuda").contains("recommended"));
 }
 
 TEST_CASE("frugal plan says which preset to set, within 80 columns and as JSON") {

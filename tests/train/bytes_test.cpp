@@ -19,4 +19,13 @@ TEST_CASE("bytes for people, on axes and as papers write them") {
   CHECK(decimal_bytes(5.284e9) == "5.28 GB");
 }
 
+TEST_CASE("bytes in three digits") {
+  CHECK(short_bytes(0) == "0");
+  CHECK(short_bytes(999) == "999");
+  CHECK(short_bytes(1000) == "0.98K");
+  CHECK(short_bytes(1 << 20) == "1.00M");
+  CHECK(short_bytes((int64_t{1} << 30) * 12) == "12.0G");
+  CHECK(short_bytes(int64_t{1} << 40) == "1.00T");
+}
+
 }  // namespace frugal::train

@@ -15,24 +15,33 @@
 namespace frugal::train {
 namespace {
 
-int64_t live(Device device) { return allocator(device).report().live_total; }
+// What is alive beside `own`.
+CategoryBytes live_beside(Device device, const CategoryBytes& own = {}) {
+  CategoryBytes bytes = allocator(device).report().live;
+  for (size_t i = 0; i < kCategories; ++i) bytes[i] -= own[i];
+  return bytes;
+}
 
 // Measures the peak during its lifetime. Bytes that were live before count only up to `own`.
 class Peak {
  public:
-  Peak(Device device, int64_t own) : device_(device), foreign_(live(device) - own) {
+  Peak(Device device, const CategoryBytes& own)
+      : device_(device), foreign_(live_beside(device, own)) {
     begin_peak(device);
   }
   StepMemory end() const {
     StepMemory memory;
     end_peak(device_, memory);
-    memory.peak -= foreign_;
+    for (size_t i = 0; i < kCategories; ++i) {
+      memory.peak -= foreign_[i];
+      memory.at_peak[i] -= foreign_[i];
+    }
     return memory;
   }
 
  private:
   Device device_;
-  int64_t foreign_;
+  CategoryBytes foreign_;
 };
 
 }  // namespace
@@ -95,7 +104,7 @@ class MetaStep::Borrow {
 };
 
 MetaStep::MetaStep(const MetaRun& run, int64_t batch) : run_(run), device_(kMeta) {
-  const int64_t before = live(device_);
+  const CategoryBytes before = live_beside(device_);
   if (run_.own_model != nullptr) {
     borrowed_.emplace(*run_.own_model);
     model_ = {std::shared_ptr<Module>(), run_.own_model};  // owned elsewhere
@@ -109,9 +118,9 @@ MetaStep::MetaStep(const MetaRun& run, int64_t batch) : run_(run), device_(kMeta
                "[meta] expected an optimizer with a without_state(), which a plan of memory needs, "
                "got one without");
   exchange_.emplace(Ranks(run_.ranks), *model_, *optimizer_, run_.ranks, run_.in_backward, 0);
-  own_ = live(device_) - before;
+  own_ = live_beside(device_, before);
   step(nullptr, batch, 0);  // makes the optimizer's state
-  own_ = live(device_) - before;
+  own_ = live_beside(device_, before);
 }
 
 Batch MetaStep::batch(int64_t samples) const {

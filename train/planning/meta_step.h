@@ -99,7 +99,7 @@ class MetaStep {
   // Remembers the tensors on `meta` that stand for what lies on the host and is equal in all
   // batches. Graphs are remembered by these tensors.
   mutable Memo<TensorIdentity, Tensor> held_{8};
-  int64_t own_ = 0;  // the bytes of model, optimizer and what is held for all batches
+  CategoryBytes own_{};  // the bytes of model, optimizer and what is held for all batches
   int64_t steps_ = 0;
 };
 

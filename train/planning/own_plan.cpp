@@ -62,20 +62,10 @@ struct Shapes {
 
 }  // namespace
 
-std::shared_ptr<Planner> plan_of_own(const TrainerOptions& options, Module& model,
-                                     const Optimizer& optimizer, data::BatchSource& batches) {
+PlannerOptions read_off(const TrainerOptions& options, Device device, data::BatchSource& batches) {
   const CompressionOptions& compression = options.compression;
-  const std::string memory = compression.choice.memory_budget();
-  const Budget budget = parse_budget(memory, kBudget);
-  const auto& ranks = options.ranks.communicator;
-  if (ranks != nullptr && ranks->size() > 1)
-    throw OptionError(
-        kBudget, fmt::format("expected none with {} ranks in an embedded program", ranks->size()));
-  const Device device = model.device();
   PlannerOptions planner;
   MetaRun& run = planner.run;
-  run.own_model = &model;
-  run.own_optimizer = &optimizer;
   run.task = options.task;
   const bool is_graph = options.task->spec().kind == BatchSpec::Kind::graph;
   {
@@ -107,11 +97,26 @@ std::shared_ptr<Planner> plan_of_own(const TrainerOptions& options, Module& mode
   run.counts_edges = !run.on_cuda;
   planner.choice = compression.choice;
   planner.seed = options.seed;
-  planner.budget = budget;
+  if (const std::string memory = compression.choice.memory_budget(); !memory.empty())
+    planner.budget = parse_budget(memory, kBudget);
   planner.device = device;
   planner.test_batch = options.test != nullptr ? first_batch(*options.test).input.size(0) : 1;
   planner.checkpointed_blocks = options.checkpointed_blocks;
   planner.may_update_in_backward = options.clip_norm == 0 && options.gradient_accumulation == 1;
+  return planner;
+}
+
+std::shared_ptr<Planner> plan_of_own(const TrainerOptions& options, Module& model,
+                                     const Optimizer& optimizer, data::BatchSource& batches) {
+  const std::string memory = options.compression.choice.memory_budget();
+  parse_budget(memory, kBudget);
+  const auto& ranks = options.ranks.communicator;
+  if (ranks != nullptr && ranks->size() > 1)
+    throw OptionError(
+        kBudget, fmt::format("expected none with {} ranks in an embedded program", ranks->size()));
+  PlannerOptions planner = read_off(options, model.device(), batches);
+  planner.run.own_model = &model;
+  planner.run.own_optimizer = &optimizer;
   auto made = std::make_shared<Planner>(planner);
   if (made->settings().test_batch < planner.test_batch)
     throw OptionError(

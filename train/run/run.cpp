@@ -1,8 +1,11 @@
 #include "train/run/run.h"
 
+#include <utility>
+
 #include "autograd/timeline.h"
 #include "core/integers.h"
 #include "core/random_streams.h"
+#include "train/option_error.h"
 #include "train/planning/own_plan.h"
 #include "train/tasks/make_task.h"
 
@@ -58,7 +61,13 @@ data::BatchSource* Run::validation() {
 }
 
 const std::shared_ptr<Planner>& Run::planner() {
-  if (!planner_) planner_ = recipe_.make_planner ? recipe_.make_planner() : nullptr;
+  if (planner_) return *planner_;
+  planner_ = recipe_.make_planner ? recipe_.make_planner() : nullptr;
+  TrainerOptions options = recipe_.options;
+  if (*planner_ != nullptr || options.compression.choice.memory_budget().empty()) return *planner_;
+  options.test = test();
+  validation();  // its data count, too
+  planner_ = plan_of_own(options, model(), optimizer(), batches());
   return *planner_;
 }
 
@@ -89,11 +98,7 @@ TrialOptions trial_options(const TrainerOptions& options) {
 
 TrialOptions Run::trial_options() {
   TrainerOptions options = recipe_.options;
-  std::shared_ptr<Planner>& plan = options.compression.planner = planner();
-  if (plan == nullptr && !options.compression.choice.memory_budget().empty()) {
-    options.test = test();
-    plan = plan_of_own(options, model(), optimizer(), batches());
-  }
+  options.compression.planner = planner();
   return train::trial_options(options);
 }
 
@@ -101,6 +106,71 @@ std::unique_ptr<TrialRun> Run::trial(TrialRun::NextBatch next) {
   if (!next) next = [this] { return next_batch(); };
   return std::make_unique<TrialRun>(task(), model(), optimizer(), std::move(next), trial_options(),
                                     rng_);
+}
+
+const PlannedRun& Run::planned() {
+  if (planned_) return *planned_;
+  if (recipe_.planned) return planned_.emplace(recipe_.planned());
+  TrainerOptions options = recipe_.options;
+  options.test = test();
+  PlannedRun& run = planned_.emplace();
+  run.options = read_off(options, recipe_.device, batches());
+  run.options.run.make_model = recipe_.make_model;
+  run.options.run.make_optimizer = recipe_.make_optimizer;
+  run.counts_kernels = recipe_.device == kCpu;
+  run.growing = [meta = run.options.run, own = run.options.batch](Growth growth) {
+    if (growth != Growth::batch)
+      throw OptionError("run", "expected a recipe that says how the number grows (planned)");
+    constexpr int64_t kMost = int64_t{1} << 24;
+    return Growing{.range = {.most = kMost}, .own = own, .grown = [meta](int64_t value) {
+                     return Growing::Grown{meta, value};
+                   }};
+  };
+  return run;
+}
+
+RunPlan Run::plan(std::optional<int64_t> memory) {
+  RunPlan plan;
+  WaySteps steps(planned());
+  plan.budget = planner();
+  if (memory)
+    plan.recommended = plan.budget != nullptr ? recommend(planned(), *memory, *plan.budget)
+                                              : recommend(planned(), *memory, steps);
+  plan.ways = memory_of_ways(planned(), steps);
+  return plan;
+}
+
+Profile Run::profile(int64_t steps, bool traces) {
+  const bool runs = device().type != DeviceType::meta;
+  std::unique_ptr<TrialRun> trials;
+  std::optional<WaySteps> counted;
+  std::shared_ptr<Planner> plan;
+  if (runs) {
+    trials = trial();
+    trials->step(0);
+    trials->adapt(next_batch(), recipe_.options.compression.choice.measuring.first);
+    trials->step(kFirstMeasuredStep);
+  } else {
+    counted.emplace(planned());
+    plan = planner();
+    // Steps on meta do not count what entropy coding saves, so the plan does not, either.
+    PlannerOptions without = planned().options;
+    if (plan != nullptr && std::exchange(without.choice.entropy, false))
+      plan = std::make_shared<Planner>(without);
+  }
+  Profile profile;
+  profile.timed = runs;
+  profile.steps = runs ? steps : 1;
+  profile.timeline = timeline_of(runs ? model() : counted->model(), device());
+  std::optional<MemoryTrace> live;
+  if (traces) live.emplace(device());
+  profile.live_begin = profile.timeline->milliseconds();
+  const TimelineScope scope(*profile.timeline);
+  for (int64_t i = 1; i <= profile.steps; ++i)
+    profile.memory = runs ? trials->step(kFirstMeasuredStep + static_cast<uint64_t>(i)).memory
+                          : counted->step(own_way(planned()), plan.get());
+  if (live) profile.live = live->events();
+  return profile;
 }
 
 RateRange Run::find_rate(const RateRangeOptions& range, std::function<bool()> stop) {

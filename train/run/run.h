@@ -3,6 +3,8 @@
 //
 //   train::Run run(recipe);                    // functions that make the parts, and options
 //   run.train();                               // train::Trainer, with a folder if there is one
+//   run.plan(memory);                          // what other ways to keep activations take
+//   run.profile(3);                            // what steps spend their time on
 //   run.trial()->step(1);                      // a step that is measured and not kept
 //   run.find_rate({.steps = 100});             // a learning rate
 //
@@ -18,8 +20,9 @@
 #include "models/module.h"
 #include "optim/optimizer.h"
 #include "optim/schedule.h"
-#include "train/planning/planner.h"
+#include "train/planning/recommend.h"
 #include "train/rate_range.h"
+#include "train/run/profile.h"
 #include "train/trainer.h"
 #include "train/trial_run.h"
 
@@ -37,9 +40,11 @@ struct RunRecipe {
   std::function<std::unique_ptr<data::BatchSource>()> open_train;
   std::function<std::unique_ptr<data::BatchSource>(int64_t test_batch)> open_test = {},
                                                                         open_validation = {};
-  // Makes a plan that keeps a memory budget. Empty: there is none, or the trainer and the trials of
-  // the run plan by themselves (compress::budget()).
+  // Makes a plan that keeps a memory budget. Empty: there is none, or the run plans by itself
+  // (compress::budget(), plan_of_own()).
   std::function<std::shared_ptr<Planner>()> make_planner = {};
+  // What plans count and may vary. Empty: it is read off the batches, and only they may grow.
+  std::function<PlannedRun()> planned = {};
   Device device = kCpu;
   // What steps do and how activations are kept, without sources, folder and callbacks.
   TrainerOptions options = {};
@@ -47,6 +52,13 @@ struct RunRecipe {
 
 // The steps of a trainer of these options, with what its plan decides.
 TrialOptions trial_options(const TrainerOptions& options);
+
+// What steps of a run take, see Run::plan().
+struct RunPlan {
+  std::vector<WayMemory> ways;
+  std::optional<Recommendation> recommended;  // where the memory is given
+  std::shared_ptr<Planner> budget;            // the plan of the run's memory budget; null: none
+};
 
 // What a function returns by reference belongs to the run. Errors: those of the recipe's functions;
 // OptionError for a budget that no plan keeps. Thread safety: none.
@@ -64,7 +76,7 @@ class Run {
   Batch next_batch();                         // the next one of training, epoch after epoch
   data::BatchSource* test();                  // null: the run has none
   data::BatchSource* validation();            // null: the run has none
-  const std::shared_ptr<Planner>& planner();  // null: no plan
+  const std::shared_ptr<Planner>& planner();  // null: no memory budget
   Rng& rng() { return rng_; }                 // drives dropout in the steps of trials
   RngKey rng_state() const { return rng_.state(); }
 
@@ -72,6 +84,16 @@ class Run {
   // the options. Errors: those of Trainer's constructor, and of the parts.
   Trainer& trainer(const std::function<void(TrainerOptions& options)>& complete = {});
   bool train() { return trainer().run(); }  // see Trainer::run()
+
+  // What plans count and may vary.
+  const PlannedRun& planned();
+  // Counts on `meta` what a step takes that keeps activations in one way or another. memory: bytes
+  // into which a step should fit.
+  RunPlan plan(std::optional<int64_t> memory = {});
+  // Profiles trial steps. Two steps before them make the optimizer's state and the widths. On
+  // `meta`, where nothing takes time and all steps are equal, it is one step. traces: with what is
+  // allocated.
+  Profile profile(int64_t steps, bool traces = false);
 
   // The options of measured steps, with what the plan decides.
   TrialOptions trial_options();
@@ -85,6 +107,7 @@ class Run {
  private:
   RunRecipe recipe_;
   std::optional<std::shared_ptr<Planner>> planner_;
+  std::optional<PlannedRun> planned_;
   std::unique_ptr<data::BatchSource> train_;
   std::optional<std::unique_ptr<data::BatchSource>> test_, validation_;
   std::shared_ptr<Module> model_;

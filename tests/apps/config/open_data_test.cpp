@@ -7,8 +7,8 @@
 #include <functional>
 #include <memory>
 
-#include "apps/cli/plan_levels.h"
 #include "apps/config/make_data.h"
+#include "apps/config/planned_run.h"
 #include "apps/config/resolve.h"
 #include "apps/config/train_options.h"
 #include "core/memory.h"
@@ -92,10 +92,10 @@ TEST_CASE("a run and its plan open a file once") {
     CAPTURE(own.name);
     const TempFolder folder;
     for (const auto& [name, content] : own.files) write_file(folder / name, content);
-    Config again = config_of(own, folder);
-    const std::vector<double> train = values_of(again, Split::train),
-                              test = values_of(again, Split::test);
-    const auto files = describing_files(again);
+    Config before = config_of(own, folder);
+    const std::vector<double> train = values_of(before, Split::train),
+                              test = values_of(before, Split::test);
+    const auto files = describing_files(before);
 
     Config config = config_of(own, folder);
     for (const auto& [name, content] : own.files) fs::remove(folder / name);
@@ -106,14 +106,15 @@ TEST_CASE("a run and its plan open a file once") {
       REQUIRE(described.count(name) == files.count(name));
       if (files.count(name) > 0) CHECK(described.at(name) == files.at(name));
     }
-    // A share of a rank, a row of a plan and a run that is resolved again.
+    // A share of a rank, a plan, and a run that is resolved again.
     config.distributed.ranks = 2;
     const Config share = share_of_rank(config);
     CHECK(batch_spec(share).classes == batch_spec(config).classes);
     CHECK(open_data(share) == open_data(config));
-    Config level = with_level(config, plan_levels(config).front());
-    CHECK_NOTHROW(resolve(level));
-    CHECK(open_data(level) == open_data(config));
+    CHECK_NOTHROW(train::WaySteps(planned_run(share)));
+    Config again = config;
+    CHECK_NOTHROW(resolve(again));
+    CHECK(open_data(again) == open_data(config));
     const auto batches = make_batches(config, Split::test, 3);
     CHECK(batches->next()->input.size(0) == 3);
   }

@@ -1,9 +1,8 @@
-// The largest batch, depth, width and resolution that fits.
-#include "apps/cli/largest.h"
-
+// The largest batch, depth, width and resolution of a configuration that fits.
 #include <doctest/doctest.h>
 
 #include "apps/config/make_choice.h"
+#include "apps/config/planned_run.h"
 #include "apps/config/resolve.h"
 #include "apps/config/train_options.h"
 #include "tests/apps/run.h"
@@ -15,6 +14,14 @@ Config config_of(const char* text, const std::vector<std::string>& sets = {}) {
   Json document = Json::parse(text);
   apply_sets(document, sets);
   return parse_config(document);
+}
+
+Largest find_largest(const Config& config, Growth growth, int64_t memory) {
+  key_of(config, growth);  // Errors: what nothing reads
+  Config resolved = config;
+  resolve(resolved);
+  const PlannedRun run = planned_run(resolved);
+  return LargestSearch(run, growth).find(own_way(run), memory);
 }
 
 int64_t peak_of(Config config) {
@@ -88,51 +95,6 @@ TEST_CASE("no value fits, every value fits, and the search begins below the run'
   const Config large = config_of(kImages, {"data.batch_size=100000"});
   CHECK(find_largest(large, Growth::batch, 300 << 20).value ==
         find_largest(config_of(kImages), Growth::batch, 300 << 20).value);
-}
-
-TEST_CASE("peaks that rise unevenly do not end the search early") {
-  // As of images: a size that is no multiple of 32 takes 2/5 more, because its tensors cannot be
-  // cut everywhere, and `odd` takes a tenth more than its neighbours.
-  struct Row {
-    int64_t own, memory, odd, wanted;
-  };
-  const SearchRange range{.least = 32, .first = 32, .step = 4, .coarse = 32, .most = 4088};
-  for (const Row& row : {Row{224, 1000 * 1000, 0, 992},
-                         {224, 1024 * 1024, 0, 1024},
-                         {1020, 1024 * 1024, 0, 1024},
-                         {2048, 1024 * 1024, 1024, 992},
-                         {224, 1024 * 1024, 992, 1024},
-                         {224, 1100 * 1100, 1024, 1088},
-                         {224, 60 * 60, 0, 48},
-                         {224, 60 * 60 * 7 / 5, 0, 64},
-                         {224, 64 * 64, 64, 52},
-                         {224, 1 << 30, 0, 4088}}) {
-    CAPTURE(row.own);
-    CAPTURE(row.memory);
-    CAPTURE(row.odd);
-    int probes = 0;
-    const auto peak_of = [&](int64_t value) {
-      ++probes;
-      const int64_t area = value * value;
-      return value % 32 != 0 ? area * 7 / 5 : value == row.odd ? area * 11 / 10 : area;
-    };
-    const Largest found = find_largest(range, row.own, row.memory, peak_of);
-    CHECK(found.value == row.wanted);
-    CHECK(found.peak == peak_of(found.value));
-    CHECK(found.limited == (row.memory == 1 << 30));
-    CHECK(probes <= 24);
-  }
-}
-
-TEST_CASE("several searches share networks, and blocks are recomputed where asked for") {
-  const Config whole = config_of(kImages, {"compression.bits=0"});
-  const Config recomputed = config_of(kImages, {"compression.bits=0", "train.checkpointing=true"});
-  LargestSearch search(whole, Growth::batch);
-  const Largest plain = search.find(whole, 300 << 20);
-  const Largest more = search.find(recomputed, 300 << 20);
-  CHECK(more.value > plain.value);
-  CHECK(more.value == find_largest(recomputed, Growth::batch, 300 << 20).value);
-  CHECK(search.find(whole, 300 << 20).value == plain.value);
 }
 
 TEST_CASE("what a run does not have cannot grow") {

@@ -5,10 +5,10 @@
 #include <sstream>
 
 #include "apps/cli/plan_explain.h"
-#include "apps/cli/plan_levels.h"
+#include "apps/config/planned_run.h"
+#include "apps/config/resolve.h"
 #include "apps/json.h"
 #include "tests/apps/run.h"
-#include "train/planning/bytes.h"
 
 namespace frugal::apps {
 namespace {
@@ -169,11 +169,13 @@ TEST_CASE("an explanation accounts for every saved byte") {
     Json document = Json::parse(kResNet20);
     std::istringstream words(sets);
     for (std::string word; words >> word;) apply_set(document, word);
-    const Config config = parse_config(document);
-    PlanSteps steps(config);
-    const Explanation found = explain_step(config, steps);
-    CHECK(found.memory.saved() == steps.step(config).saved());
-    CHECK(found.memory.peak == steps.step(config).peak);
+    Config config = parse_config(document);
+    resolve(config);
+    const train::PlannedRun run = planned_run(config);
+    train::WaySteps steps(run);
+    const Explanation found = explain_step(config, run, steps);
+    CHECK(found.memory.saved() == steps.step(own_way(run)).saved());
+    CHECK(found.memory.peak == steps.step(own_way(run)).peak);
     REQUIRE(found.largest.size() >= 10);
     int64_t listed = found.other_bytes, by_op = 0;
     for (const auto& tensor : found.largest) {
@@ -209,29 +211,6 @@ TEST_CASE("wrong uses of plan") {
     CHECK_MESSAGE(ran.status == 2, arguments, ": ", ran.out, ran.err);
     CHECK_MESSAGE((ran.out + ran.err).find(said) != std::string::npos, arguments, ": ", ran.err);
   }
-}
-
-TEST_CASE("a level that the run cannot have says why") {
-  Json document = Json::parse(kResNet20);
-  apply_set(document, "optim.in_backward=true");
-  const Config config = parse_config(document);
-  PlanSteps steps(config);
-  int impossible = 0;
-  for (const LevelMemory& level : memory_of_levels(config, steps)) {
-    const bool recomputed = level.name.find("recomputed") != std::string::npos;
-    CHECK(level.why.empty() == !recomputed);
-    impossible += recomputed ? 1 : 0;
-  }
-  CHECK(impossible == 3);
-}
-
-TEST_CASE("bytes in three digits") {
-  CHECK(short_bytes(0) == "0");
-  CHECK(short_bytes(999) == "999");
-  CHECK(short_bytes(1000) == "0.98K");
-  CHECK(short_bytes(1 << 20) == "1.00M");
-  CHECK(short_bytes((int64_t{1} << 30) * 12) == "12.0G");
-  CHECK(short_bytes(int64_t{1} << 40) == "1.00T");
 }
 
 }  // namespace

@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "apps/cli/plan_levels.h"
+#include "apps/config/config.h"
 #include "apps/config/resolve.h"
 #include "tests/apps/mpirun.h"
 

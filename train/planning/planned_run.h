@@ -1,0 +1,69 @@
+// PlannedRun: a run as plans see it, and what a search may vary of it. Who makes the run's recipe
+// fills it (train/run/run.h).
+#pragma once
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "train/planning/planner.h"
+
+namespace frugal::train {
+
+// A way to keep activations, as a row of a table (train/planning/ways.h).
+struct Way {
+  // own: what the run does; bits: all tensors in one width; preset, level, growth: `named`
+  enum Kind : uint8_t { own, bits, preset, level, growth } kind = own;
+  std::string name;
+  std::string named = {};  // the preset, or the level of ActNN's paper
+  compress::Choice choice = {};
+  int64_t checkpointed_blocks = 0;
+  // The row without recomputed blocks or offload, which cost time; empty: this row has neither.
+  // The row is worth showing if it takes less.
+  std::string without = {};
+  bool chooses_window = false;  // offload to a folder that we choose, so we choose the window, too
+};
+
+// What grows in a search for the largest that fits (train/planning/largest.h).
+enum class Growth : uint8_t { batch, layers, width, resolution };
+
+// The values that a search may try: `least` to before `first` by 1, then from `first` on by `step`,
+// up to `most`. The peak must grow with the value among first, first + coarse, first + 2 coarse and
+// so on. Between these it may be higher than at both neighbours: tensors of some sizes cannot be
+// taken in slices. REQUIRES: coarse is a multiple of step.
+struct SearchRange {
+  int64_t least = 1, first = 1, step = 1, coarse = 1, most = 1;
+};
+
+// How a number of a run grows.
+struct Growing {
+  struct Grown {
+    MetaRun run;
+    int64_t batch = 0;
+  };
+  SearchRange range;
+  int64_t own = 0;                            // what the run has; 0: it follows from the network
+  std::function<Grown(int64_t value)> grown;  // the run with another number
+};
+
+// What a step can do without next to no change of results, where no preset fits.
+struct Savings {
+  bool recomputed = false;   // blocks are recomputed
+  bool in_backward = false;  // parameters are updated in the backward pass
+  bool in_8bit = false;      // the optimizer keeps its state in 8 bits
+  bool operator==(const Savings&) const = default;
+};
+
+struct PlannedRun {
+  PlannerOptions options;  // the run as it is; without a budget, if it has none
+  // Do rows of a table count what kernels of the CPU take for themselves (see MetaRun)?
+  bool counts_kernels = false;
+  // The optimizer of the run with its state in 8 bits; empty: there is none.
+  std::function<std::unique_ptr<Optimizer>(Module& model)> make_8bit_optimizer = {};
+  // Errors: OptionError, where the run has no such number.
+  std::function<Growing(Growth growth)> growing = {};
+  // Adds what the run's owner knows of a way, such as measured widths. Errors: the run cannot have
+  // the way. Empty: nothing is added.
+  std::function<void(Way& way)> complete = {};
+};
+
+}  // namespace frugal::train
