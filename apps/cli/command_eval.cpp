@@ -7,7 +7,7 @@
 #include "apps/cli/signals.h"
 #include "apps/config/make_data.h"
 #include "apps/config/make_model.h"
-#include "apps/config/make_task.h"
+#include "apps/config/make_run.h"
 #include "apps/config/resolve.h"
 #include "apps/config/set_up_device.h"
 #include "apps/config/stored_run.h"
@@ -141,40 +141,46 @@ void eval_command(const EvalArguments& arguments) {
   const StoredRun run = run_of(arguments);
   const Config& config = run.config;
   if (arguments.tta != "none") check_tta(arguments, run);
-  const Device device = set_up_computing_device(config.run, "evaluated");
+  set_up_computing_device(config.run, "evaluated");
   catch_signals();
   const Split split =
       value_named<Split>(arguments.split, {{"test", Split::test}, {"val", Split::validation}});
   const std::string weights =
       arguments.checkpoint.empty() ? weights_file(run, arguments.weights) : arguments.checkpoint;
   try {
-    const auto network = stored_network(run, weights, device);
-    const auto batches = make_batches(config, split);
+    train::RunRecipe recipe = run_recipe(config);
+    recipe.make_model = [&](Device on) { return stored_network(run, weights, on); };
+    recipe.make_planner = {};
+    recipe.options.compression = {};  // an evaluation saves nothing
+    train::Run evaluated(recipe);
+    Module& network = evaluated.model();
+    data::BatchSource* const batches =
+        split == Split::test ? evaluated.test() : evaluated.validation();
     if (batches == nullptr)
       throw ConfigError("", fmt::format("--split: expected test, since {} has no validation set",
                                         config.data.name));
-    const train::TaskPtr task = make_task(config);
+    const train::Task& task = evaluated.task();
     Evaluation result;
     if (arguments.tta == "none") {
-      const auto found = evaluate(*task, *network, *batches, [] { return signal_received() != 0; });
+      const auto found = evaluate(task, network, *batches, [] { return signal_received() != 0; });
       stop_on_signal();
       result = *found;
     } else {
-      const train::Model model(network, run.description);
+      const train::Model model(evaluated.shared_model(), run.description);
       const bool files = data_traits(config).of_picture_files;
       result = files ? evaluate_files(model, config, split, views_named(arguments.tta))
                      : evaluate_mirrored(model, *batches);
     }
     if (arguments.json) {
-      Json json = to_json(result, task->spec());
+      Json json = to_json(result, task.spec());
       json["weights"] = weights;
       std::printf("%s\n", json.dump(2, ' ', true, Json::error_handler_t::replace).c_str());
       return;
     }
     std::string text = fmt::format("loss {:.4f}", result.loss);
-    if (task->has_accuracy()) text += fmt::format("  accuracy {:.2f} %", 100 * result.accuracy);
+    if (task.has_accuracy()) text += fmt::format("  accuracy {:.2f} %", 100 * result.accuracy);
     text += fmt::format("  samples {}", result.samples);
-    if (result.metric) text += fmt::format("  {} {:.4f}", task->spec().metric, *result.metric);
+    if (result.metric) text += fmt::format("  {} {:.4f}", task.spec().metric, *result.metric);
     for (const auto& [name, value] : result.details)
       text += fmt::format("\n  {} {:.4f}", name, value);
     std::printf("%s\n", text.c_str());

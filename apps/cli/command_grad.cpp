@@ -5,11 +5,9 @@
 #include "apps/cli/grad_batch.h"
 #include "apps/cli/progress.h"
 #include "apps/cli/report.h"
-#include "apps/config/make_choice.h"
-#include "apps/config/make_model.h"
-#include "apps/config/make_task.h"
-#include "apps/config/resolve.h"
+#include "apps/config/make_run.h"
 #include "apps/config/set_up_device.h"
+#include "compress/policies/make_policy.h"
 #include "core/random_streams.h"
 #include "data/formats/safetensors.h"
 #include "models/state.h"
@@ -48,16 +46,16 @@ void grad_command(const GradArguments& arguments) {
   try {
     Batch batch = read_grad_batch(arguments.batch, family_of(config.model));
     const BatchSpec spec = spec_of_batch(batch, weights, config);
-    const auto model = make_model(config, spec, device);
-    const train::TaskPtr task = make_task(config, spec);
+    const train::RunRecipe recipe = run_recipe(config, spec);
+    const TrainerOptions& options = recipe.options;
+    const auto model = recipe.make_model(device);
     load_weights(*model, weights);
     if (arguments.f64) to_f64(*model, batch);
-    const auto seed = static_cast<uint64_t>(config.run.seed);
-    const auto policy = make_policy(make_choice(config.compression), device, seed);
-    const train::SingleGradient found =
-        train::single_gradient(*task, *model, std::move(batch), policy.get(),
-                               {0, streams::kDropout.rng(seed).state(),
-                                config.train.label_smoothing, checkpointed_blocks(config.train)});
+    const auto policy = make_policy(options.compression.choice, device, options.seed);
+    const train::SingleGradient found = train::single_gradient(
+        *options.task, *model, std::move(batch), policy.get(),
+        {0, streams::kDropout.rng(options.seed).state(), options.label_smoothing,
+         options.checkpointed_blocks});
     memory = found.memory;
     models::NamedTensors out = {{"loss", found.loss}};
     for (const auto& [name, value] : found.terms) out.emplace_back("loss/" + name, value);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "apps/config/make_run.h"
 #include "core/quoted.h"
 #include "ops/dense/copy.h"
 #include "ops/dense/shape.h"
@@ -201,7 +202,7 @@ int64_t rows_by_position(const SafetensorsFile& weights, bool first) {
 int64_t classes_of_pixels(const SafetensorsFile& weights, const BatchSpec& spec, Config config) {
   config.model.num_classes = 1;
   config.train.freeze.clear();
-  const std::string name = make_model(config, spec, kMeta)->head_prefix() + "weight";
+  const std::string name = run_recipe(config, spec).make_model(kMeta)->head_prefix() + "weight";
   FRUGAL_CHECK(weights.contains(name), "[grad] expected the last layer's weight '{}' in {}", name,
                weights.path());
   return weights.info(name).shape[0];

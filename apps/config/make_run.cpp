@@ -1,10 +1,12 @@
 #include "apps/config/make_run.h"
 
+#include "apps/config/make_choice.h"
 #include "apps/config/make_data.h"
 #include "apps/config/make_model.h"
 #include "apps/config/make_optimizer.h"
 #include "apps/config/make_task.h"
 #include "apps/config/planned_run.h"
+#include "apps/config/resolve.h"
 #include "apps/config/train_options.h"
 
 namespace frugal::apps {
@@ -25,6 +27,23 @@ std::shared_ptr<Planner> make_plan(const Config& config) {
 
 train::Run make_run(const Config& config) { return train::Run(run_recipe(config)); }
 
+train::RunRecipe run_recipe(const Config& config, const BatchSpec& spec,
+                            const distributed::CommunicatorPtr& ranks) {
+  train::RunRecipe recipe;
+  recipe.make_model = [config, spec](Device device) { return make_model(config, spec, device); };
+  recipe.make_optimizer = [config, ranks](Module& model) {
+    return make_optimizer(config, model, ranks);
+  };
+  recipe.device = Device::parse(config.run.device);
+  recipe.options.spec = spec;
+  recipe.options.task = make_task(config, spec);
+  recipe.options.seed = static_cast<uint64_t>(config.run.seed);
+  recipe.options.label_smoothing = config.train.label_smoothing;
+  recipe.options.checkpointed_blocks = checkpointed_blocks(config.train);
+  recipe.options.compression.choice = make_choice(config.compression);
+  return recipe;
+}
+
 train::RunRecipe run_recipe(const Config& config, const distributed::CommunicatorPtr& ranks) {
   train::RunRecipe recipe = run_recipe(config, nullptr, ranks);
   recipe.make_planner = [config] { return make_plan(config); };
@@ -33,13 +52,7 @@ train::RunRecipe run_recipe(const Config& config, const distributed::Communicato
 
 train::RunRecipe run_recipe(const Config& config, std::shared_ptr<Planner> planner,
                             const distributed::CommunicatorPtr& ranks) {
-  train::RunRecipe recipe;
-  recipe.make_model = [config](Device device) {
-    return make_model(config, batch_spec(config), device);
-  };
-  recipe.make_optimizer = [config, ranks](Module& model) {
-    return make_optimizer(config, model, ranks);
-  };
+  train::RunRecipe recipe = run_recipe(config, batch_spec(config), ranks);
   recipe.make_schedule = [config](int64_t steps_per_epoch, int64_t steps) {
     return make_schedule(config, steps_per_epoch, steps);
   };
@@ -51,7 +64,6 @@ train::RunRecipe run_recipe(const Config& config, std::shared_ptr<Planner> plann
   recipe.open_validation = [config](int64_t) { return make_batches(config, Split::validation); };
   recipe.make_planner = [planner] { return planner; };
   recipe.planned = [config] { return planned_run(of_rank(config)); };
-  recipe.device = Device::parse(config.run.device);
   recipe.options = trainer_options(config, nullptr);
   recipe.options.task = make_task(config);
   recipe.options.ranks.communicator = ranks;

@@ -18,4 +18,9 @@ train::RunRecipe run_recipe(const Config& config, const distributed::Communicato
 train::RunRecipe run_recipe(const Config& config, std::shared_ptr<Planner> planner,
                             const distributed::CommunicatorPtr& ranks);
 
+// Without data: for batches of `spec` that come from elsewhere. The configuration may be one that
+// is not resolved, if it says what the network needs (model.num_classes and its like).
+train::RunRecipe run_recipe(const Config& config, const BatchSpec& spec,
+                            const distributed::CommunicatorPtr& ranks = {});
+
 }  // namespace frugal::apps

@@ -8,6 +8,7 @@
 #include "apps/config/data_kinds.h"
 #include "apps/config/make_data.h"
 #include "apps/config/make_model.h"
+#include "apps/config/make_run.h"
 #include "apps/config/make_tokenizer.h"
 #include "apps/config/mask_data.h"
 #include "apps/config/resolve.h"
@@ -398,7 +399,7 @@ std::string weights_file(const StoredRun& run, const std::string& which) {
 std::shared_ptr<Module> stored_network(const StoredRun& run, const std::string& weights,
                                        Device device) {
   const auto tensors = open_weights(weights_file(run, weights));
-  const auto network = make_model(run.config, run.description.spec, device);
+  const auto network = run_recipe(run.config, run.description.spec).make_model(device);
   load_weights(*network, tensors);
   return network;
 }

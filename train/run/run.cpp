@@ -19,9 +19,9 @@ Run::Run(RunRecipe recipe) : recipe_(std::move(recipe)) {
   rng_ = streams::kDropout.rng(options.seed);
 }
 
-Module& Run::model() {
+std::shared_ptr<Module> Run::shared_model() {
   if (model_ == nullptr) model_ = recipe_.make_model(recipe_.device);
-  return *model_;
+  return model_;
 }
 
 Optimizer& Run::optimizer() {

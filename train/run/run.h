@@ -70,7 +70,8 @@ class Run {
 
   const Task& task() const { return *recipe_.options.task; }
   Device device() const { return recipe_.device; }
-  Module& model();
+  Module& model() { return *shared_model(); }
+  std::shared_ptr<Module> shared_model();  // for who outlives the run
   Optimizer& optimizer();
   data::BatchSource& batches();
   Batch next_batch();                         // the next one of training, epoch after epoch
