@@ -96,6 +96,13 @@ train::SearchRange range_of(const Config& config, Growth growth) {
   return range;
 }
 
+// A step takes no more batches than an epoch has, and that of a whole graph has one.
+MetaRun limited(MetaRun run, const Config& config) {
+  if (family_of(config.model) == Family::graph && config.data.sampler == "full")
+    run.gradient_accumulation = 1;
+  return run;
+}
+
 // What a run does in the way that it would do with other keys in its file: the widths of a profile
 // are recorded for keys.
 void add_profile(train::Way& way, const Config& config) {
@@ -137,6 +144,7 @@ train::PlannedRun planned_run(const Config& config) {
   if (config.compression.memory_budget.empty()) budgeted.compression.memory_budget = "1x";
   run.options = planner_options(budgeted);
   run.options.choice = make_choice(config.compression);
+  run.options.run = limited(std::move(run.options.run), config);
   run.options.run.has_blocks = is_read(config, "train.checkpointing");
   run.counts_kernels = counts_kernels(config);
   const OptimConfig& optim = config.optim;
@@ -151,7 +159,7 @@ train::PlannedRun planned_run(const Config& config) {
                      Config grown = config;
                      set_value(grown, growth, value);
                      resolve(grown);
-                     return Growing::Grown{meta_run(grown), grown.data.batch_size};
+                     return Growing::Grown{limited(meta_run(grown), grown), grown.data.batch_size};
                    }};
   };
   run.complete = [config](train::Way& way) { add_profile(way, config); };

@@ -1,5 +1,7 @@
 #include "train/planning/own_plan.h"
 
+#include <algorithm>
+
 #include "train/option_error.h"
 #include "train/planning/bytes.h"
 
@@ -89,7 +91,9 @@ PlannerOptions read_off(const TrainerOptions& options, Device device, data::Batc
       return tracking.other != nullptr ? samples : tracking.held(samples);
     };
   run.has_blocks = !is_graph;
-  run.gradient_accumulation = options.gradient_accumulation;
+  // A step takes no more batches than an epoch has.
+  run.gradient_accumulation =
+      std::clamp<int64_t>(batches.batches(), 1, options.gradient_accumulation);
   run.label_smoothing = options.label_smoothing;
   run.clip_norm = options.clip_norm;
   run.in_backward = options.in_backward;

@@ -1,5 +1,6 @@
 #include "train/run/run.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "autograd/timeline.h"
@@ -99,6 +100,9 @@ TrialOptions trial_options(const TrainerOptions& options) {
 TrialOptions Run::trial_options() {
   TrainerOptions options = recipe_.options;
   options.compression.planner = planner();
+  // A step takes no more batches than an epoch has.
+  options.gradient_accumulation =
+      std::clamp<int64_t>(batches().batches(), 1, options.gradient_accumulation);
   return train::trial_options(options);
 }
 

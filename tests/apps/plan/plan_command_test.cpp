@@ -118,6 +118,27 @@ TEST_CASE("plan, profile and bench step take what training takes: eight networks
     }
 }
 
+TEST_CASE("a step of a whole graph has the one batch of its epoch, whatever it may accumulate") {
+  const TempFolder folder;
+  const std::string path = folder / "c.json", out = folder / "run";
+  write_file(path, R"({"model": {"name": "gcn", "layers": 6, "width": 64},
+      "data": {"name": "random_graph", "nodes": 2000, "edges": 6000, "features": 64},
+      "optim": {"name": "adamw", "lr": 0.001}, "threads": 2,
+      "train": {"epochs": 3, "gradient_accumulation": 4},
+      "compression": {"advanced": {"min_elements": 1024}}})");
+  const Ran ran = frugal("train " + path + " --quiet --overwrite --out " + out);
+  REQUIRE_MESSAGE(ran.status == 0, ran.err);
+  const int64_t trained = peak_of(Json::parse(read_file(out + "/summary.json")).at("memory"));
+  const auto planned = [&](const std::string& sets) {
+    return row_peak("plan --json " + path + sets, "levels", "this config");
+  };
+  CHECK(planned("") == planned(" --set train.gradient_accumulation=1"));
+  CHECK(share_off(planned(""), trained) < 0.02);
+  CHECK(profiled_peak("profile --json --set device=meta " + path) == planned(""));
+  constexpr int64_t kLabels = 2 * 2000 * 8;  // those for validation and for the test
+  CHECK(profiled_peak("profile --json --steps 1 " + path) == trained - kLabels);
+}
+
 TEST_CASE("frugal plan shows levels, the largest that fits and what takes most, in 80 columns") {
   const TempFolder folder;
   write_file(folder / "c.json", kResNet20);
