@@ -132,6 +132,4 @@ function(frugal_library name)
     endif()
   endif()
   install(TARGETS frugal_${name} EXPORT FrugalTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
-  install(DIRECTORY ${name} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/frugal
-          FILES_MATCHING PATTERN "*.h" PATTERN "onednn.h" EXCLUDE PATTERN "*-inl.h" EXCLUDE)
 endfunction()

@@ -1,5 +1,5 @@
-# What `cmake --install` installs: libraries and headers (frugal_library does its own), the binary, the
-# ready configs, and the package that find_package(Frugal) reads.
+# What `cmake --install` installs: libraries (frugal_library does its own), the public headers, the binary, the ready
+# configs, and the package that find_package(Frugal) reads.
 include(CMakePackageConfigHelpers)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Frugal)
 
@@ -11,7 +11,14 @@ target_link_libraries(frugal_everything INTERFACE
   Frugal::run)
 
 install(TARGETS frugal_everything EXPORT FrugalTargets)
-install(FILES frugal.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/frugal)
+install(CODE "
+  include(\"${PROJECT_SOURCE_DIR}/cmake/FrugalPublicHeaders.cmake\")
+  frugal_public_headers(\"${PROJECT_SOURCE_DIR}\" headers)
+  foreach(header IN LISTS headers)
+    get_filename_component(folder \"\${header}\" DIRECTORY)
+    file(INSTALL \"${PROJECT_SOURCE_DIR}/\${header}\"
+         DESTINATION \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_INCLUDEDIR}/frugal/\${folder}\")
+  endforeach()")
 install(EXPORT FrugalTargets NAMESPACE Frugal:: DESTINATION ${package_dir})
 configure_package_config_file(cmake/FrugalConfig.cmake.in ${CMAKE_BINARY_DIR}/FrugalConfig.cmake
                               INSTALL_DESTINATION ${package_dir})

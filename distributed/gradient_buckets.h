@@ -5,6 +5,7 @@
 #include "autograd/engine.h"
 #include "core/named_tensors.h"
 #include "distributed/agreement.h"
+#include "distributed/bucket_options.h"
 #include "distributed/operation_times.h"
 #include "optim/leaf_index.h"
 
@@ -12,16 +13,6 @@ namespace frugal::distributed {
 
 class CompressedSum;
 class WireCodec;
-
-struct BucketOptions {
-  // A bucket takes gradients until it has so many bytes. The first one is smaller, so that
-  // something is on the way soon.
-  int64_t first_bytes = 1 << 20;
-  int64_t bytes = 25 << 20;
-  // Buckets with owners: while the sums of more bytes than these are being made, the backward pass
-  // waits.
-  int64_t window = 50 << 20;
-};
 
 // A step is: backward passes whose gradients add up, the last of them with leaf_done(); then
 // finish(). A bucket is one flat tensor of category `gradient`, with the gradients of parameters

@@ -2,8 +2,11 @@
 
 #include "compress/policies/make_policy.h"
 #include "core/stopwatch.h"
+#include "train/convergence.h"
+#include "train/policy_parts.h"
 #include "train/ranks/ranks.h"
 #include "train/run/checkpoint.h"
+#include "train/sensitivity.h"
 
 namespace frugal::train {
 Compression::Compression(const Task& task, Module& model, const CompressionOptions& options,
@@ -14,9 +17,15 @@ Compression::Compression(const Task& task, Module& model, const CompressionOptio
       seed_(seed),
       ranks_(ranks),
       policy_(compress::make_policy(options.choice, model.device(), seed)),
-      parts_(*policy_),
+      parts_(std::make_unique<PolicyParts>(*policy_)),
       planner_(options.planner) {
   make();
+}
+
+Compression::~Compression() = default;
+
+double Compression::tracking_seconds() const {
+  return tracking_seconds_before_ + (tracking_ ? tracking_->seconds() : 0);
 }
 
 void Compression::start_anew() {
@@ -24,9 +33,9 @@ void Compression::start_anew() {
   tracking_seconds_before_ = tracking_seconds();
   adaptation_.reset();
   tracking_.reset();
-  kept_ = {};
+  kept_.reset();
   policy_ = compress::make_policy(options_.choice, model_.device(), seed_);
-  parts_ = PolicyParts(*policy_);
+  parts_ = std::make_unique<PolicyParts>(*policy_);
   make();
   anew_ = true;
 }
@@ -34,19 +43,20 @@ void Compression::start_anew() {
 // What steers the policy.
 void Compression::make() {
   if (planner_ != nullptr) {
-    FRUGAL_CHECK(parts_.budget != nullptr,
+    FRUGAL_CHECK(parts_->budget != nullptr,
                  "[compression] expected a budget policy beside a planner, got another policy");
-    planner_->adopt(*parts_.budget);
+    planner_->adopt(*parts_->budget);
   }
-  if (parts_.adaptive != nullptr) {
+  if (parts_->adaptive != nullptr) {
     SensitivityOptions measuring{options_.choice.measuring};
     if (planner_ != nullptr) {
-      measuring.allocate = [this] { planner_->plan_again(*parts_.budget); };
+      measuring.allocate = [this] { planner_->plan_again(*parts_->budget); };
       measuring.most = [this] { return planner_->most_samples(); };
     }
-    adaptation_.emplace(task_, model_, parts_, measuring, ranks_);
+    adaptation_ = std::make_unique<Adaptation>(task_, model_, *parts_, measuring, ranks_);
   }
-  if (options_.tracking) tracking_.emplace(task_, model_, parts_, *options_.tracking, ranks_);
+  if (options_.tracking)
+    tracking_ = std::make_unique<Tracking>(task_, model_, *parts_, *options_.tracking, ranks_);
 }
 
 void Compression::begin_step(int64_t step) {
@@ -59,11 +69,11 @@ void Compression::begin_step(int64_t step) {
 void Compression::before_forward(const Batch& batch, const StepReplay& pass, bool last) {
   if (tracks_ && !std::exchange(tracked_, true)) tracking_->before(batch, step_);
   // After the tracker, whose passes have samples of their own.
-  if (parts_.per_sample != nullptr) parts_.per_sample->set_samples(batch.samples);
+  if (parts_->per_sample != nullptr) parts_->per_sample->set_samples(batch.samples);
   frugal::begin_step(pass.number);
-  learns_ = parts_.learner != nullptr && parts_.learner->learns_at(pass.number);
+  learns_ = parts_->learner != nullptr && parts_->learner->learns_at(pass.number);
   if (!adapts_ || !last) return;
-  kept_ = adaptation_->keep(batch);
+  kept_ = std::make_unique<Measured>(adaptation_->keep(batch));
   pass_ = pass;
 }
 
@@ -77,10 +87,10 @@ std::vector<Compression::Event> Compression::after_update(const StepMemory& memo
                                                           std::optional<double> momentum) {
   std::vector<Event> events;
   if (learned_ && !ranks_.alone())
-    parts_.learner->restore_learned(
-        parts_.learner->joined(gather(ranks_, parts_.learner->learned())));
+    parts_->learner->restore_learned(
+        parts_->learner->joined(gather(ranks_, parts_->learner->learned())));
   bool decided = learned_;
-  if (planner_ != nullptr && planner_->observe(memory, *parts_.budget)) {
+  if (planner_ != nullptr && planner_->observe(memory, *parts_->budget)) {
     anew_ = decided = true;
     events.emplace_back(planner_->report());
   }
@@ -93,18 +103,18 @@ std::vector<Compression::Event> Compression::after_update(const StepMemory& memo
   if (adapts_) {
     {
       const Stopwatch watch(adaptation_seconds_);
-      adaptation_->refresh(std::exchange(kept_, {}), step_, pass_);
+      adaptation_->refresh(*std::exchange(kept_, nullptr), step_, pass_);
     }
     anew_ = true;
     share_decisions();
     Widths widths;
-    for (const auto& item : parts_.adaptive->items()) {
+    for (const auto& item : parts_->adaptive->items()) {
       widths.bits.push_back(item.bits);
       widths.seqs.push_back(item.seq);
       widths.sensitivities.push_back(item.sensitivity);
     }
-    widths.average_bits = parts_.adaptive->average_bits();
-    widths.predicted_variance = parts_.adaptive->predicted_variance();
+    widths.average_bits = parts_->adaptive->average_bits();
+    widths.predicted_variance = parts_->adaptive->predicted_variance();
     events.emplace_back(widths);
     if (planner_ != nullptr) events.emplace_back(planner_->report());
   } else if (decided) {
@@ -130,7 +140,7 @@ bool Compression::adapt(const Batch& batch, int64_t step, const StepReplay& pass
 
 Compression::State Compression::state() const {
   State state;
-  if (parts_.learner != nullptr) state.learned = parts_.learner->learned();
+  if (parts_->learner != nullptr) state.learned = parts_->learner->learned();
   if (tracking_) state.tracking = tracking_->state();
   if (planner_ != nullptr) state.planner = planner_->state();
   if (const auto stats = offload_stats()) state.offload = *stats;
@@ -142,18 +152,18 @@ void Compression::restore(const State& state) {
     FRUGAL_CHECK(wanted == there, "expected {} {}, got {}", wanted ? "the" : "no", what,
                  there ? "some" : "none");
   };
-  check(tracking_.has_value(), !state.tracking.empty(), "numbers of a tracker");
-  check(parts_.learner != nullptr, !state.learned.empty(), "numbers of a policy that learns");
+  check(tracking_ != nullptr, !state.tracking.empty(), "numbers of a tracker");
+  check(parts_->learner != nullptr, !state.learned.empty(), "numbers of a policy that learns");
   check(planner_ != nullptr, state.planner.has_value(), "state of a planner");
   if (tracking_) tracking_->restore(state.tracking);
-  if (parts_.learner != nullptr) parts_.learner->restore_learned(state.learned);
-  if (planner_ != nullptr) planner_->resume(*state.planner, *parts_.budget);
+  if (parts_->learner != nullptr) parts_->learner->restore_learned(state.learned);
+  if (planner_ != nullptr) planner_->resume(*state.planner, *parts_->budget);
   offload_before_ = state.offload;
 }
 
 std::optional<compress::OffloadStats> Compression::offload_stats() const {
   const compress::PayloadStore* store = nullptr;
-  if (parts_.offload != nullptr) store = &parts_.offload->store();
+  if (parts_->offload != nullptr) store = &parts_->offload->store();
   if (store == nullptr) return std::nullopt;
   return offload_before_ + store->stats();
 }

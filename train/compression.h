@@ -16,12 +16,16 @@
 #include <vector>
 
 #include "compress/policies/choice.h"
-#include "train/convergence.h"
 #include "train/planning/planner.h"
-#include "train/policy_parts.h"
-#include "train/sensitivity.h"
+#include "train/tracking_options.h"
+#include "train/training_step.h"
 
 namespace frugal::train {
+
+class Adaptation;
+class Tracking;
+struct Measured;
+struct PolicyParts;
 
 struct CompressionOptions {
   // How saved activations are kept. The trainer makes the plan of a budget that the choice says
@@ -44,9 +48,9 @@ class Compression {
               const Ranks& ranks = one_rank());
   Compression(const Compression&) = delete;
   Compression& operator=(const Compression&) = delete;
+  ~Compression();
 
   SavePolicy* policy() const { return policy_.get(); }
-  const PolicyParts& parts() const { return parts_; }
 
   void begin_step(int64_t step);  // `step` is counted from 1
   // Begins forward pass `number` of the run, with a batch on the host. A policy that knows samples
@@ -95,9 +99,7 @@ class Compression {
   std::optional<PlanReport> plan() const;
   std::optional<Convergence> convergence() const;
   double adaptation_seconds() const { return adaptation_seconds_; }
-  double tracking_seconds() const {
-    return tracking_seconds_before_ + (tracking_ ? tracking_->seconds() : 0);
-  }
+  double tracking_seconds() const;
 
  private:
   void make();
@@ -108,17 +110,19 @@ class Compression {
   uint64_t seed_;
   const Ranks& ranks_;
   std::unique_ptr<SavePolicy> policy_;
-  PolicyParts parts_;
+  std::unique_ptr<PolicyParts> parts_;
   std::shared_ptr<Planner> planner_;
-  std::optional<Adaptation> adaptation_;
-  std::optional<Tracking> tracking_;
+  std::unique_ptr<Adaptation> adaptation_;
+  std::unique_ptr<Tracking> tracking_;
   compress::OffloadStats offload_before_;  // what earlier processes or policies of the run moved
 
   int64_t step_ = 0;
   bool adapts_ = false, tracks_ = false, tracked_ = false, learns_ = false, anew_ = false;
   bool learned_ = false;  // a pass of this step taught the policy
-  Measured kept_;         // in a step that adapts: samples of its last batch, to measure with
-  StepReplay pass_;       // how the pass over this last batch was made
+  // In a step that adapts: samples of its last batch, to measure with, and how the pass over it was
+  // made.
+  std::unique_ptr<Measured> kept_;
+  StepReplay pass_;
   double adaptation_seconds_ = 0;
   double tracking_seconds_before_ = 0;  // what trackers took that were replaced since
 };

@@ -13,6 +13,7 @@
 #pragma once
 #include <functional>
 
+#include "compress/policies/adaptive_policy.h"
 #include "compress/policies/choice.h"
 #include "train/policy_parts.h"
 #include "train/training_step.h"
@@ -25,14 +26,6 @@ struct SensitivityOptions : compress::Measuring {
   std::function<int64_t()> most = {};
   // Gives the policy its widths after a refresh; none: its own allocate().
   std::function<void()> allocate = {};
-};
-
-// How a step was made, to make it again.
-struct StepReplay {
-  uint64_t number = 0;  // what begin_step() got
-  RngKey rng;           // dropout's generator before the step
-  double label_smoothing = 0;
-  int64_t checkpointed_blocks = 0;
 };
 
 // c_l of the tensors `seqs` for the whole batch of `of` samples, measured with `batch`, a part of

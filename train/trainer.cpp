@@ -16,10 +16,11 @@
 #include "models/freeze.h"
 #include "models/graph_layers.h"
 #include "ops/precision.h"
-#include "optim/ema.h"
 #include "optim/clip.h"
+#include "optim/ema.h"
 #include "train/captured_step.h"
 #include "train/evaluate.h"
+#include "train/loss_watch.h"
 #include "train/option_error.h"
 #include "train/planning/own_plan.h"
 #include "train/step_recorder.h"
@@ -157,6 +158,8 @@ class Trainer::Watch final : public StepObserver {
   std::optional<StepRecorder> recorder_;  // from the first forward pass on
 };
 
+Trainer::~Trainer() = default;
+
 Trainer::Trainer(Module& model, Optimizer& optimizer, optim::SchedulePtr schedule,
                  data::BatchSource& batches, TrainerOptions options)
     : options_(completed(std::move(options), model, optimizer, batches)),
@@ -169,7 +172,7 @@ Trainer::Trainer(Module& model, Optimizer& optimizer, optim::SchedulePtr schedul
       device_(model.device()),
       compression_(task_, model, options_.compression, seed_of_rank(options_.seed, ranks_.rank()),
                    ranks_),
-      loss_watch_(task_.spec()),
+      loss_watch_(std::make_unique<LossWatch>(task_.spec())),
       rng_(streams::kDropout.rng(seed_of_rank(options_.seed, ranks_.rank()))) {
   if (options_.freeze_epochs > 0 && options_.compression.planner != nullptr)
     throw OptionError("train.freeze_epochs",
@@ -484,7 +487,7 @@ void Trainer::finish(const StepResult& step, Watch& watch, double lr, double sec
   state_.last_step = {report.lr, report.mean_bits};
   state_.seconds += seconds;
   const std::string warning =
-      loss_watch_.add(state_.step, step.loss, std::max<int64_t>(watch.samples(), 1), lr);
+      loss_watch_->add(state_.step, step.loss, std::max<int64_t>(watch.samples(), 1), lr);
   if (!warning.empty() && ranks_.rank() == 0) log().warn("{}", warning);
   const Totals& recent = state_.interval.samples > 0 ? state_.interval : state_.epoch;
   report.loss = recent.mean_loss();

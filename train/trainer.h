@@ -18,7 +18,6 @@
 #include "train/batch_spec.h"
 #include "train/compression.h"
 #include "train/early_stop.h"
-#include "train/loss_watch.h"
 #include "train/ranks/gradient_exchange.h"
 #include "train/run/run_folder.h"
 #include "train/run/run_state.h"
@@ -30,6 +29,7 @@
 namespace frugal::train {
 
 class CapturedStep;
+class LossWatch;
 
 // Thrown when a loss or a gradient is not finite.
 class NotFinite : public Error {
@@ -171,6 +171,7 @@ class Trainer {
   // trainer. Errors: OptionError for options that contradict each other; those of the checkpoint.
   Trainer(Module& model, Optimizer& optimizer, optim::SchedulePtr schedule,
           data::BatchSource& batches, TrainerOptions options = {});
+  ~Trainer();
 
   // Trains until the last step, or until a callback ends the run; then a checkpoint is written and
   // another trainer can go on from it. True: the run has come to its end.
@@ -235,7 +236,7 @@ class Trainer {
   std::vector<Variable> parameters_;
   std::vector<std::string> layers_;  // the name of each parameter's layer
   std::optional<EarlyStop> early_stop_;
-  LossWatch loss_watch_;
+  std::unique_ptr<LossWatch> loss_watch_;
   Rng rng_;
   RunState state_;
   data::LoaderState last_batch_;  // where the last batch came from, and rng_ before it

@@ -46,6 +46,14 @@ struct BatchResult {
   std::optional<double> norm;  // what PassOptions::norm gave
 };
 
+// How a step was made, to make it again.
+struct StepReplay {
+  uint64_t number = 0;  // what begin_step() got
+  RngKey rng;           // dropout's generator before the step
+  double label_smoothing = 0;
+  int64_t checkpointed_blocks = 0;
+};
+
 struct PassOptions {
   double label_smoothing = 0;
   double weight = 1;      // the factor of this batch's loss in the gradient

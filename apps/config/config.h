@@ -11,6 +11,7 @@
 #include "apps/config/config_error.h"
 #include "apps/json.h"
 #include "compress/policies/choice.h"
+#include "compress/policies/width_profile.h"
 #include "models/value.h"
 
 namespace frugal::apps {

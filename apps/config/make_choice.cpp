@@ -5,6 +5,7 @@
 #include "apps/config/config_error.h"
 #include "apps/config/level_keys.h"
 #include "apps/config/value_named.h"
+#include "compress/policies/acgc_policy.h"
 
 namespace frugal::apps {
 namespace {

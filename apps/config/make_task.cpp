@@ -3,7 +3,9 @@
 #include "apps/config/make_data.h"
 #include "apps/config/set_up_device.h"
 #include "apps/config/value_named.h"
+#include "train/tasks/language_model.h"
 #include "train/tasks/make_task.h"
+#include "train/tasks/segmentation.h"
 
 namespace frugal::apps {
 namespace {

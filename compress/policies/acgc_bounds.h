@@ -50,16 +50,12 @@
 #include <span>
 #include <vector>
 
+#include "compress/policies/policy_options.h"
 #include "core/tensor.h"
 
 namespace frugal::compress::acgc {
 
 inline constexpr double kInf = std::numeric_limits<double>::infinity();
-
-enum class Count : uint8_t { worst, expected };
-//   derived:    as above
-//   published:  products and normalizations as published
-enum class Rule : uint8_t { derived, published };
 
 // What a squared bound of 1 costs in squared error, for a product. B^2 = e^2 sum |dW|^2 / sum of
 // prices, over all readers of the tensor.

@@ -25,26 +25,10 @@
 #include "compress/bounded/error_bounded.h"
 #include "compress/policies/acgc_collect.h"
 #include "compress/policies/adjustable.h"
-#include "compress/policies/fixed_policy.h"
 #include "compress/policies/learner.h"
+#include "compress/policies/policy_options.h"
 
 namespace frugal::compress {
-
-struct AcgcOptions {
-  double e = 1;
-  // Published: the bounds and the widths of the paper (AutoQuant; with fixed_z AutoQuantZ), as its
-  // public program executes them (bounded_fixed.h). `e` is the paper's: e^2 |dW|^2 is allowed. The
-  // program allows e |dW|^2, which is equal at e = 1.
-  acgc::Rule rule = acgc::Rule::derived;
-  acgc::Count count = acgc::Count::worst;    // expected: with stochastic rounding
-  std::string codec = "fixed_z";             // see error_bounded.h
-  Rounding rounding = Rounding::stochastic;  // nearest or stochastic
-  int64_t interval = 100;
-  int64_t window = 10;
-  int start_bits = 8, min_bits = 2, max_bits = 16;
-  FixedPolicyOptions keep = {};  // bits, signs and rounding do not count
-  bool operator==(const AcgcOptions&) const = default;
-};
 
 // The bits that steps on `meta` count for each element, an average.
 //   published: that of the public program's own runs (ResNet-50, CIFAR-10, e = 1: 7.3, with zeros

@@ -47,28 +47,9 @@
 #include "compress/policies/fixed_policy.h"
 #include "compress/policies/learner.h"
 #include "compress/policies/per_sample.h"
+#include "compress/policies/policy_options.h"
 
 namespace frugal::compress {
-
-// The paper's levels are sets of these options (levels.h); the defaults are its L2 with recipes.
-struct ActnnOptions {
-  FixedPolicyOptions keep = {};  // its bits do not count
-  double average = 4;            // bits per element, without metadata; 0: everything is kept raw
-  bool mixed = false;            // false: each tensor has `average` bits, a whole number
-  bool products_only = false;    // what no product reads is kept raw
-  int min_bits = 1, max_bits = 8;
-  bool by_sample = true, by_tensor = true;
-  bool use_gradient = false;  // gradients of samples weigh them, too; needs by_sample
-  // As published: the average does not count tensors that only normalizations read. They take the
-  // bits of the product before them, or 8 where no product comes before.
-  bool norms_outside = false;
-  // The share of the old value in the moving average of |dy|^2. With 0, the last observed step
-  // alone counts.
-  double momentum = 0.5;
-  // Steps between observations. Steps 1, 2, 4, ... before it are observed, too.
-  int64_t interval = 1000;
-  bool operator==(const ActnnOptions&) const = default;
-};
 
 // What widths of later steps depend on.
 struct ActnnState {

@@ -15,16 +15,15 @@
 #include <string_view>
 #include <variant>
 
-#include "compress/policies/acgc_policy.h"
-#include "compress/policies/actnn_policy.h"
 #include "compress/policies/adaptive_policy.h"
 #include "compress/policies/budget_policy.h"
 #include "compress/policies/fixed_policy.h"
-#include "compress/policies/offload_policy.h"
 #include "compress/policies/policy_kind.h"
-#include "compress/policies/width_profile.h"
+#include "compress/policies/policy_options.h"
 
 namespace frugal::compress {
+
+struct WidthProfile;  // width_profile.h
 
 // A policy that a program brings. `seed` drives its rounding.
 struct OwnPolicy {

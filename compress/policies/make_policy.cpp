@@ -1,6 +1,10 @@
 #include "compress/policies/make_policy.h"
 
+#include "compress/policies/acgc_policy.h"
+#include "compress/policies/actnn_policy.h"
 #include "compress/policies/entropy_policy.h"
+#include "compress/policies/offload_policy.h"
+#include "compress/policies/width_profile.h"
 
 namespace frugal::compress {
 namespace {

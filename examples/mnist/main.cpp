@@ -25,10 +25,13 @@ int main(int argc, char** argv) {
   data::Loader unseen(real ? data::open_idx(argv[1], false) : bars(512, 2), {.shuffle = false});
 
   models::Init init;
-  models::Mlp net(init, {.in_features = 784, .hidden = {256, 128}, .num_classes = 10});
-  optim::Sgd sgd(net.parameters(), {.momentum = 0.9});
+  const auto net = models::make(
+      "mlp",
+      {{"in_features", 784}, {"hidden", std::vector<int64_t>{256, 128}}, {"num_classes", 10}},
+      init);
+  optim::Sgd sgd(net->parameters(), {.momentum = 0.9});
 
-  const auto last = train::fit(net, sgd, optim::constant_schedule(0.02), images,
+  const auto last = train::fit(*net, sgd, optim::constant_schedule(0.02), images,
                                {.epochs = 2, .test = &unseen, .compression = {compress::bits(4)}});
   std::printf("test accuracy %.2f %%\n", 100 * last->test.accuracy);
   return last->test.accuracy > 0.8 ? 0 : 1;

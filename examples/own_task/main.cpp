@@ -68,9 +68,10 @@ int main() {
   data::Loader images(bars(1024, 1), {.batch_size = 64});
   data::Loader unseen(bars(256, 2), {.shuffle = false});
   models::Init init;
-  models::Mlp net(init, {.in_features = 16, .hidden = {64}, .num_classes = 4});
-  optim::Sgd sgd(net.parameters(), {.momentum = 0.9});
-  const auto last = train::fit(net, sgd, optim::constant_schedule(0.05), images,
+  const auto net = models::make(
+      "mlp", {{"in_features", 16}, {"hidden", std::vector<int64_t>{64}}, {"num_classes", 4}}, init);
+  optim::Sgd sgd(net->parameters(), {.momentum = 0.9});
+  const auto last = train::fit(*net, sgd, optim::constant_schedule(0.05), images,
                                {.epochs = 5,
                                 .test = &unseen,
                                 .task = std::make_shared<SquaredHinge>(),

@@ -8,6 +8,10 @@ shift 3
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 "$cmake" --install "$build" --prefix "$work/prefix" >"$work/install.log" || { tail -n 20 "$work/install.log"; exit 1; }
+# The public headers are installed, and no others.
+installed=$(cd "$work/prefix/include/frugal" && find . -name '*.h' | sed 's#^./##' | sort)
+reached=$(bash "$(dirname "$0")/public_headers_test.sh" "$work/prefix/include/frugal" --list)
+[ "$installed" = "$reached" ] || { echo "installed and public headers differ:"; diff <(echo "$installed") <(echo "$reached"); exit 1; }
 [ -x "$work/prefix/bin/frugal" ] || { echo "bin/frugal was not installed"; exit 1; }
 "$work/prefix/bin/frugal" --help >/dev/null
 # A run for the example that predicts.

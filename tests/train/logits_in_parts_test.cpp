@@ -9,6 +9,7 @@
 #include "optim/clip.h"
 #include "tests/train/task_of.h"
 #include "train/evaluate.h"
+#include "train/tasks/language_model.h"
 #include "train/tasks/make_task.h"
 #include "train/training_step.h"
 
@@ -18,7 +19,7 @@ using namespace frugal::train;
 namespace {
 
 constexpr int64_t kTokens = 300, kVocabulary = 70000;
-constexpr int64_t kLogitBytes = 2 * kTokens * kVocabulary * 4;  // bytes for a batch of two
+constexpr int64_t kBatchLogitBytes = 2 * kTokens * kVocabulary * 4;  // bytes for a batch of two
 
 std::shared_ptr<HeadedModule> gpt2() {
   models::Init init;
@@ -82,7 +83,7 @@ TEST_CASE("logits in parts: the loss and gradients of all at once, without their
     Outcome at_once =
         run_forward(task_of(whole), *model, whole, context,
                     {.label_smoothing = options.label_smoothing, .keep_output = true});
-    REQUIRE(at_once.output.value().nbytes() == kLogitBytes);
+    REQUIRE(at_once.output.value().nbytes() == kBatchLogitBytes);
     backward(std::exchange(at_once.loss, {}), Tensor::full({}, 0.5));
     at_once.output = {};
     const auto wanted = gradients_of(*model);
@@ -102,7 +103,7 @@ TEST_CASE("logits in parts: the loss and gradients of all at once, without their
     CHECK(got.correct == at_once.result.correct);
     check_close(gradients_of(*model), wanted);
     const int64_t table = kVocabulary * 16 * 4;
-    CHECK(memory.peak - 2 * table < kLogitBytes);
+    CHECK(memory.peak - 2 * table < kBatchLogitBytes);
     // Its gradients wait, lossless; neither logits nor what they are made from.
     CHECK(got.memory.saved() < table);
 
@@ -134,7 +135,7 @@ TEST_CASE("logits in parts: larger parts for a GPU with more memory, and logits 
   std::vector<std::vector<double>> gradients;
   std::vector<int64_t> peaks;
   // 512, 300 and all of 600 rows at a time.
-  for (const int64_t bytes : {int64_t{1}, kLogitBytes / 2, kLogitBytes}) {
+  for (const int64_t bytes : {int64_t{1}, kBatchLogitBytes / 2, kBatchLogitBytes}) {
     Context context;
     begin_peak(kCpu);
     const BatchResult got = forward_backward(*make_task(spec, {.logit_bytes = bytes}), *model,
@@ -149,7 +150,7 @@ TEST_CASE("logits in parts: larger parts for a GPU with more memory, and logits 
   }
   CHECK(peaks[1] <= peaks[0]);
   // Half of the logits more, and a little less of what is made for each part.
-  CHECK(peaks[2] - peaks[1] > kLogitBytes / 2 - kLogitBytes / 100);
+  CHECK(peaks[2] - peaks[1] > kBatchLogitBytes / 2 - kBatchLogitBytes / 100);
 }
 
 TEST_CASE("logits in parts: evaluated like all at once") {
@@ -168,7 +169,7 @@ TEST_CASE("logits in parts: evaluated like all at once") {
   CHECK(got.result.loss == doctest::Approx(at_once.result.loss));
   CHECK(got.result.correct == at_once.result.correct);
   CHECK(got.result.counted == at_once.result.counted);
-  CHECK(memory.peak < kLogitBytes);
+  CHECK(memory.peak < kBatchLogitBytes);
 
   BatchSpec spec;
   CHECK_FALSE(reads_outputs(*make_task(spec)));

@@ -3,11 +3,21 @@
 #include <cmath>
 
 #include "autograd/gradient.h"
+#include "distributed/gradient_buckets.h"
+#include "distributed/reduce_in_backward.h"
+#include "distributed/sharded_optimizer.h"
 #include "optim/clip.h"
 #include "train/gradient_codec.h"
 #include "train/option_error.h"
 
 namespace frugal::train {
+
+GradientExchange::~GradientExchange() = default;
+
+bool GradientExchange::shares_gradients() const {
+  return buckets_ != nullptr && buckets_->has_owners();
+}
+
 GradientExchange::GradientExchange(const Ranks& ranks, Module& model, Optimizer& optimizer,
                                    const RanksOptions& options, bool in_backward, uint64_t seed)
     : communicator_(ranks.pointer()),

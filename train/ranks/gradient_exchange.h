@@ -4,11 +4,15 @@
 #include <optional>
 #include <vector>
 
-#include "distributed/gradient_buckets.h"
-#include "distributed/reduce_in_backward.h"
-#include "distributed/sharded_optimizer.h"
+#include "autograd/engine.h"
 #include "models/module.h"
 #include "train/ranks/ranks.h"
+
+namespace frugal::distributed {
+class GradientBuckets;
+class ReduceInBackward;
+class ShardedOptimizer;
+}  // namespace frugal::distributed
 
 namespace frugal::train {
 
@@ -22,6 +26,7 @@ class GradientExchange {
   // without a ShardedOptimizer, or codes with in_backward.
   GradientExchange(const Ranks& ranks, Module& model, Optimizer& optimizer,
                    const RanksOptions& options, bool in_backward, uint64_t seed);
+  ~GradientExchange();
 
   // Says which parameters are trained. Call it again when others are.
   void take_parameters_of(Module& model);
@@ -53,7 +58,7 @@ class GradientExchange {
   int64_t sent_bytes() const { return sent_bytes_; }  // bytes that this rank sent
 
  private:
-  bool shares_gradients() const { return buckets_ != nullptr && buckets_->has_owners(); }
+  bool shares_gradients() const;
   distributed::CommunicatorPtr communicator_, sums_;
   RanksOptions options_;
   bool in_backward_;

@@ -11,8 +11,8 @@
 #include "core/named_tensors.h"
 #include "core/rng.h"
 #include "data/share.h"
+#include "distributed/bucket_options.h"
 #include "distributed/communicator.h"
-#include "distributed/gradient_buckets.h"
 #include "train/training_step.h"
 
 namespace frugal::train {

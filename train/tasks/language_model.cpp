@@ -22,7 +22,7 @@ int64_t rows_in(int64_t bytes, const HeadedModule::Head& head) {
 
 int64_t part_bytes_on_gpu(int64_t memory) {
   constexpr int64_t kShare = 128, kMost = int64_t{512} << 20;
-  const int64_t bytes = std::clamp(memory / kShare, LanguageModel::kLogitBytes, kMost);
+  const int64_t bytes = std::clamp(memory / kShare, kLogitBytes, kMost);
   return static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(bytes)));
 }
 

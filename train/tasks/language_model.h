@@ -1,6 +1,7 @@
 // LanguageModel: a word for each token.
 #pragma once
 #include "train/tasks/classification.h"
+#include "train/tasks/make_task.h"
 
 namespace frugal::train {
 
@@ -10,7 +11,6 @@ namespace frugal::train {
 // words, f1, macro_f1 and matthews, which count each pair of them.
 class LanguageModel : public Classification {
  public:
-  static constexpr int64_t kLogitBytes = int64_t{64} << 20;
   // part_bytes: the most bytes of logits that exist at a time. The size of parts decides the order
   // in which gradients are added.
   explicit LanguageModel(BatchSpec spec, int64_t part_bytes = kLogitBytes)

@@ -4,8 +4,11 @@
 #include "train/metric_names.h"
 #include "train/tasks/classification.h"
 #include "train/tasks/detection.h"
+#include "train/tasks/language_model.h"
 #include "train/tasks/node_classification.h"
 #include "train/tasks/regression.h"
+#include "train/tasks/segmentation.h"
+#include "train/tasks/self_supervised.h"
 #include "train/tasks/several_labels.h"
 
 namespace frugal::train {

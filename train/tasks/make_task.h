@@ -1,25 +1,33 @@
 // The task of some data.
 #pragma once
+#include <functional>
+#include <memory>
 #include <vector>
 
-#include "train/tasks/language_model.h"
-#include "train/tasks/segmentation.h"
-#include "train/tasks/self_supervised.h"
+#include "data/batch_source.h"
+#include "train/knn.h"
+#include "train/task.h"
 
 namespace frugal::train {
+
+// The loss of a class for each pixel. cross_entropy_dice is the sum of both.
+enum class PixelLoss : uint8_t { cross_entropy, focal, dice, cross_entropy_dice };
+
+// Logits of more bytes are made in parts.
+constexpr int64_t kLogitBytes = int64_t{64} << 20;
 
 // What tasks are made with, beside the data. Each of them reads what concerns it.
 struct TaskOptions {
   // The weight of each class, or of each of several labels, in training; empty: all are 1.
   std::vector<double> class_weights = {};
   // A class for each token: LanguageModel's part_bytes.
-  int64_t logit_bytes = LanguageModel::kLogitBytes;
+  int64_t logit_bytes = kLogitBytes;
   // A class for each pixel: what is trained with.
-  SegmentationOptions::Loss pixel_loss = SegmentationOptions().loss;
-  double focal_gamma = SegmentationOptions().focal_gamma;
+  PixelLoss pixel_loss = PixelLoss::cross_entropy;
+  double focal_gamma = 2;
   // Views: what the metric knn compares with. Without `samples` evaluations have no metric.
   KnnOptions knn = {};
-  SelfSupervision::MakeSamples samples = {};
+  std::function<std::unique_ptr<data::BatchSource>()> samples = {};
 };
 
 // By spec.target and spec.kind. Errors: a metric that does not measure the target; weights of

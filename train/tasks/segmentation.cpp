@@ -12,7 +12,7 @@ namespace frugal::train {
 namespace {
 
 // Logits of more than kLogitBytes are made in parts of at most kPartBytes, or of one image.
-constexpr int64_t kLogitBytes = int64_t{64} << 20, kPartBytes = int64_t{16} << 20;
+constexpr int64_t kPartBytes = int64_t{16} << 20;
 
 // How many images of logits to make at once.
 int64_t images_at_once(const ResizedModule::Small& small) {

@@ -5,14 +5,14 @@
 #include "autograd/segmentation_functions.h"
 #include "models/resized_module.h"
 #include "train/tasks/classification.h"
+#include "train/tasks/make_task.h"
 
 namespace frugal::train {
 
 struct SegmentationOptions {
-  // The loss that is trained with. cross_entropy_dice is the sum of both.
-  enum class Loss : uint8_t { cross_entropy, focal, dice, cross_entropy_dice };
-  Loss loss = Loss::cross_entropy;
-  double focal_gamma = 2;
+  using Loss = PixelLoss;
+  Loss loss = TaskOptions().pixel_loss;  // that is trained with
+  double focal_gamma = TaskOptions().focal_gamma;
   // The weight of each class in the cross-entropy and the focal loss; empty: all are 1.
   std::vector<double> class_weights = {};
   // The factor of a second head's loss, which is of the first one's kind (models/resized_module.h).

@@ -4,7 +4,10 @@
 
 #include <filesystem>
 
+#include "compress/policies/acgc_policy.h"
+#include "compress/policies/actnn_policy.h"
 #include "compress/policies/entropy_policy.h"
+#include "compress/policies/offload_policy.h"
 #include "core/error.h"
 
 namespace frugal::compress {
