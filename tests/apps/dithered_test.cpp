@@ -1,7 +1,12 @@
 // Runs with dithered rounding, whose unpacking draws again what packing drew.
 #include <doctest/doctest.h>
 
+#include "apps/config/config_error.h"
+#include "apps/config/make_choice.h"
+#include "apps/config/resolve.h"
 #include "apps/json.h"
+#include "compress/policies/make_policy.h"
+#include "tests/apps/find_in.h"
 #include "tests/apps/run.h"
 
 namespace frugal::apps {
@@ -25,10 +30,10 @@ TEST_CASE("a dithered run that is ended and resumed gives the bits of one that w
   const TempFolder folder;
   Json config = Json::parse(kTinyConfig);
   // Dither takes nothing away from what relu gives. It changes norms.
-  config["model"] = {{"name", "resnet20"}};
+  config["model"] = {{"name", "resnet20"}, {"layers", 8}};
   config["data"]["shape"] = {8, 8, 3};
-  config["data"]["batch_size"] = 32;
-  config["data"]["train_samples"] = 768;
+  config["data"]["batch_size"] = 16;
+  config["data"]["train_samples"] = 384;
   config["train"]["epochs"] = 1;
   config["train"]["checkpoint_interval"] = 0;
   config["compression"]["advanced"]["rounding"] = "dithered";
@@ -59,6 +64,36 @@ TEST_CASE("a dithered run that is ended and resumed gives the bits of one that w
   REQUIRE_MESSAGE(plain.status == 0, plain.err);
   CHECK(read_file(folder / "plain/checkpoint/last.safetensors") !=
         read_file(folder / "whole/checkpoint/last.safetensors"));
+}
+
+TEST_CASE("rounding is dithered unless that cannot be, or would bound unpacking") {
+  const auto rounding = [](const char* json) {
+    Config config = parse_config(Json::parse(json));
+    resolve(config);
+    const auto policy = make_policy(make_choice(config.compression), kCpu, 0);
+    return find_in<compress::FixedPolicy>(*policy)->codec().options().rounding;
+  };
+  CHECK(rounding("{}") == compress::Rounding::dithered);
+  CHECK(rounding(R"({"compression": {"advanced": {"rounding": "stochastic"}}})") ==
+        compress::Rounding::stochastic);
+  CHECK(rounding(R"({"device": "cuda"})") == compress::Rounding::stochastic);
+  CHECK(rounding(R"({"device": "meta"})") == compress::Rounding::dithered);
+  Config acgc = parse_config(Json::parse(R"({"compression": {"policy": "acgc"}})"));
+  CHECK_NOTHROW(make_policy(make_choice(acgc.compression), kCpu, 0));
+}
+
+TEST_CASE("dithered rounding comes from the configuration, and AC-GC refuses it") {
+  Config config =
+      parse_config(Json::parse(R"({"compression": {"advanced": {"rounding": "dithered"}}})"));
+  const auto policy = make_policy(make_choice(config.compression), kCpu, 0);
+  const auto* fixed = find_in<compress::FixedPolicy>(*policy);
+  REQUIRE(fixed != nullptr);
+  CHECK(fixed->codec().options().rounding == compress::Rounding::dithered);
+  config.compression.policy = PolicyKind::acgc;
+  CHECK_THROWS_WITH_AS(make_policy(make_choice(config.compression), kCpu, 0),
+                       "compression.advanced.rounding: expected stochastic or nearest with policy "
+                       "acgc, got dithered",
+                       ConfigError);
 }
 
 }  // namespace frugal::apps

@@ -1,30 +1,14 @@
-// The gradient of a batch under a policy, for tests that compare gradients.
+// gradient_of() for tests of configurations.
 #pragma once
-#include <vector>
-
-#include "core/rng.h"
+#include "tests/train/gradient_of.h"
 #include "tests/train/task_of.h"
-#include "train/training_step.h"
 
 namespace frugal::apps {
 
-// The gradient of all parameters, one after the other, in step `number`. It stays in the
-// parameters, too.
+// The task is the one that the batch shows.
 inline std::vector<float> gradient_of(Module& model, const Batch& batch, SavePolicy* policy,
                                       uint64_t number, RngKey stream = {}) {
-  Rng rng;
-  rng.restore(stream);
-  Context context;
-  context.rng = &rng;
-  model.zero_grad();
-  begin_step(number);
-  forward_backward(train::task_of(batch), model, batch, context, policy, {});
-  std::vector<float> all;
-  for (const auto& p : model.parameters()) {
-    const Tensor g = p.parameter->grad();
-    all.insert(all.end(), g.data<float>(), g.data<float>() + g.numel());
-  }
-  return all;
+  return train::gradient_of(train::task_of(batch), model, batch, policy, number, stream);
 }
 
 }  // namespace frugal::apps

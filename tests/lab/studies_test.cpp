@@ -115,4 +115,31 @@ TEST_CASE("spmm counts both directions of every edge, and the loops") {
   CHECK(frugal_lab("spmm --dtype bf16").status == 2);
 }
 
+TEST_CASE("policies side by side: ranges that mix channels lose most, a budget gains most") {
+  const TempFolder folder;
+  write_file(folder / "c.json", R"({"model": {"name": "resnet20"}, "data": {"name": "random",
+      "batch_size": 8, "shape": [8, 8, 3], "workers": 0, "train_samples": 256},
+      "compression": {"advanced": {"min_elements": 256}}, "threads": 1})");
+  const Ran ran = frugal_lab("gradient " + folder / "c.json" +
+                                   " --policies --train-steps 2 --batches 8 --repeats 8 --json");
+  REQUIRE_MESSAGE(ran.status == 0, ran.err);
+  std::map<std::string, Json> rows;
+  const Json document = Json::parse(ran.out);
+  for (const Json& row : document["policies"]) {
+    CHECK(row["bits"] == 2);
+    CHECK(row["bits_per_element"] > 2);
+    rows[row["policy"]] = row;
+  }
+  REQUIRE(rows.size() == 9);
+  auto variance = [&](const char* name) {
+    return rows.at(name)["variance"]["value"].get<double>();
+  };
+  const char* ours = "budget, the bytes of groups in a channel";
+  CHECK(variance("a range per 65536 neighbours") > 1.5 * variance("a range per 256 neighbours"));
+  CHECK(variance("a range per 256 neighbours") > variance("groups in a channel"));
+  CHECK(variance("groups in a channel") > 4 * variance(ours));
+  CHECK(rows[ours]["activation_bytes"] <= rows["groups in a channel"]["activation_bytes"]);
+  CHECK(rows["acgc, e = 1"]["squared_bias"]["value"] > 0);  // rounds to nearest
+}
+
 }  // namespace frugal::apps

@@ -13,11 +13,8 @@ constexpr const char* kTiny =
 
 }  // namespace
 
-TEST_CASE("bench distributed measures speed, sums and memory of two ranks") {
-  if (const std::string why = why_no_mpirun(); !why.empty()) {
-    MESSAGE("left out: ", why);
-    return;
-  }
+TEST_CASE("bench distributed measures speed, sums and memory of two ranks" *
+          doctest::skip(!why_no_mpirun().empty())) {
   const Ran text = shell(std::string(kMpiEnvironment) + kTiny);
   REQUIRE_MESSAGE(text.status == 0, text.err);
   for (const char* row :
@@ -28,21 +25,17 @@ TEST_CASE("bench distributed measures speed, sums and memory of two ranks") {
     CHECK_MESSAGE(text.out.find(row) != std::string::npos, row, "\n", text.out);
   CHECK_MESSAGE(longest_line(text.out) <= 80, text.out);
 
-  const auto part = [](const std::string& name, const char* key) {
-    const Ran ran = shell(std::string(kMpiEnvironment) + kTiny + "--json --only " + name);
-    REQUIRE_MESSAGE(ran.status == 0, ran.err);
-    const Json json = Json::parse(ran.out);
-    CHECK(json.at("ranks") == 2);
-    return json.at(key);
-  };
-  const Json scaling = part("scaling", "scaling");
+  const Ran ran = shell(std::string(kMpiEnvironment) + kTiny + "--json");
+  REQUIRE_MESSAGE(ran.status == 0, ran.err);
+  const Json json = Json::parse(ran.out);
+  CHECK(json.at("ranks") == 2);
+  const Json &scaling = json.at("scaling"), &memory = json.at("memory");
   REQUIRE(scaling.size() == 3);
   for (const Json& row : scaling) {
     CHECK(row.at("samples_per_second") > 0);
     CHECK(row.at("hidden_share").is_null() == (row.at("ranks") == 1));
   }
   CHECK(scaling.at(0).at("over_first") == 1);
-  const Json memory = part("memory", "memory");
   REQUIRE(memory.size() == 9);
   for (size_t i = 0; i < memory.size(); i += 3) {
     const Json &whole = memory[i], &shared = memory[i + 1], &both = memory[i + 2];
@@ -59,11 +52,8 @@ TEST_CASE("bench distributed measures speed, sums and memory of two ranks") {
   }
 }
 
-TEST_CASE("a failed run of bench distributed shows its message") {
-  if (const std::string why = why_no_mpirun(); !why.empty()) {
-    MESSAGE("left out: ", why);
-    return;
-  }
+TEST_CASE("a failed run of bench distributed shows its message" *
+          doctest::skip(!why_no_mpirun().empty())) {
   const Ran ran =
       shell(std::string(kMpiEnvironment) + kTiny + "--only memory --set memory_limit=100000");
   CHECK(ran.status == 1);

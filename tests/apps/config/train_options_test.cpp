@@ -45,6 +45,20 @@ TEST_CASE("a trainer's defaults are those of the program") {
   CHECK(made.checkpoint_seconds == usual.checkpoint_seconds);
   CHECK(made.patience == usual.patience);
   CHECK(made.seed == usual.seed);
+  CHECK(made.freeze_epochs == usual.freeze_epochs);
+  CHECK(made.extend == usual.extend);
+  CHECK(made.data_changed == usual.data_changed);
+  CHECK(made.keep_best == usual.keep_best);
+  CHECK(made.grad_norms == usual.grad_norms);
+  CHECK(made.cuda_graphs == usual.cuda_graphs);
+  CHECK(made.early_stop.has_value() == usual.early_stop.has_value());
+  CHECK(made.ranks.communicator == usual.ranks.communicator);
+  CHECK(made.ranks.sync_batch_norm == usual.ranks.sync_batch_norm);
+  CHECK(made.ranks.share_gradients == usual.ranks.share_gradients);
+  CHECK(made.ranks.compress_gradients == usual.ranks.compress_gradients);
+  CHECK(made.ranks.buckets.first_bytes == usual.ranks.buckets.first_bytes);
+  CHECK(made.ranks.buckets.bytes == usual.ranks.buckets.bytes);
+  CHECK(made.ranks.buckets.window == usual.ranks.buckets.window);
   CHECK(!made.compression.tracking);
   const compress::Measuring &own = made.compression.choice.measuring,
                             &theirs = usual.compression.choice.measuring;
@@ -52,6 +66,28 @@ TEST_CASE("a trainer's defaults are those of the program") {
   CHECK(own.first == theirs.first);
   CHECK(own.samples == theirs.samples);
   CHECK(own.share == theirs.share);
+}
+
+TEST_CASE("where a configuration sets nothing of early stops and tracking, they are the library's") {
+  Config config = resolved(kMlp);
+  CHECK(!tracking_options(config));
+  config.compression.track_interval = 40;
+  CHECK(tracking_options(config)->interval == 40);
+  config.compression.track_interval = 0;
+  config.compression.guard = 0.1;
+  const TrackingOptions usual, made = tracking_options(config).value();
+  CHECK(made.interval == usual.interval);
+  CHECK(made.samples == usual.samples);
+  CHECK(made.least_bits == usual.least_bits);
+  CHECK(made.checkpointed_blocks == usual.checkpointed_blocks);
+  CHECK(made.guard == 0.1);
+  CHECK(made.batch == 128);
+  const EarlyStopOptions stop;
+  config.train.stop_patience = 3;
+  const EarlyStopOptions found = trainer_options(config, nullptr).early_stop.value();
+  CHECK(found.patience == 3);
+  CHECK(found.min_delta == stop.min_delta);
+  CHECK(found.metric == stop.metric);
 }
 
 TEST_CASE("each policy's options are by default those of the program, in every field") {

@@ -5,25 +5,19 @@
 #include <functional>
 #include <map>
 
-#include "apps/config/make_choice.h"
-#include "apps/config/make_data.h"
-#include "apps/config/make_model.h"
-#include "apps/config/resolve.h"
-#include "apps/config/train_options.h"
 #include "compress/policies/acgc_policy.h"
 #include "compress/policies/adaptive_policy.h"
 #include "models/layers.h"
 #include "ops/dense/elementwise.h"
-#include "tests/apps/find_in.h"
-#include "tests/apps/gradient_of.h"
 #include "tests/integration/bias.h"
-#include "tests/train/task_of.h"
+#include "tests/train/find_in.h"
+#include "tests/train/tiny_run.h"
 #include "train/gradient_noise.h"
-#include "train/planning/planner.h"
+#include "train/planning/own_plan.h"
 #include "train/sensitivity.h"
 
 using namespace frugal;
-using namespace frugal::apps;
+using namespace frugal::train;
 using compress::AdaptivePolicy;
 using compress::BudgetPolicy;
 
@@ -51,42 +45,42 @@ class Convnet final : public Module {
   std::shared_ptr<models::Linear> last_;
 };
 
-constexpr const char* kMlp = R"({
-  "model": {"name": "mlp", "hidden": [48, 32], "dropout": 0.3},
-  "data": {"name": "random", "shape": [12, 12, 3], "classes": 4, "batch_size": 128,
-           "train_samples": 128, "workers": 0},
-  "compression": {"advanced": {"min_elements": 256}}})";
-constexpr const char* kGcn = R"({
-  "model": {"name": "gcn", "layers": 3, "width": 16, "batch_norm": true, "residual": true},
-  "data": {"name": "random_graph", "nodes": 300, "edges": 900, "features": 24, "classes": 4},
-  "compression": {"advanced": {"min_elements": 256}}})";
-constexpr const char* kResnet = R"({
-  "model": {"name": "resnet20", "shortcut": "A"},
-  "data": {"name": "random", "shape": [8, 8, 3], "classes": 4, "batch_size": 16,
-           "train_samples": 16, "workers": 0},
-  "compression": {"advanced": {"min_elements": 256}}})";
+constexpr TinyImages kPictures{.side = 12, .batch = 128, .samples = 128};
 
-Config config_of(const char* text, const std::string& budget = {}) {
-  Json document = Json::parse(text);
-  if (!budget.empty()) document["compression"]["memory_budget"] = budget;
-  Config config = parse_config(document);
-  resolve(config);
-  return config;
+RunRecipe small_run(const std::string& network) {
+  const std::vector<int64_t> hidden = {48, 32};
+  if (network == "mlp") return tiny_run(network, {{"hidden", hidden}, {"dropout", 0.3}}, kPictures);
+  if (network == "gcn")
+    return tiny_run(network,
+                    {{"layers", 3}, {"width", 16}, {"batch_norm", true}, {"residual", true}},
+                    TinyGraph{.nodes = 300, .edges = 900, .classes = 4, .fanouts = {}});
+  if (network == "resnet20")
+    return tiny_run(network, {{"shortcut", "A"}}, TinyImages{.batch = 16, .samples = 16});
+  RunRecipe convnet = tiny_run("mlp", {}, kPictures);
+  convnet.make_model = [](Device device) {
+    models::Init init;
+    init.device = device;
+    return std::make_shared<Convnet>(init);
+  };
+  return convnet;
 }
 
-struct Problem {
+// A network, and a batch of it.
+struct Noisy {
   std::string name;
-  std::shared_ptr<Module> model;
+  std::unique_ptr<Run> run;
   Batch batch;
-  StepReplay replay{3, {5, 0}, 0, false};
+  StepReplay replay{3, {5, 0}, 0, 0};
 
-  explicit Problem(const Config& config)
-      : name(config.model.name),
-        model(make_model(config, batch_spec(config), kCpu)),
-        batch(*make_batches(config, Split::train)->next()) {}
+  explicit Noisy(const std::string& network)
+      : name(network),
+        run(std::make_unique<Run>(small_run(network))),
+        batch(run->next_batch()) {}
 
+  Module& model() { return run->model(); }
+  const Task& task() { return run->task(); }
   std::vector<float> gradient(SavePolicy* policy, uint64_t number) {
-    return gradient_of(*model, batch, policy, number, replay.rng);
+    return gradient_of(task(), model(), batch, policy, number, replay.rng);
   }
   int64_t samples() const { return batch.input.size(0); }
   // Sensitivities of all that was packed, the means of some.
@@ -99,7 +93,7 @@ struct Problem {
     std::vector<double> sums(seqs.size());
     for (replay.number = 0; replay.number < kMeans; ++replay.number) {
       const auto c =
-          measure_sensitivity(task_of(batch), *model, policy, by, samples(), replay, seqs);
+          measure_sensitivity(task(), model(), policy, by, samples(), replay, seqs);
       for (size_t i = 0; i < seqs.size(); ++i) sums[i] += c[i] / kMeans;
     }
     for (size_t i = 0; i < seqs.size(); ++i) policy.measured(seqs[i], sums[i], 0);
@@ -122,16 +116,10 @@ struct Problem {
   }
 };
 
-Problem convnet() {
-  Problem p(config_of(kMlp));
-  models::Init init;
-  p.name = "convnet";
-  p.model = std::make_shared<Convnet>(init);
-  return p;
-}
-
-std::vector<Problem> small_problems() {
-  return {Problem(config_of(kMlp)), Problem(config_of(kGcn)), convnet()};
+std::vector<Noisy> small_networks() {
+  std::vector<Noisy> all;
+  for (const char* name : {"mlp", "gcn", "convnet"}) all.emplace_back(name);
+  return all;
 }
 
 std::unique_ptr<AdaptivePolicy> adaptive(double average,
@@ -182,26 +170,31 @@ void check_within(double predicted, double drawn) {
 
 // A policy within a budget that planned with sensitivities.
 struct Budgeted {
-  Planner planner;
+  std::shared_ptr<Planner> planner;
   std::unique_ptr<SavePolicy> policy;
   BudgetPolicy& budget;
-  Budgeted(Problem& problem, const Config& config)
-      : planner(planner_options(config)),
-        policy(make_policy(make_choice(config.compression), kCpu, 1)),
+  Budgeted(Noisy& of, const compress::Choice& choice)
+      : planner(plan(of, choice)),
+        policy(compress::make_policy(choice, kCpu, 1)),
         budget(*find_in<BudgetPolicy>(*policy)) {
-    planner.adopt(budget);
-    problem.gradient(policy.get(), 0);
-    problem.measure(budget.adaptive(), problem.batch);
-    planner.plan_again(budget);
-    problem.gradient(policy.get(), 0);
+    planner->adopt(budget);
+    of.gradient(policy.get(), 0);
+    of.measure(budget.adaptive(), of.batch);
+    planner->plan_again(budget);
+    of.gradient(policy.get(), 0);
     REQUIRE(budget.plan()->mode == compress::BudgetPlan::mixed);
+  }
+  static std::shared_ptr<Planner> plan(Noisy& of, const compress::Choice& choice) {
+    TrainerOptions options = small_run(of.name).options;
+    options.compression.choice = choice;
+    return plan_of_own(options, of.model(), of.run->optimizer(), of.run->batches());
   }
 };
 
 }  // namespace
 
 TEST_CASE("sensitivities predict the variance of an mlp, a graph network and a convnet") {
-  for (Problem& p : small_problems()) {
+  for (Noisy& p : small_networks()) {
     CAPTURE(p.name);
     for (const double average : {2.0, 4.0}) {
       const auto policy = adaptive(average);
@@ -213,28 +206,28 @@ TEST_CASE("sensitivities predict the variance of an mlp, a graph network and a c
         check_within(policy->predicted_variance(), p.drawn_variance(*policy));
       }
       // Half of the batch: groups of 64 rows still lie as those of all.
-      if (!task_of(p.batch).is_divisible(p.batch)) continue;
-      p.measure(*policy, task_of(p.batch).part(p.batch, 0, p.samples() / 2));
+      if (!p.task().is_divisible(p.batch)) continue;
+      p.measure(*policy, p.task().part(p.batch, 0, p.samples() / 2));
       check_within(policy->predicted_variance(), p.drawn_variance(*policy));
     }
   }
 }
 
 TEST_CASE("a plan within a budget has the variance that it predicts") {
-  for (const char* text : {kMlp, kGcn, kResnet}) {
-    Problem p(config_of(text));
+  for (const char* name : {"mlp", "gcn", "resnet20"}) {
+    Noisy p(name);
     CAPTURE(p.name);
-    Budgeted b(p, config_of(text, "1/8 activations"));
+    Budgeted b(p, compress::budget("1/8 activations", {.min_elements = 256}));
     p.measure(b.budget.adaptive(), p.batch);
     const double drawn = p.drawn_variance(*b.policy);
     check_within(BudgetPolicy::variance(b.budget.items(), *b.budget.plan()), drawn);
     // The planner predicted it from sensitivities at other widths.
-    check_within(b.planner.planned().variance, drawn);
+    check_within(b.planner->planned().variance, drawn);
   }
 }
 
 TEST_CASE("gradients have no bias: widths that adapt") {
-  for (Problem& p : small_problems()) {
+  for (Noisy& p : small_networks()) {
     CAPTURE(p.name);
     for (const compress::Signs signs : {compress::Signs::masks, compress::Signs::codes}) {
       const auto policy = adaptive(2, signs);
@@ -253,20 +246,20 @@ TEST_CASE("gradients have no bias: widths that adapt") {
   masks.signs = compress::Signs::masks;
   compress::FixedPolicy policy(masks);
   TooLarge biased(policy);
-  CHECK(convnet().bias(biased) > 5 * kNoBias);
+  CHECK(Noisy("convnet").bias(biased) > 5 * kNoBias);
 }
 
 TEST_CASE("gradients have no bias: within a budget") {
-  for (const char* text : {kMlp, kGcn}) {
-    Problem p(config_of(text));
+  for (const char* name : {"mlp", "gcn"}) {
+    Noisy p(name);
     CAPTURE(p.name);
-    Budgeted b(p, config_of(text, "1/12 activations"));
+    Budgeted b(p, compress::budget("1/12 activations", {.min_elements = 256}));
     CHECK(p.bias(*b.policy) < kNoBias);
   }
 }
 
 TEST_CASE("gradients have no bias: error bounds, rounded stochastically") {
-  for (Problem& p : small_problems())
+  for (Noisy& p : small_networks())
     for (const char* codec : {"fixed", "fixed_z", "entropy"}) {
       if (p.name == "convnet" && codec != std::string("fixed_z")) continue;  // as slow as alike
       CAPTURE(p.name);
