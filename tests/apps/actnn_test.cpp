@@ -5,6 +5,7 @@
 #include "apps/config/make_choice.h"
 #include "apps/config/resolve.h"
 #include "compress/policies/actnn_policy.h"
+#include "compress/policies/levels.h"
 #include "tests/apps/find_in.h"
 #include "tests/apps/run.h"
 
@@ -61,13 +62,28 @@ TEST_CASE("bits by sample and tensor keep fewer bytes than raw ones, and all is 
   CHECK(bytes("L1") <= bytes("L0"));
 }
 
-TEST_CASE("the configuration makes the policy") {
-  Config config = parse_config(Json::parse(
-      R"({"data": {"name": "random"}, "compression": {"policy": "actnn", "level": "L3"}})"));
-  resolve(config);
-  const auto policy = make_policy(make_choice(config.compression), kCpu, 0);
-  CHECK(find_in<compress::ActnnPolicy>(*policy) != nullptr);
-  CHECK(find_in<compress::Learner>(*policy) != nullptr);
+TEST_CASE("a level in the configuration makes the policy of that level") {
+  for (const char* level : {"L0", "L1", "L2", "L2.5", "L3"}) {
+    CAPTURE(level);
+    Config config = parse_config(Json::parse(fmt::format(
+        R"({{"data": {{"name": "random"}}, "compression": {{"policy": "actnn", "level": "{}"}}}})",
+        level)));
+    resolve(config);
+    const compress::Choice choice = make_choice(config.compression);
+    const auto& of_level = std::get<compress::ActnnOptions>(
+        compress::level(level, compress::PolicyKind::actnn).choice.policy);
+    const auto& options = std::get<compress::ActnnOptions>(choice.policy);
+    CHECK(options.average == of_level.average);
+    CHECK(options.mixed == of_level.mixed);
+    CHECK(options.by_sample == of_level.by_sample);
+    CHECK(options.products_only == of_level.products_only);
+    const auto policy = make_policy(choice, kCpu, 0);
+    const auto* actnn = find_in<compress::ActnnPolicy>(*policy);
+    REQUIRE(actnn != nullptr);
+    CHECK(find_in<compress::Learner>(*policy) != nullptr);
+    CHECK(actnn->average() == of_level.average);
+    CHECK(actnn->learns_at(1) == of_level.mixed);
+  }
 }
 
 TEST_CASE("keys that contradict a level of ActNN") {

@@ -124,11 +124,15 @@ TEST_CASE("info_nce keeps no products and not the queue, which may be written be
   // Beside that the products of 64 rows, and tensors of the rows' size.
   CHECK(allocator(kMeta).report().peak_total - before < 4 * (64 * 65536 + 12 * rows.numel()));
 
-  const Tensor written = unit_rows(drawn({6, 4}, 7));
-  Variable y(drawn({5, 4}, 5), true);
-  const Variable loss = info_nce(y, unit_rows(drawn({5, 4}, 6)), written, 0.2).loss;
+  Tensor written = unit_rows(drawn({6, 4}, 7));
+  const Tensor own = unit_rows(drawn({5, 4}, 6));
+  Variable y(drawn({5, 4}, 5), true), z(drawn({5, 4}, 5), true);
+  backward(info_nce(z, own, written, 0.2).loss);
+  const Variable loss = info_nce(y, own, written, 0.2).loss;
+  for (int64_t i = 0; i < written.numel(); ++i) written.mut<double>()[i] = -3;
   written.bump_version();
   CHECK_NOTHROW(backward(loss));
+  CHECK(y.grad().to_vector() == z.grad().to_vector());
 }
 
 namespace {

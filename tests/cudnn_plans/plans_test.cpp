@@ -5,7 +5,9 @@
 #include "ops/cuda/cudnn_graphs.h"
 
 #if CUDNN_VERSION < 90800
-TEST_CASE("left out: this cuDNN cannot say which engines it has on another GPU") {}
+TEST_CASE("left out") {  // ctest reads the message
+  MESSAGE("left out: this cuDNN cannot say which engines it has on another GPU");
+}
 #else
 
 namespace frugal::ops::cudnn {

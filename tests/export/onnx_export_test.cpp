@@ -411,11 +411,7 @@ TEST_CASE("tracing changes nothing and ends with its scope") {
   CHECK(inner.names == std::vector<std::string>{"softmax"});
 }
 
-TEST_CASE("large weights lie in a second file") {
-  if (!can_write_onnx()) {
-    MESSAGE("left out: this build has no ONNX library");
-    return;
-  }
+TEST_CASE("large weights lie in a second file" * doctest::skip(!can_write_onnx())) {
   models::Init init;
   models::Linear network(init, 64, 32);
   const OnnxInputs inputs = of_shape({64});

@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <atomic>
+#include <sstream>
 #include <thread>
 
 #include "apps/reproduce/store.h"
@@ -87,9 +88,25 @@ TEST_CASE("a file that is no store of this version is an error" *
 
 TEST_CASE("a machine's facts name it") {
   const Json facts = machine_facts();
+  CHECK(facts.at("system").get<std::string>() + "\n" == run_shell("uname -sr").out);
+  // What the kernel says of each processor, and of the memory.
+  std::istringstream processors(read_file("/proc/cpuinfo")), memory(read_file("/proc/meminfo"));
+  std::string model = run_shell("uname -m").out;
+  int64_t cores = 0, kibibytes = 0;
+  for (std::string line; std::getline(processors, line);) {
+    cores += line.starts_with("processor");
+    if (line.starts_with("model name")) model = line;
+  }
+  while (model.ends_with('\n')) model.pop_back();
+  for (std::string name; memory >> name;)
+    if (name == "MemTotal:") memory >> kibibytes;
   CHECK(facts.at("cores").get<int64_t>() > 0);
-  CHECK(facts.at("memory_bytes").get<int64_t>() > 0);
-  CHECK_FALSE(facts.at("processor").get<std::string>().empty());
+  CHECK(facts.at("cores").get<int64_t>() <= cores);  // this process may have fewer
+  CHECK(facts.at("memory_bytes").get<double>() ==
+        doctest::Approx(1024.0 * static_cast<double>(kibibytes)).epsilon(0.01));
+  const auto processor = facts.at("processor").get<std::string>();
+  CHECK_FALSE(processor.empty());
+  CHECK(model.ends_with(processor));
 }
 
 }  // namespace frugal::apps
