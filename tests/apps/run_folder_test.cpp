@@ -1,5 +1,5 @@
-// What a run's folder takes and refuses: starts that fail, states that are missing or impossible,
-// and in which order files are made to last.
+// What a run's folder takes and refuses: starts that fail, states that are missing, and in which
+// order files are made to last.
 #include <doctest/doctest.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -56,18 +56,6 @@ void check_fails(const Ran& ran, int status, const std::vector<std::string>& par
     CAPTURE(part);
     CHECK(ran.err.find(part) != std::string::npos);
   }
-}
-
-// Writes the state of a run again, with another position.
-void rewrite(const std::string& state, const std::function<void(Json&)>& change) {
-  const auto file = data::SafetensorsFile::open(state);
-  data::Metadata metadata = file.metadata();
-  Json run = Json::parse(metadata.at("run"));
-  change(run);
-  metadata["run"] = run.dump();
-  std::vector<std::pair<std::string, Tensor>> tensors;
-  for (const std::string& name : file.names()) tensors.emplace_back(name, file.read(name));
-  data::write_safetensors(state, tensors, metadata);
 }
 
 }  // namespace
@@ -292,118 +280,6 @@ TEST_CASE("names last before a state relies on them") {
   TrainingRun(resolved(tiny()), options).run();
   synced = nullptr;
   CHECK(checked);
-}
-
-TEST_CASE("a state with values that no run has is refused, and says which") {
-  const TempFolder folder;
-  TrainOptions options;
-  options.quiet = options.resume = true;
-  const int64_t large = int64_t{1} << 62;
-  struct Change {
-    const char* what;  // what the message says
-    std::function<void(Json&)> change;
-  };
-  const auto set = [](const char* path, const Json& value) {
-    return [=](Json& run) { run[Json::json_pointer(path)] = value; };
-  };
-  const auto refuse = [&](const Json& compression, const std::vector<Change>& changes) {
-    const Config config = resolved(tiny(compression));
-    options.out = folder / "run";
-    fs::remove_all(options.out);
-    options.saved = [&](int64_t) {
-      if (!fs::exists(folder / "cut"))
-        fs::copy(options.out, folder / "cut", fs::copy_options::recursive);
-    };
-    TrainingRun(config, options).run();
-    options.saved = {};
-    options.out = folder / "cut";
-    const std::string state = options.out + "/checkpoint/state.safetensors";
-    const std::string good = read_file(state);
-    for (const Change& each : changes) {
-      CAPTURE(std::string(each.what));
-      rewrite(state, each.change);
-      std::string said;
-      try {
-        TrainingRun(config, options);
-      } catch (const std::exception& e) {
-        said = e.what();
-      }
-      CAPTURE(said);
-      CHECK(said.find("[checkpoint]") == 0);
-      CHECK(said.find("json.exception") == std::string::npos);
-      CHECK(said.find(each.what) != std::string::npos);
-      write_file(state, good);
-    }
-    TrainingRun(config, options).run();  // what was refused changed nothing
-    CHECK(read_file(folder / "cut/metrics.jsonl") == read_file(folder / "run/metrics.jsonl"));
-    fs::remove_all(folder / "cut");
-  };
-
-  const auto without = [](const char* key) { return [=](Json& run) { run.erase(key); }; };
-  refuse(
-      {{"level", "L1"}, {"advanced", {{"min_elements", 96}}}},
-      {{"version 4, got one of version 1", without("version")},
-       {"version of frugal that wrote it", set("/version", 5)},
-       {"version of frugal that wrote it", set("/version", 3)},
-       {"\"step\"", set("/step", -1)},
-       {"\"step\"", set("/step", large)},
-       {"\"step\"", set("/step", 1.5)},
-       {"\"step\"", set("/step", 1e300)},
-       {"step of at most", set("/step", 7)},
-       {"step and the batches", set("/step", 3)},
-       {"step and the batches", set("/batches", 1)},
-       {"\"batches\"", set("/batches", uint64_t{1} << 63)},
-       {"\"epoch\"", set("/loader/epoch", std::numeric_limits<int64_t>::min())},
-       {"epoch of at most", set("/loader/epoch", 1000)},
-       {"batch in [0, ", set("/loader/next_batch", 1000)},
-       {"\"next_batch\"", set("/loader/next_batch", -1)},
-       {"a stream of the seed", set("/rng/seed", 5)},
-       {"a stream of the seed", set("/rng/offset", 0)},
-       {"\"offset\"", set("/rng/offset", -1)},
-       {"\"loss\"", set("/epoch/loss", nullptr)},
-       {"\"correct\"", set("/epoch/correct", large)},
-       {"\"samples\"", set("/interval/samples", -1)},
-       {"\"peak\"", set("/memory/peak", -1)},
-       {"\"at_peak\"", set("/memory/at_peak", {1, 2})},
-       {"\"kept\"", set("/kept", 3)},
-       {"in \"kept\"", set("/kept", {nullptr})},
-       {"\"waited\"", set("/early_stop/waited", -1)},
-       {"\"ended\"", set("/ended", "rain")},
-       {"\"ended\"", set("/finished", true)},
-       {"\"metrics_bytes\"", set("/metrics_bytes", -1)},
-       {"\"written\"", set("/offload/written", -1)},
-       {"no numbers of a policy that learns",
-        set("/learned", {{"policy", "acgc"}, {"version", 1}, {"lists", Json::object()}})},
-       {"\"version\"", set("/learned", {{"policy", "acgc"}, {"version", 0}, {"lists", {}}})},
-       {"no numbers of a tracker", set("/tracking", {1.0})},
-       {"no numbers of a policy that learns",
-        set("/adaptive", {{"average", 4}, {"items", Json::array()}, {"decisions", Json::array()}})},
-       {"finished", without("finished")}});
-  refuse({{"level", "L2"}, {"advanced", {{"min_elements", 96}, {"track_interval", 1}}}},
-         {{"numbers of a policy that learns, got none", set("/adaptive", nullptr)},
-          {"\"sensitivity\"", set("/adaptive/items/0/sensitivity", -1)},
-          {"\"bits\"", set("/adaptive/items/0/bits", 33)},
-          {"1 to 16 bits", set("/adaptive/items/0/bits", 17)},
-          {"shape, elements", set("/adaptive/items/0/elements", 1)},
-          {"\"shape\"", set("/adaptive/items/0/shape", {-4, 4})},
-          {"\"what\"", set("/adaptive/decisions/0/what", 3)},
-          {"bits on average", set("/adaptive/average", 99)},
-          {"numbers of a tracker", set("/tracking", Json::array())},
-          {"expected more than", set("/tracking", {1.0})},
-          {"bits of the last measurement", set("/tracking/1", -1)}});
-  refuse({{"policy", "actnn"}, {"level", "L3"}, {"advanced", {{"min_elements", 96}}}},
-         {{"numbers of a policy that learns, got none", set("/learned", nullptr)},
-          {"[actnn] expected what version 3 of this policy learned, got what version 2",
-           set("/learned/version", 2)},
-          {"[actnn]", set("/learned/policy", "acgc")},
-          {"[actnn]", set("/learned/lists/average", {77})},
-          {"\"number\"", set("/learned/lists/average", {nullptr})}});
-  refuse({{"memory_budget", "1/6 activations"}, {"advanced", {{"min_elements", 96}}}},
-         {{"state of a planner, got none", set("/planner", nullptr)},
-          {"\"margin\"", set("/planner/margin", -1)},
-          {"[budget] expected what one policy inside it learned", set("/adaptive", nullptr)},
-          {"[budget]", set("/learned/lists/mode", {7.0})},
-          {"[budget]", set("/learned/lists/other", {7.0})}});
 }
 
 TEST_CASE("the summary of a run that went on counts what all its parts moved") {

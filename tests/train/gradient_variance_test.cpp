@@ -73,9 +73,7 @@ struct Noisy {
   StepReplay replay{3, {5, 0}, 0, 0};
 
   explicit Noisy(const std::string& network)
-      : name(network),
-        run(std::make_unique<Run>(small_run(network))),
-        batch(run->next_batch()) {}
+      : name(network), run(std::make_unique<Run>(small_run(network))), batch(run->next_batch()) {}
 
   Module& model() { return run->model(); }
   const Task& task() { return run->task(); }
@@ -92,8 +90,7 @@ struct Noisy {
     REQUIRE(!seqs.empty());
     std::vector<double> sums(seqs.size());
     for (replay.number = 0; replay.number < kMeans; ++replay.number) {
-      const auto c =
-          measure_sensitivity(task(), model(), policy, by, samples(), replay, seqs);
+      const auto c = measure_sensitivity(task(), model(), policy, by, samples(), replay, seqs);
       for (size_t i = 0; i < seqs.size(); ++i) sums[i] += c[i] / kMeans;
     }
     for (size_t i = 0; i < seqs.size(); ++i) policy.measured(seqs[i], sums[i], 0);

@@ -76,8 +76,8 @@ TEST_CASE("the guard steers ActNN's average and AC-GC's growth, and goes on afte
     bool rises;
   };
   using compress::ActnnOptions;
-  const ActnnOptions coarse{.keep = {.recipes = false, .min_elements = 4095},
-                            .average = 1, .mixed = true, .interval = 4},
+  const ActnnOptions coarse{
+      .keep = {.recipes = false, .min_elements = 4095}, .average = 1, .mixed = true, .interval = 4},
       fine{.keep = kKeep, .average = 8, .mixed = true};
   const compress::AcgcOptions strict{
       .e = 0.001, .count = compress::acgc::Count::expected, .interval = 4, .keep = kKeep};

@@ -17,8 +17,8 @@ namespace {
 constexpr int64_t kSamples = 64;  // of a batch
 
 compress::Choice widths(double average, int64_t min_elements = 1024) {
-  return {.policy =
-              compress::AdaptiveOptions{.keep = {.min_elements = min_elements}, .average = average}};
+  return {.policy = compress::AdaptiveOptions{.keep = {.min_elements = min_elements},
+                                              .average = average}};
 }
 
 // A network that has decided a step.

@@ -1,5 +1,6 @@
 // Recipes of runs on noise: their steps take milliseconds. Two runs of one recipe are equal.
 #pragma once
+#include <functional>
 #include <memory>
 #include <string>
 #include <tuple>
@@ -31,8 +32,8 @@ inline DatasetPtr noisy_images(const TinyImages& images, uint64_t seed = 0) {
   const CategoryScope scope(Category::input);
   const int64_t values = images.side * images.side * images.channels;
   const Tensor patterns = Tensor::rand({images.classes, values}, {0, 1});
-  Tensor inputs = Tensor::rand({images.samples, images.side, images.side, images.channels},
-                               {seed, 2});
+  Tensor inputs =
+      Tensor::rand({images.samples, images.side, images.side, images.channels}, {seed, 2});
   const Tensor labels = Tensor::empty({images.samples}, DType::i64);
   for (int64_t i = 0; i < images.samples; ++i) {
     const int64_t label = i * 7 % 5 % images.classes;
@@ -94,6 +95,7 @@ inline RunRecipe tiny_run(const std::string& network, const models::Options& opt
   recipe.make_optimizer = [](Module& model) {
     return std::make_unique<optim::Sgd>(model.parameters(), optim::SgdOptions{.momentum = 0.9});
   };
+  recipe.lr = 0.05;
   recipe.options.spec = spec;
   recipe.options.task = make_task(spec);
   recipe.options.compression.choice = compress::bits(0);
@@ -136,6 +138,15 @@ inline RunRecipe tiny_run(const std::string& network, models::Options options,
                                                     sampler);
   };
   return recipe;
+}
+
+// TrackingOptions::other of a graph: a batch of an epoch that no run reaches, for each step
+// another.
+inline std::function<Batch(int64_t step)> other_batches(const RunRecipe& recipe) {
+  return [source = std::shared_ptr<data::BatchSource>(recipe.open_train())](int64_t step) {
+    source->seek({(int64_t{1} << 40) + step, 0});
+    return *source->next();
+  };
 }
 
 // A run whose steps a test makes by itself, and the policy that keeps activations in them.

@@ -46,18 +46,13 @@ RunRecipe tokens() {
 struct Watched : PolicyRun {
   TrackingOptions options;
 
-  explicit Watched(RunRecipe recipe, const compress::Choice& choice)
-      : PolicyRun(recipe, choice) {
+  explicit Watched(RunRecipe recipe, const compress::Choice& choice) : PolicyRun(recipe, choice) {
     options.interval = 1;
     options.sgd = false;
     options.batch = 16;
     if (recipe.options.spec.kind != BatchSpec::Kind::graph) return;
     options.batch = 1;
-    // One of an epoch that no run reaches, for each step another.
-    options.other = [source = std::shared_ptr(recipe.open_train())](int64_t step) {
-      source->seek({(int64_t{1} << 40) + step, 0});
-      return *source->next();
-    };
+    options.other = other_batches(recipe);
   }
   static Watched graph() {
     return Watched(tiny_run("gcn", {{"width", 32}, {"dropout", 0}}, kSubgraphs),
