@@ -86,8 +86,7 @@ TEST_CASE("a watched run trains as one that is not, and writes what it saw") {
       CHECK(b["convergence"]["bits"] == (keep["level"] == "L1.2" ? 2 : 3));
     const Ran shown = frugal("compare " + folder / "b");
     CHECK(shown.out.find("compression adds") != std::string::npos);
-    CHECK(frugal("compare " + folder / "a").out.find("compression adds") ==
-          std::string::npos);
+    CHECK(frugal("compare " + folder / "a").out.find("compression adds") == std::string::npos);
   }
 }
 
@@ -104,14 +103,13 @@ TEST_CASE("a guarded run that was stopped goes on as if it had not been") {
   const Ran whole = frugal(train + folder / "a");
   REQUIRE_MESSAGE(whole.status == 0, whole.err);
   shell("FRUGAL " + train + folder / "b" +
-              R"( & p=$!; while kill -0 $p && ! grep -q '"step":50}' )" +
-              folder / "b/metrics.jsonl" + "; do sleep 0.002; done; kill -KILL $p; wait $p");
+        R"( & p=$!; while kill -0 $p && ! grep -q '"step":50}' )" + folder / "b/metrics.jsonl" +
+        "; do sleep 0.002; done; kill -KILL $p; wait $p");
   const Ran resumed = frugal(train + folder / "b" + " --set threads=2");
   REQUIRE_MESSAGE(resumed.status == 0, resumed.err);
   CHECK(read_file(folder / "a/checkpoint/last.safetensors") ==
         read_file(folder / "b/checkpoint/last.safetensors"));
-  CHECK(results_in(folder / "a/metrics.jsonl") ==
-        results_in(folder / "b/metrics.jsonl"));
+  CHECK(results_in(folder / "a/metrics.jsonl") == results_in(folder / "b/metrics.jsonl"));
   const std::vector<Json> lines = convergence_lines(folder / "a/metrics.jsonl");
   CHECK(lines.back()["bits"] < 8);
 

@@ -21,7 +21,7 @@ inline constexpr const char* kMpiEnvironment =
 // Why no ranks can be started here; empty: they can.
 inline std::string why_no_mpirun() {
   if (distributed::mpi_library().empty()) return "this build has no MPI";
-  if (run_shell("command -v mpirun").status != 0) return "there is no mpirun in PATH";
+  if (!has_program("mpirun")) return "there is no mpirun in PATH";
   return "";
 }
 

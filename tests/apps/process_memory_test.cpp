@@ -16,7 +16,7 @@ namespace {
 #ifndef __SANITIZE_ADDRESS__  // its own memory is several times the tensors'
 
 Json bench_row(const std::string& arguments) {
-  const Ran ran = frugal("bench step --json --only --repeats 1 " + arguments);
+  const Ran ran = binary("bench step --json --only --repeats 1 " + arguments);
   REQUIRE_MESSAGE(ran.status == 0, ran.err);
   return Json::parse(ran.out)["variants"][0]["memory"];
 }

@@ -155,11 +155,8 @@ std::vector<std::string> drawn(const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("a terminal has one live line in its columns, also when these change") {
-  if (!has_terminals()) {
-    MESSAGE("left out: this machine gives no pseudo-terminals");
-    return;
-  }
+TEST_CASE("a terminal has one live line in its columns, also when these change" *
+          doctest::skip(!has_terminals())) {
   const TempFolder folder;
   write_file(folder / "c.json", kTinyConfig);
   const std::string run = "train " + folder / "c.json" + " --set train.epochs=8";

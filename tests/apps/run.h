@@ -1,4 +1,4 @@
-// Runs the real binary, and folders that vanish.
+// Runs the program, and folders that vanish.
 #pragma once
 #include <doctest/doctest.h>
 #include <fcntl.h>
@@ -14,6 +14,8 @@
 #include <sstream>
 #include <string>
 #include <thread>
+
+#include "tests/apps/forked_program.h"
 
 namespace frugal::apps {
 
@@ -78,11 +80,16 @@ struct Ran {
   std::string out, err;
 };
 
+// What commands see of this process's environment.
+inline void clean_environment() {
+  unsetenv("FRUGAL_DATA");  // a test's data are its own
+  setenv("HOME", "/nonexistent", 1);
+}
+
 // A shell command line.
 inline Ran run_shell(const std::string& command) {
   const TempFolder folder;
-  unsetenv("FRUGAL_DATA");  // a test's data are its own
-  setenv("HOME", "/nonexistent", 1);
+  clean_environment();
   const int status = std::system(
       fmt::format("{{ {}; }} >{} 2>{}", command, folder / "out", folder / "err").c_str());
   return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_file(folder / "out"),
@@ -96,7 +103,29 @@ inline Ran shell(std::string command) {
   return run_shell(command);
 }
 
-inline Ran frugal(const std::string& arguments) { return shell("FRUGAL " + arguments); }
+// Starts the binary. For tests of the process itself, and of commands that start it again.
+inline Ran binary(const std::string& arguments) { return shell("FRUGAL " + arguments); }
+
+// What the binary does with these arguments, in a process that need not be linked first.
+inline Ran frugal(const std::string& arguments) {
+  const auto words = words_of("frugal " + arguments);
+  // Arguments may redirect something or have variables. The two commands start their program again.
+  if (!words || arguments.starts_with("reproduce") || arguments.starts_with("bench distributed"))
+    return binary(arguments);
+  const TempFolder folder;
+  clean_environment();
+  const int status = run_forked(*words, folder / "out", folder / "err");
+  return {status, read_file(folder / "out"), read_file(folder / "err")};
+}
+
+// Is there such a program in PATH? For cases that are skipped without it.
+inline bool has_program(const std::string& name) {
+  const char* path = std::getenv("PATH");
+  std::istringstream folders(path != nullptr ? path : "");
+  for (std::string folder; std::getline(folders, folder, ':');)
+    if (access((folder + "/" + name).c_str(), X_OK) == 0) return true;
+  return false;
+}
 
 inline Ran frugal_lab(const std::string& arguments) {
   return run_shell(FRUGAL_LAB_BINARY " " + arguments);

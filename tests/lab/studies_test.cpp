@@ -121,7 +121,7 @@ TEST_CASE("policies side by side: ranges that mix channels lose most, a budget g
       "batch_size": 8, "shape": [8, 8, 3], "workers": 0, "train_samples": 256},
       "compression": {"advanced": {"min_elements": 256}}, "threads": 1})");
   const Ran ran = frugal_lab("gradient " + folder / "c.json" +
-                                   " --policies --train-steps 2 --batches 8 --repeats 8 --json");
+                             " --policies --train-steps 2 --batches 8 --repeats 8 --json");
   REQUIRE_MESSAGE(ran.status == 0, ran.err);
   std::map<std::string, Json> rows;
   const Json document = Json::parse(ran.out);

@@ -68,7 +68,8 @@ TEST_CASE("a trainer's defaults are those of the program") {
   CHECK(own.share == theirs.share);
 }
 
-TEST_CASE("where a configuration sets nothing of early stops and tracking, they are the library's") {
+TEST_CASE(
+    "where a configuration sets nothing of early stops and tracking, they are the library's") {
   Config config = resolved(kMlp);
   CHECK(!tracking_options(config));
   config.compression.track_interval = 40;

@@ -77,7 +77,7 @@ TEST_CASE("a killed runner goes on, and its trainings end with the same bits" * 
   const TempFolder folder, whole;
   Json json = training_table();
   json["columns"] = Json::parse(R"([{"name": "4 bits", "sets": {"compression.bits": 4}}])");
-  json["base"]["train"]["epochs"] = 12;
+  json["base"]["train"]["epochs"] = 6;
   written(folder, json);
   written(whole, json);
   const pid_t runner = start(command(folder, "--jobs 2 --json"));
