@@ -15,7 +15,7 @@ constexpr const char* kGraph = R"({
            "sampler": "neighbours", "batch_size": 40, "fan_outs": [4, 4, 4]},
   "optim": {"name": "adam", "lr": 0.02},
   "compression": {"level": "L1", "advanced": {"min_elements": 96}},
-  "train": {"epochs": 10}, "threads": 1})";
+  "train": {"epochs": 10, "eval_interval": 10}, "threads": 1})";
 
 Config resolved(const std::string& base, const std::vector<std::string>& sets) {
   Json document = Json::parse(base);

@@ -7,15 +7,16 @@
 
 namespace frugal::apps {
 
-// The files of a run of 100 epochs, of a network with 1000 saved tensors. `name` begins the names
-// of layers.
-inline void write_long_run(const std::string& folder, const std::string& name) {
+// The files of a run of 100 epochs of 200 steps, or of fewer steps, of a network with 1000 saved
+// tensors. `name` begins the names of layers.
+inline void write_long_run(const std::string& folder, const std::string& name,
+                           int64_t steps = 20000) {
   Json config = Json::parse(kTinyConfig);
   config["data"]["name"] = "random";
   write_file(folder + "/config.json", config.dump());
   std::ofstream metrics(folder + "/metrics.jsonl");
   const auto write = [&](const Json& line) { metrics << line.dump() << "\n"; };
-  for (int64_t step = 1; step <= 20000; ++step) {
+  for (int64_t step = 1; step <= steps; ++step) {
     const double noise = std::sin(static_cast<double>(step) * 12.9898);
     write({{"type", "step"},
            {"epoch", 1 + (step - 1) / 200},

@@ -88,7 +88,7 @@ TEST_CASE("texts of files are shown and never run") {
   const std::string hostile = "<script>alert('x')</script>\"><img src=x onerror=alert(1)>";
   const std::string run = folder / "a<script>alert(2)<b>";
   fs::create_directory(run);
-  write_long_run(run, hostile);
+  write_long_run(run, hostile, 400);
   Json config = Json::parse(read_file(run + "/config.json"));
   config["data"]["dir"] = hostile;
   config["data"].erase("shape");
