@@ -110,7 +110,10 @@ inline Ran binary(const std::string& arguments) { return shell("FRUGAL " + argum
 inline Ran frugal(const std::string& arguments) {
   const auto words = words_of("frugal " + arguments);
   // Arguments may redirect something or have variables. The two commands start their program again.
-  if (!words || arguments.starts_with("reproduce") || arguments.starts_with("bench distributed"))
+  // With FRUGAL_HWY_TARGETS this program has other kernels than the binary, with whose runs the
+  // test may compare this one.
+  if (!words || arguments.starts_with("reproduce") || arguments.starts_with("bench distributed") ||
+      std::getenv("FRUGAL_HWY_TARGETS") != nullptr)
     return binary(arguments);
   const TempFolder folder;
   clean_environment();
