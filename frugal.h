@@ -31,6 +31,7 @@
 #include "data/memory_dataset.h"
 #include "distributed/communicator.h"
 #include "distributed/sharded_optimizer.h"
+#include "models/activations.h"
 #include "models/freeze.h"
 #include "models/graph_layers.h"
 #include "models/layers.h"
