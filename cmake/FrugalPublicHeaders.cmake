@@ -1,6 +1,5 @@
 # frugal_public_headers(ROOT OUT): the headers that frugal.h reaches, itself included. These are installed; all others
 # are internal.
-cmake_policy(SET CMP0057 NEW)  # IN_LIST, in install scripts too
 function(frugal_public_headers root out)
   set(found frugal.h)
   set(pending frugal.h)
@@ -9,7 +8,8 @@ function(frugal_public_headers root out)
     file(STRINGS ${root}/${header} lines REGEX "^#include \"")
     foreach(line IN LISTS lines)
       string(REGEX REPLACE "^#include \"([^\"]+)\".*" "\\1" next "${line}")
-      if(NOT next IN_LIST found)
+      list(FIND found ${next} place)
+      if(place EQUAL -1)
         list(APPEND found ${next})
         list(APPEND pending ${next})
       endif()
