@@ -17,13 +17,17 @@ void set_num_threads(int threads) {
   omp_set_num_threads(threads);
 }
 
+int64_t parallel_ranges(int64_t n, int64_t grain) {
+  if (n <= 0) return 0;
+  if (omp_in_parallel()) return 1;
+  return std::clamp<int64_t>((n + grain - 1) / std::max<int64_t>(grain, 1), 1, num_threads());
+}
+
 void parallel_for(int64_t begin, int64_t end, int64_t grain,
                   const std::function<void(int64_t, int64_t)>& f) {
-  if (begin >= end) return;
-  const int64_t n = end - begin;
-  const int64_t chunks =
-      std::min<int64_t>(num_threads(), (n + grain - 1) / std::max<int64_t>(grain, 1));
-  if (chunks <= 1 || omp_in_parallel()) return f(begin, end);
+  const int64_t n = end - begin, chunks = parallel_ranges(n, grain);
+  if (chunks <= 0) return;
+  if (chunks == 1) return f(begin, end);
   std::exception_ptr error;
 #pragma omp parallel for num_threads(static_cast <int>(chunks)) schedule(static)
   for (int64_t chunk = 0; chunk < chunks; ++chunk) {

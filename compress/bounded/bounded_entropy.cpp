@@ -1,6 +1,7 @@
 #include "compress/bounded/bounded_entropy.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -269,14 +270,16 @@ std::unique_ptr<bounded::Payload> BoundedEntropy::pack(const Tensor& tensor,
   }
   // The coded bytes of each chunk.
   std::vector<Tensor> streams(static_cast<size_t>(chunks));
+  const auto room = static_cast<int64_t>(rans::stream_bound(static_cast<size_t>(stride)));
+  const Tensor rooms = Tensor::empty({parallel_ranges(chunks, 1), room}, DType::u8);
+  auto* const scratch = rooms.mut<uint8_t>();
+  std::atomic<int64_t> next = 0;
   parallel_for(0, chunks, 1, [&](int64_t begin, int64_t end) {
     const CategoryScope inner(Category::workspace);
-    const auto room = static_cast<int64_t>(rans::stream_bound(static_cast<size_t>(stride)));
-    const Tensor scratch = Tensor::empty({room}, DType::u8);
+    uint8_t* const until = scratch + ++next * room;
     for (int64_t chunk = begin; chunk < end; ++chunk) {
       const int64_t blocks = layout.blocks_in(chunk);
       const uint8_t* const from = symbol + chunk * stride;
-      uint8_t* const until = scratch.mut<uint8_t>() + room;
       rans::Encoder encoder(until);
       int64_t plain = layout.raw_bytes(blocks);
       for (size_t p = plans.size(); p-- > 0;) {

@@ -1,9 +1,11 @@
 #include "ops/sequence/attention_tiles.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <limits>
 #include <type_traits>
+#include <vector>
 
 #include "core/parallel.h"
 #include "ops/dense/elementwise_loops.h"
@@ -341,33 +343,40 @@ class BackwardPass {
   float *scores_, *gradient_, *factors_;
 };
 
+// Calls run(pass, i) for each i below n, with one of a few passes that make() gives.
+template <class Make, class Run>
+void with_passes(int64_t n, const Make& make, const Run& run) {
+  std::vector<decltype(make())> passes;
+  for (int64_t i = 0; i < parallel_ranges(n, 1); ++i) passes.push_back(make());
+  std::atomic<size_t> next = 0;
+  parallel_for(0, n, 1, [&](int64_t begin, int64_t end) {
+    auto& pass = passes[next++];
+    for (int64_t i = begin; i < end; ++i) run(pass, i);
+  });
+}
+
 }  // namespace
 
 void attention_tiles(const AttentionProblem& p, const AttentionOutput& out) {
-  parallel_for(0, p.n * p.heads, 1, [&](int64_t begin, int64_t end) {
-    Forward pass(p);
-    for (int64_t i = begin; i < end; ++i)
-      pass.run(i / p.heads, i % p.heads, out.y, out.lse.mut<float>() + i * p.t);
-  });
+  with_passes(
+      p.n * p.heads, [&] { return Forward(p); },
+      [&](Forward& pass, int64_t i) {
+        pass.run(i / p.heads, i % p.heads, out.y, out.lse.mut<float>() + i * p.t);
+      });
 }
 
 void attention_backward_tiles(const Tensor& dy, const AttentionProblem& p,
                               const AttentionOutput& out, const AttentionGradients& gradients) {
-  const bool given = out.y.defined();
-  if (!gradients.dbias.defined()) {
-    parallel_for(0, p.n * p.heads, 1, [&](int64_t begin, int64_t end) {
-      BackwardPass pass(p, given);
-      for (int64_t i = begin; i < end; ++i) pass.run(i / p.heads, i % p.heads, dy, out, gradients);
+  const auto make = [&] { return BackwardPass(p, out.y.defined()); };
+  if (!gradients.dbias.defined())
+    return with_passes(p.n * p.heads, make, [&](BackwardPass& pass, int64_t i) {
+      pass.run(i / p.heads, i % p.heads, dy, out, gradients);
     });
-    return;
-  }
   // Sequences are added to the gradient of a head's bias one after the other, so that the order is
   // fixed.
   std::fill_n(gradients.dbias.mut<float>(), gradients.dbias.numel(), 0.0f);
-  parallel_for(0, p.heads, 1, [&](int64_t begin, int64_t end) {
-    BackwardPass pass(p, given);
-    for (int64_t head = begin; head < end; ++head)
-      for (int64_t n = 0; n < p.n; ++n) pass.run(n, head, dy, out, gradients);
+  with_passes(p.heads, make, [&](BackwardPass& pass, int64_t head) {
+    for (int64_t n = 0; n < p.n; ++n) pass.run(n, head, dy, out, gradients);
   });
 }
 

@@ -14,7 +14,7 @@ using compress::AdaptivePolicy;
 
 namespace {
 
-constexpr int64_t kSamples = 64;  // of a batch
+constexpr int64_t kSamples = 64;  // a batch
 
 compress::Choice widths(double average, int64_t min_elements = 1024) {
   return {.policy = compress::AdaptiveOptions{.keep = {.min_elements = min_elements},

@@ -47,7 +47,7 @@ TEST_CASE("options of a policy make that policy, with these options") {
   CHECK(actnn->average() == 2.5);
   CHECK(actnn->learns_at(6));
   CHECK(!actnn->learns_at(7));
-  CHECK(!made_of<ActnnPolicy>(ActnnOptions{.interval = 6})->learns_at(6));  // of one width
+  CHECK(!made_of<ActnnPolicy>(ActnnOptions{.interval = 6})->learns_at(6));  // one width
 
   const auto acgc = made_of<AcgcPolicy>(AcgcOptions{.e = 0.5, .interval = 6});
   CHECK(acgc->e() == 0.5);
