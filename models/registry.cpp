@@ -49,17 +49,6 @@ auto of_network(const std::string& name, const F& f) {
   }
 }
 
-// Sets in `s` what `options` say. REQUIRES: options of `list`.
-template <class S>
-void set_options(S& s, const std::vector<Option<S>>& list, const Options& options) {
-  for (const Option<S>& each : list) {
-    const auto given = options.find(each.key.name);
-    if (given == options.end()) continue;
-    check_range(each.key.range, given->second, each.key.name);
-    each.set(s, given->second);
-  }
-}
-
 // ---- sizes
 template <class S>
 Sizes sizes_of(const S& options) {

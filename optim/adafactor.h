@@ -1,6 +1,7 @@
 // Adafactor: keeps the second moments of a matrix as one row and one column, and no first moments.
 // So it has almost no state.
 #pragma once
+#include "optim/option_keys.h"
 #include "optim/slots.h"
 
 namespace frugal::optim {
@@ -12,6 +13,8 @@ struct AdafactorOptions {
   // rate is then relative; the paper uses min(1e-2, 1 / sqrt(t)). If not, a step is the rate alone.
   bool scale_parameter = true;
   double weight_decay = 0;  // the decay of groups that name none
+
+  static std::vector<options::Option<AdafactorOptions>> list() { return {}; }
 };
 
 // Weight decay is decoupled, as in AdamW. State of a parameter with at least 2 axes:

@@ -1,6 +1,7 @@
 // Adam and AdamW as PyTorch defines them, without amsgrad. The moments have the dtype of the
 // parameters.
 #pragma once
+#include "optim/option_keys.h"
 #include "optim/slots.h"
 
 namespace frugal::optim {
@@ -10,6 +11,12 @@ struct AdamOptions {
   double eps = 1e-8;
   bool decoupled = true;    // AdamW; else the decay is a part of the gradient (Adam)
   double weight_decay = 0;  // the decay of groups that name none
+
+  static std::vector<options::Option<AdamOptions>> list() {
+    return {{keys::kBeta1, &AdamOptions::beta1},
+            {keys::kBeta2, &AdamOptions::beta2},
+            {keys::kEps, &AdamOptions::eps}};
+  }
 };
 
 // Errors: a beta outside [0, 1), eps not above 0. Messages name `op`.

@@ -9,6 +9,10 @@ namespace frugal::optim {
 struct Adam8bitOptions {
   AdamOptions adam = {};
   BlockwiseOptions state = {};
+
+  static std::vector<options::Option<Adam8bitOptions>> list() {
+    return options::options_of(&Adam8bitOptions::adam, AdamOptions::list());
+  }
 };
 
 // State of a parameter of n elements: "m8/", "v8/" [n] u8 and "m_scales/", "v_scales/" [ceil(n /

@@ -7,11 +7,17 @@ namespace frugal::optim {
 
 struct LambOptions {
   double beta1 = 0.9, beta2 = 0.999;
-  double eps = 1e-6;
+  double eps = 1e-8;
   // If not set, parameters without weight decay (norms and biases, see decay_groups()) are not
   // scaled by their norm, as in the published runs. If set, they are scaled like all others.
   bool adapt_without_decay = false;
   double weight_decay = 0;  // the decay of groups that name none
+
+  static std::vector<options::Option<LambOptions>> list() {
+    return {{keys::kBeta1, &LambOptions::beta1},
+            {keys::kBeta2, &LambOptions::beta2},
+            {keys::kEps, &LambOptions::eps}};
+  }
 };
 
 // State: "m/<parameter>" and "v/<parameter>", of the parameter's shape.

@@ -1,6 +1,7 @@
 // LARS: SGD with momentum whose rate is, for each parameter, relative to the parameter's norm, for
 // large batches.
 #pragma once
+#include "optim/option_keys.h"
 #include "optim/slots.h"
 
 namespace frugal::optim {
@@ -13,6 +14,14 @@ struct LarsOptions {
   // like all others.
   bool adapt_one_dimensional = false;
   double weight_decay = 0;  // the decay of groups that name none
+
+  static std::vector<options::Option<LarsOptions>> list() {
+    return {{keys::kMomentum, &LarsOptions::momentum},
+            {{"trust", options::range::positive(10),
+              "lars: how far a step of rate 1 moves a parameter, relative to its norm. Norms and "
+              "biases take the rate as it is."},
+             &LarsOptions::trust}};
+  }
 };
 
 // State: "velocity/<parameter>", of the parameter's shape. It holds whole steps, rates included.

@@ -215,4 +215,119 @@ SchedulePtr one_cycle_schedule(const OneCycleOptions& options) {
   return std::make_shared<OneCycle>(options);
 }
 
+std::vector<options::Option<ScheduleOptions>> ScheduleOptions::list() {
+  namespace range = options::range;
+  using S = ScheduleOptions;
+  constexpr int64_t kMany = int64_t{1} << 40;
+  const auto named = [](const std::vector<std::string>& names) -> options::ReadWhen<S> {
+    return {fmt::format("@name {}", fmt::join(names, ", ")), {"name"}, [names](const S& s) {
+              return std::find(names.begin(), names.end(), s.name) != names.end();
+            }};
+  };
+  const auto warms = named({"constant", "step", "cosine", "linear", "inverse_sqrt"});
+  const auto one_cycle = named({"one_cycle"}), step = named({"step"});
+  const options::ReadWhen<S> cycled{
+      "@cycle_momentum", {"name", "cycle_momentum"}, [](const S& s) { return s.cycles(); }};
+  const options::Range share{
+      .may_be_number = true, .most = 1, .opens_least = true, .opens_most = true};
+  return {
+      {{"name", range::choice("constant, step, cosine, one_cycle, linear, inverse_sqrt"),
+        "Which schedule."},
+       &S::name},
+      {{"warmup_steps", range::integer(0, kMany),
+        "Steps of linear warm-up before all but one_cycle."},
+       &S::warmup_steps,
+       warms},
+      {{"warmup_epochs", range::number(0, 1e6), "The same in epochs; the two add up."},
+       &S::warmup_epochs,
+       warms},
+      {{"warmup_start", range::or_nothing(range::number(0, 1)),
+        "The first rate of the warm-up, as a share of the rate after it; 0: from 0; null: what "
+        "the rate rises by in a step."},
+       &S::warmup_start,
+       {"a warm-up: @warmup_steps or @warmup_epochs above 0",
+        {"name", "warmup_steps", "warmup_epochs"},
+        [](const S& s) {
+          return s.name != "one_cycle" && (s.warmup_steps > 0 || s.warmup_epochs > 0);
+        }}},
+      {{"milestones", range::list(range::positive(1e6), 0, 64),
+        "step: the epochs after which the rate is multiplied by gamma."},
+       &S::milestones,
+       step},
+      {{"gamma", range::positive(1), "step: the factor at each milestone."}, &S::gamma, step},
+      {{"min_lr", range::number(0, 1e4),
+        "cosine, linear, one_cycle: the last rate; one_cycle with 0: lr / 250000."},
+       &S::min_lr,
+       named({"cosine", "linear", "one_cycle"})},
+      {{"peak_at", range::below(0, 1),
+        "one_cycle: fraction of the run at which the rate is highest."},
+       &S::peak_at,
+       one_cycle},
+      {{"three_phase", range::flag(),
+        "one_cycle: the rate falls to its first value in as many steps as it rose, and in the "
+        "rest of the run to its last one."},
+       &S::three_phase,
+       one_cycle},
+      {{"cycle_momentum", range::flag(),
+        "one_cycle: the momentum, of adam and its kin beta1, falls from max_momentum to "
+        "base_momentum while the rate rises, and rises again while the rate falls. It then "
+        "takes the place of optim.momentum or optim.beta1."},
+       &S::cycle_momentum,
+       one_cycle},
+      {{"base_momentum", share, "cycle_momentum: the lowest momentum."}, &S::base_momentum, cycled},
+      {{"max_momentum", share, "cycle_momentum: the highest momentum."}, &S::max_momentum, cycled}};
+}
+
+void check(const ScheduleOptions& options, double lr) {
+  check_options(options, ScheduleOptions::list());
+  const std::vector<double>& milestones = options.milestones;
+  if (options.name == "step" && milestones.empty())
+    throw OptionError("milestones", "expected at least one for the schedule 'step'");
+  if (!std::is_sorted(milestones.begin(), milestones.end(), std::less_equal<>()))
+    throw OptionError("milestones", "expected increasing epochs");
+  if (options.three_phase && options.peak_at > 0.5)
+    throw OptionError("peak_at",
+                      fmt::format("expected at most 0.5 with three_phase, since the rate falls in "
+                                  "as many steps as it rises, got {}",
+                                  options.peak_at));
+  if (options.base_momentum > options.max_momentum)
+    throw OptionError("base_momentum", fmt::format("expected at most max_momentum = {}, got {}",
+                                                   options.max_momentum, options.base_momentum));
+  if (options.min_lr > lr)
+    throw OptionError("min_lr",
+                      fmt::format("expected at most optim.lr = {}, got {}", lr, options.min_lr));
+}
+
+SchedulePtr make_schedule(const ScheduleOptions& c, double lr, int64_t steps_per_epoch,
+                          int64_t steps) {
+  check(c, lr);
+  const auto per_epoch = static_cast<double>(steps_per_epoch);
+  if (c.name == "one_cycle") {
+    OneCycleOptions options;
+    options.max_lr = lr;
+    options.total = steps;
+    options.rising = c.peak_at;
+    options.three_phase = c.three_phase;
+    if (c.cycle_momentum)
+      options.momentum = OneCycleOptions::Momentum{c.base_momentum, c.max_momentum};
+    if (c.min_lr > 0) options.final_division = lr / options.initial_division / c.min_lr;
+    return one_cycle_schedule(options);
+  }
+  const int64_t warm = c.warmup_steps + std::llround(c.warmup_epochs * per_epoch);
+  const int64_t falling = std::max<int64_t>(steps - warm, 1);
+  const auto rest = [&] {
+    if (c.name == "constant") return constant_schedule(lr);
+    if (c.name == "cosine") return cosine_schedule(lr, c.min_lr, falling);
+    if (c.name == "linear") return linear_schedule(lr, c.min_lr, falling);
+    if (c.name == "inverse_sqrt") return inverse_sqrt_schedule(lr, std::max<int64_t>(warm, 1));
+    FRUGAL_ASSERT(c.name == "step");
+    // Milestones are epochs of the whole run. The schedule counts from the end of the warm-up.
+    std::vector<int64_t> milestones;
+    for (const double epoch : c.milestones)
+      milestones.push_back(std::max<int64_t>(std::llround(epoch * per_epoch) - warm, 0));
+    return step_schedule(lr, milestones, c.gamma);
+  };
+  return warmup(rest(), warm, c.warmup_start);
+}
+
 }  // namespace frugal::optim

@@ -3,7 +3,10 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
+
+#include "core/option.h"
 
 namespace frugal::optim {
 
@@ -63,5 +66,31 @@ struct OneCycleOptions {
 // Errors: a rising share outside [0, 1], in three phases above 0.5; momenta outside (0, 1) or in
 // the wrong order.
 SchedulePtr one_cycle_schedule(const OneCycleOptions& options);
+
+// A schedule by its name. Times are shares of a run, steps and epochs.
+struct ScheduleOptions {
+  std::string name = "one_cycle";
+  int64_t warmup_steps = 0;
+  double warmup_epochs = 0;
+  std::optional<double> warmup_start = {};
+  std::vector<double> milestones = {};
+  double gamma = 0.1;
+  double min_lr = 0;
+  double peak_at = OneCycleOptions().rising;
+  bool three_phase = false;
+  bool cycle_momentum = false;
+  double base_momentum = OneCycleOptions::Momentum().lowest;
+  double max_momentum = OneCycleOptions::Momentum().highest;
+
+  bool cycles() const { return name == "one_cycle" && cycle_momentum; }
+  static std::vector<options::Option<ScheduleOptions>> list();
+};
+
+// Errors (OptionError): options that no schedule of highest rate `lr` can have together.
+void check(const ScheduleOptions& options, double lr);
+
+// The schedule of a run of `steps` steps, whose highest rate is `lr`. Errors: as check().
+SchedulePtr make_schedule(const ScheduleOptions& options, double lr, int64_t steps_per_epoch,
+                          int64_t steps);
 
 }  // namespace frugal::optim

@@ -3,6 +3,7 @@
 #pragma once
 #include "optim/leaf_index.h"
 #include "optim/optimizer.h"
+#include "optim/option_keys.h"
 
 namespace frugal::optim {
 
@@ -10,6 +11,12 @@ struct SgdOptions {
   double momentum = 0.9;
   bool nesterov = false;
   double weight_decay = 0;  // the decay of groups that name none
+
+  static std::vector<options::Option<SgdOptions>> list() {
+    return {{keys::kMomentum, &SgdOptions::momentum},
+            {{"nesterov", options::range::flag(), "sgd, sgd_8bit: Nesterov's momentum."},
+             &SgdOptions::nesterov}};
+  }
 };
 
 class Sgd : public Optimizer {

@@ -10,6 +10,10 @@ namespace frugal::optim {
 struct Sgd8bitOptions {
   SgdOptions sgd = {};
   BlockwiseOptions state = {};
+
+  static std::vector<options::Option<Sgd8bitOptions>> list() {
+    return options::options_of(&Sgd8bitOptions::sgd, SgdOptions::list());
+  }
 };
 
 // State of a parameter of n elements: "momentum8/" [n] u8 and "momentum_scales/" [ceil(n / 256)]

@@ -369,7 +369,7 @@ std::string explain(const OutOfMemory& error, const Config& config) {
       ways.emplace_back("optim.in_backward");
     if (config.optim.name.starts_with("adam") && config.optim.name != "adamw_8bit")
       ways.emplace_back("optim.name adamw_8bit");
-    if (config.optim.name == "sgd" && config.optim.momentum > 0)
+    if (config.optim.name == "sgd" && config.optim.value("momentum").number() > 0)
       ways.emplace_back("optim.name sgd_8bit");
     batch();
   }

@@ -209,29 +209,14 @@ void parse_section(Config& config, const Section& section, const Json& document)
 
 // What no single key can tell.
 void check_together(const Config& c) {
-  if (c.optim.nesterov && c.optim.momentum == 0)
+  const bool has_momentum = c.optim.value("momentum").number() != 0;
+  if (c.optim.value("nesterov").flag() && !has_momentum)
     throw ConfigError("optim.nesterov", "expected a momentum above 0, got 0");
-  if (c.optim.name == "sgd_8bit" && c.optim.momentum == 0)
+  if (c.optim.name == "sgd_8bit" && !has_momentum)
     throw ConfigError("optim.momentum",
                       "expected a number above 0 with sgd_8bit, which keeps the momentum in 8 "
                       "bits, got 0; without momentum, sgd has no state");
-  if (c.schedule.name == "step" && c.schedule.milestones.empty())
-    throw ConfigError("schedule.milestones", "expected at least one for the schedule 'step'");
-  if (!std::is_sorted(c.schedule.milestones.begin(), c.schedule.milestones.end(),
-                      std::less_equal<>()))
-    throw ConfigError("schedule.milestones", "expected increasing epochs");
-  if (c.schedule.three_phase && c.schedule.peak_at > 0.5)
-    throw ConfigError("schedule.peak_at",
-                      fmt::format("expected at most 0.5 with schedule.three_phase, since the rate "
-                                  "falls in as many steps as it rises, got {}",
-                                  c.schedule.peak_at));
-  if (c.schedule.base_momentum > c.schedule.max_momentum)
-    throw ConfigError("schedule.base_momentum",
-                      fmt::format("expected at most schedule.max_momentum = {}, got {}",
-                                  c.schedule.max_momentum, c.schedule.base_momentum));
-  if (c.schedule.min_lr > c.optim.lr)
-    throw ConfigError("schedule.min_lr", fmt::format("expected at most optim.lr = {}, got {}",
-                                                     c.optim.lr, c.schedule.min_lr));
+  at_section("schedule", [&] { optim::check(c.schedule, c.optim.lr); });
 }
 
 bool is_within(const std::string& path, const std::string& section) {

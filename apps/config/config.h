@@ -12,7 +12,8 @@
 #include "apps/json.h"
 #include "compress/policies/choice.h"
 #include "compress/policies/width_profile.h"
-#include "models/value.h"
+#include "core/value.h"
+#include "optim/schedule.h"
 
 namespace frugal::apps {
 
@@ -29,8 +30,8 @@ struct ModelConfig {
   std::optional<std::string> weights;
   std::string head = "keep";
   int64_t neighbours = 200;  // for simsiam, byol and moco_v2
-  // The other keys, which are the networks' own (models/option.h), without those that are null.
-  models::Options options;
+  // The other keys, which are the networks' own (core/option.h), without those that are null.
+  options::Options options;
 
   std::optional<int64_t> integer(const char* key) const;  // a number of `options`
   std::string trunk() const;
@@ -106,33 +107,18 @@ struct DataConfig {
 struct OptimConfig {
   std::string name = "sgd";
   double lr = 0.1;
-  double momentum = 0.9;
-  bool nesterov = false;
   double weight_decay = 1e-4;
   std::vector<std::string> weight_decay_of;
   std::vector<std::string> lr_of;
   double layer_decay = 1;
-  double beta1 = 0.9, beta2 = 0.999;
-  double eps = 1e-8;
-  double trust = 0.001;
   double ema = 0;
   bool no_decay_norms = true;
   double clip_norm = 0;
   bool in_backward = false;
-};
-
-struct ScheduleConfig {
-  std::string name = "one_cycle";
-  int64_t warmup_steps = 0;
-  double warmup_epochs = 0;
-  std::optional<double> warmup_start;
-  std::vector<double> milestones;
-  double gamma = 0.1;
-  double min_lr = 0;
-  double peak_at = 0.3;
-  bool three_phase = false;
-  bool cycle_momentum = false;
-  double base_momentum = 0.85, max_momentum = 0.95;
+  options::Options own;  // the optimizer's own options that are given (optim/registry.h)
+  // One of them, or its default: that of the optimizer `name` if it has the option, and else that
+  // of the first one that has it.
+  options::Value value(const std::string& key) const;
 };
 
 // The defaults of what policies read are those of their options, so that the library and the
@@ -244,7 +230,7 @@ struct Config {
   ModelConfig model;
   DataConfig data;
   OptimConfig optim;
-  ScheduleConfig schedule;
+  optim::ScheduleOptions schedule;
   CompressionConfig compression;
   TrainConfig train;
   DistributedConfig distributed;

@@ -81,11 +81,6 @@ Reader optimizers(const std::vector<std::string>& names) {
             return is_one_of(c.optim.name, names);
           }};
 }
-Reader schedules(const std::vector<std::string>& names) {
-  return {listed("schedule.name", names), {"schedule.name"}, [names](const Config& c) {
-            return is_one_of(c.schedule.name, names);
-          }};
-}
 Reader on(const std::vector<std::string>& devices, const char* who) {
   return {who, {"device"}, [devices](const Config& c) {
             return is_one_of(c.run.on_cuda() ? "cuda" : c.run.device, devices);

@@ -16,7 +16,6 @@ Reader with_data(BatchSpec::Kind kind);
 Reader data_named(const std::vector<std::string>& names);
 Reader sampled(const std::vector<std::string>& samplers);
 Reader optimizers(const std::vector<std::string>& names);
-Reader schedules(const std::vector<std::string>& names);
 Reader on(const std::vector<std::string>& devices, const char* who);
 std::vector<std::string> names_of(const std::vector<PolicyKind>& kinds);
 Reader policies(const std::vector<PolicyKind>& kinds);

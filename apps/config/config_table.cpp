@@ -6,13 +6,13 @@
 #include "apps/config/level_keys.h"
 #include "apps/config/make_data.h"
 #include "apps/config/make_model.h"
-#include "apps/config/make_optimizer.h"
 #include "apps/config/resolve.h"
 #include "apps/config/value_schema.h"
 #include "compress/bounded/error_bounded.h"
 #include "models/registry.h"
 #include "models/sequential/sequential.h"
 #include "models/zoo/keys.h"
+#include "optim/registry.h"
 #include "train/metric_names.h"
 
 namespace frugal::apps {
@@ -165,13 +165,73 @@ Reader one_class_images() {
           [](const Config& c) { return labelled_images().reads(c) && !c.data.several_labels; }};
 }
 
+// ---- options whose owners list them (core/option.h)
+// "@name" is the path of the option.
+std::string with_paths(std::string text, const std::string& section) {
+  for (size_t at = 0; (at = text.find('@', at)) != std::string::npos;)
+    text.replace(at, 1, section + ".");
+  return text;
+}
+
+// `of` gives the struct S of a configuration.
+template <class S, class Of>
+Field field_of(const std::string& section, const options::Option<S>& option, const Of& of) {
+  Field f;
+  f.key = option.key.name;
+  f.schema = schema_of(option.key.range);
+  f.doc = option.key.help;
+  f.affects_results = option.key.affects_results;
+  f.get = [=](const Config& c) { return json_of(option.get(of(c))); };
+  f.set = [=, path = section + "." + f.key](Config& c, const Json& json) {
+    option.set(of(c), value_of(option.key.range, json, path));
+  };
+  f.reader = every_run();
+  if (!option.read.when) return f;
+  f.reader.who = with_paths(option.read.who, section);
+  for (const std::string& name : option.read.by) f.reader.by.push_back(section + "." + name);
+  f.reader.reads = [=](const Config& c) { return option.read.when(of(c)); };
+  return f;
+}
+
+template <class S, class Of>
+void add(Section& section, const std::vector<options::Option<S>>& list, const Of& of) {
+  for (const options::Option<S>& each : list)
+    section.fields.push_back(field_of(section.name, each, of));
+}
+
+template <class S, class Of>
+Section section_of(const char* name, const char* doc, const Of& of,
+                   const std::vector<options::Option<S>>& list) {
+  Section section{name, doc, {}};
+  add(section, list, of);
+  return section;
+}
+
+Field& field_named(Section& section, std::string_view key) {
+  const auto found = std::find_if(section.fields.begin(), section.fields.end(),
+                                  [&](const Field& field) { return field.key == key; });
+  FRUGAL_ASSERT(found != section.fields.end());
+  return *found;
+}
+
+// The order of keys in run folders and in configs/schema.json. Hashes of configurations depend on
+// it. A key that is not in `order` comes behind those that are.
+Section in_order(Section section, const std::vector<std::string_view>& order) {
+  const auto place = [&](const Field& field) {
+    return std::find(order.begin(), order.end(), field.key) - order.begin();
+  };
+  std::stable_sort(section.fields.begin(), section.fields.end(),
+                   [&](const Field& a, const Field& b) { return place(a) < place(b); });
+  return section;
+}
+
 constexpr int64_t kMany = int64_t{1} << 40;
 constexpr int64_t kBatch = 1 << 20;
 
 // ---- the networks' own keys
-Field network_field(const models::Key& key) {
+Field network_field(const options::Key& key) {
   const std::string name = key.name;
-  const bool own = key.by == models::Key::own;
+  const bool own = key.by == options::Key::own;
   Field f;
   f.key = name;
   const bool layers = key.range.may_be_layers;
@@ -187,7 +247,7 @@ Field network_field(const models::Key& key) {
     return given == c.model.options.end() ? usual : json_of(given->second);
   };
   f.set = [name, layers, range = key.range](Config& c, const Json& json) {
-    const models::Value value = value_of(range, json);
+    const options::Value value = value_of(range, json, "model." + name);
     if (layers) models::check_layers(value.list(), "model." + name);
     if (value.is_nothing())
       c.model.options.erase(name);
@@ -202,53 +262,6 @@ Field vocab_size() {
                or_null(schema_of(models::keys::kVocabSize.range)),
                "Transformers: token ids are below; null: as many as the data has.",
                networks("vocab_size", "BERT, GPT-2 and a sequential network of tokens"));
-}
-
-// The keys of the networks, and vocab_size, in their order in run folders and in
-// configs/schema.json. Hashes of configurations depend on it. A key that is not in the list comes
-// behind it.
-std::vector<models::Key> model_keys() {
-  constexpr const char* kOrder[] = {"modules",
-                                    "shortcut",
-                                    "stem",
-                                    "hidden",
-                                    "dropout",
-                                    "attention_dropout",
-                                    "stochastic_depth",
-                                    "input_dropout",
-                                    "layers",
-                                    "width",
-                                    "window",
-                                    "heads",
-                                    "feed_forward",
-                                    "max_positions",
-                                    "vocab_size",
-                                    "batch_norm",
-                                    "residual",
-                                    "jump",
-                                    "alpha",
-                                    "theta",
-                                    "aggregation",
-                                    "out_heads",
-                                    "slope",
-                                    "aux_loss",
-                                    "trunk",
-                                    "anchor_side",
-                                    "box_loss",
-                                    "deterministic_sampling",
-                                    "projector",
-                                    "predictor",
-                                    "momentum",
-                                    "queue",
-                                    "temperature"};
-  std::vector<models::Key> keys = models::all_keys();
-  keys.push_back(models::keys::kVocabSize);
-  const auto place = [&](const models::Key& key) {
-    return std::find(std::begin(kOrder), std::end(kOrder), std::string_view(key.name)) - kOrder;
-  };
-  std::stable_sort(keys.begin(), keys.end(),
-                   [&](const auto& a, const auto& b) { return place(a) < place(b); });
-  return keys;
 }
 
 // ---- the table
@@ -275,16 +288,51 @@ Section model() {
        field(s, "in_channels", &C::in_channels, or_null(integer(1, 4096)),
              "Input channels; null: as many as the images have.",
              with_data(BatchSpec::Kind::images))}};
-  for (const models::Key& key : model_keys())
-    section.fields.push_back(std::string_view(key.name) == models::keys::kVocabSize.name
-                                 ? vocab_size()
-                                 : network_field(key));
+  for (const options::Key& key : models::all_keys()) section.fields.push_back(network_field(key));
+  section.fields.push_back(vocab_size());
   section.fields.push_back(
       field(s, "neighbours", &C::neighbours, integer(1, 1 << 20),
             "simsiam, byol, moco_v2: training samples that vote for the class of a test sample in "
             "the metric knn.",
             networks("neighbours", "simsiam, byol and moco_v2")));
-  return section;
+  return in_order(std::move(section), {"name",
+                                       "weights",
+                                       "head",
+                                       "num_classes",
+                                       "in_channels",
+                                       "modules",
+                                       "shortcut",
+                                       "stem",
+                                       "hidden",
+                                       "dropout",
+                                       "attention_dropout",
+                                       "stochastic_depth",
+                                       "input_dropout",
+                                       "layers",
+                                       "width",
+                                       "window",
+                                       "heads",
+                                       "feed_forward",
+                                       "max_positions",
+                                       "vocab_size",
+                                       "batch_norm",
+                                       "residual",
+                                       "jump",
+                                       "alpha",
+                                       "theta",
+                                       "aggregation",
+                                       "out_heads",
+                                       "slope",
+                                       "aux_loss",
+                                       "trunk",
+                                       "anchor_side",
+                                       "box_loss",
+                                       "deterministic_sampling",
+                                       "projector",
+                                       "predictor",
+                                       "momentum",
+                                       "queue",
+                                       "temperature"});
 }
 
 Section views_of_data() {
@@ -575,46 +623,47 @@ Section data() {
              data_named({"random_graph"}))}};
 }
 
-bool cycles_momentum(const Config& c) {
-  return c.schedule.name == "one_cycle" && c.schedule.cycle_momentum;
-}
-Reader cycled_momentum() {
-  return {"schedule.cycle_momentum", {"schedule.name", "schedule.cycle_momentum"}, cycles_momentum};
-}
-// A momentum that no schedule sets.
-Reader without_cycle(const std::vector<std::string>& names) {
+// A momentum that a schedule may set is read where none does.
+Reader optimizers_with(const std::string& key) {
+  std::vector<std::string> names;
+  bool cycled = false;
+  for (const optim::Kind& kind : optim::kinds()) {
+    if (!kind.has(key)) continue;
+    names.push_back(kind.name);
+    cycled = kind.momentum() == key;
+  }
   const Reader all = optimizers(names);
+  if (!cycled) return all;
   return {all.who + " without schedule.cycle_momentum",
           {"optim.name", "schedule.name", "schedule.cycle_momentum"},
-          [all](const Config& c) { return all.reads(c) && !cycles_momentum(c); }};
+          [all](const Config& c) { return all.reads(c) && !c.schedule.cycles(); }};
 }
-Json share_of_momentum() {
-  return {{"type", "number"}, {"exclusiveMinimum", 0}, {"exclusiveMaximum", 1}};
+
+Field optimizer_field(const options::Key& key) {
+  Field f;
+  const std::string name = key.name;
+  f.key = name;
+  f.schema = schema_of(key.range);
+  f.doc = key.help;
+  f.reader = optimizers_with(name);
+  f.get = [name](const Config& c) { return json_of(c.optim.value(name)); };
+  f.set = [name, range = key.range](Config& c, const Json& json) {
+    c.optim.own[name] = value_of(range, json, "optim." + name);
+  };
+  return f;
 }
 
 Section optim() {
   constexpr auto s = &Config::optim;
   using C = OptimConfig;
-  return {
+  std::vector<std::string> names;
+  for (const optim::Kind& kind : optim::kinds()) names.push_back(kind.name);
+  Section section{
       "optim",
       "The optimizer.",
-      {field(s, "name", &C::name, choice(optimizer_names()), "Which optimizer.", every_run()),
+      {field(s, "name", &C::name, choice(names), "Which optimizer.", every_run()),
        field(s, "lr", &C::lr, positive(1e4), "Learning rate: the highest of the schedule.",
              every_run()),
-       field(s, "momentum", &C::momentum, below(0, 1), "sgd, sgd_8bit, lars: momentum.",
-             without_cycle({"sgd", "sgd_8bit", "lars"})),
-       field(s, "trust", &C::trust, positive(10),
-             "lars: how far a step of rate 1 moves a parameter, relative to its norm. Norms and "
-             "biases take the rate as it is.",
-             optimizers({"lars"})),
-       field(s, "nesterov", &C::nesterov, boolean(), "sgd, sgd_8bit: Nesterov's momentum.",
-             optimizers({"sgd", "sgd_8bit"})),
-       field(s, "beta1", &C::beta1, below(0, 1), "adam and its kin: decay of the mean.",
-             without_cycle({"adam", "adamw", "adamw_8bit", "lamb"})),
-       field(s, "beta2", &C::beta2, below(0, 1), "The same of the mean square.",
-             optimizers({"adam", "adamw", "adamw_8bit", "lamb"})),
-       field(s, "eps", &C::eps, positive(1), "The same: added to the root of the mean square.",
-             optimizers({"adam", "adamw", "adamw_8bit", "lamb"})),
        field(s, "ema", &C::ema, below(0, 1),
              "Evaluate the mean of the weights over time, with this decay; 0: off. "
              "checkpoint/last_average.safetensors holds it, last.safetensors the weights "
@@ -642,58 +691,24 @@ Section optim() {
              "Update each parameter as soon as its gradient is complete, so that gradients are "
              "never all in memory. Without clip_norm, gradient accumulation, checkpointing.",
              every_run())}};
+  for (const options::Key& key : optim::all_keys()) section.fields.push_back(optimizer_field(key));
+  return in_order(std::move(section),
+                  {"name", "lr", "momentum", "trust", "nesterov", "beta1", "beta2", "eps", "ema"});
 }
 
 Section schedule() {
-  constexpr auto s = &Config::schedule;
-  using C = ScheduleConfig;
-  return {
-      "schedule",
-      "The learning rate over time.",
-      {field(s, "name", &C::name, choice(schedule_names()), "Which schedule.", every_run()),
-       field(s, "warmup_steps", &C::warmup_steps, integer(0, kMany),
-             "Steps of linear warm-up before all but one_cycle.",
-             schedules({"constant", "step", "cosine", "linear", "inverse_sqrt"})),
-       field(s, "warmup_epochs", &C::warmup_epochs, number(0, 1e6),
-             "The same in epochs; the two add up.",
-             schedules({"constant", "step", "cosine", "linear", "inverse_sqrt"})),
-       field(
-           s, "warmup_start", &C::warmup_start, or_null(number(0, 1)),
-           "The first rate of the warm-up, as a share of the rate after it; 0: from 0; null: what "
-           "the rate rises by in a step.",
-           {"a warm-up: schedule.warmup_steps or schedule.warmup_epochs above 0",
-            {"schedule.name", "schedule.warmup_steps", "schedule.warmup_epochs"},
-            [](const Config& c) {
-              return c.schedule.name != "one_cycle" &&
-                     (c.schedule.warmup_steps > 0 || c.schedule.warmup_epochs > 0);
-            }}),
-       field(s, "milestones", &C::milestones, list(positive(1e6), 0, 64),
-             "step: the epochs after which the rate is multiplied by gamma.", schedules({"step"})),
-       field(s, "gamma", &C::gamma, positive(1), "step: the factor at each milestone.",
-             schedules({"step"})),
-       field(s, "min_lr", &C::min_lr, number(0, 1e4),
-             "cosine, linear, one_cycle: the last rate; one_cycle with 0: lr / 250000.",
-             schedules({"cosine", "linear", "one_cycle"})),
-       field(s, "peak_at", &C::peak_at, below(0, 1),
-             "one_cycle: fraction of the run at which the rate is highest.",
-             schedules({"one_cycle"})),
-       field(s, "three_phase", &C::three_phase, boolean(),
-             "one_cycle: the rate falls to its first value in as many steps as it rose, and in the "
-             "rest of the run to its last one.",
-             schedules({"one_cycle"})),
-       field(s, "cycle_momentum", &C::cycle_momentum, boolean(),
-             "one_cycle: the momentum, of adam and its kin beta1, falls from max_momentum to "
-             "base_momentum while the rate rises, and rises again while the rate falls. It then "
-             "takes the place of optim.momentum or optim.beta1.",
-             {"schedule.name one_cycle with every optimizer but adafactor",
-              {"schedule.name", "optim.name"},
-              [](const Config& c) {
-                return c.schedule.name == "one_cycle" && c.optim.name != "adafactor";
-              }}),
-       field(s, "base_momentum", &C::base_momentum, share_of_momentum(),
-             "cycle_momentum: the lowest momentum.", cycled_momentum()),
-       field(s, "max_momentum", &C::max_momentum, share_of_momentum(),
-             "cycle_momentum: the highest momentum.", cycled_momentum())}};
+  Section section = section_of(
+      "schedule", "The learning rate over time.", [](auto& c) -> auto& { return c.schedule; },
+      optim::ScheduleOptions::list());
+  Reader& cycles = field_named(section, "cycle_momentum").reader;
+  cycles.who = "schedule.name one_cycle with every optimizer but";
+  for (const optim::Kind& kind : optim::kinds())
+    if (kind.momentum().empty()) cycles.who += " " + kind.name;
+  cycles.by.emplace_back("optim.name");
+  cycles.reads = [one_cycle = cycles.reads](const Config& c) {
+    return one_cycle(c) && !optim::kind(c.optim.name).momentum().empty();
+  };
+  return section;
 }
 
 Section compression() {

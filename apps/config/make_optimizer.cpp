@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cmath>
 #include <map>
 #include <set>
 
@@ -11,88 +10,14 @@
 #include "distributed/sharded_optimizer.h"
 #include "models/layer_order.h"
 #include "models/name_pattern.h"
-#include "optim/adafactor.h"
-#include "optim/adam.h"
-#include "optim/adam8bit.h"
 #include "optim/averaged.h"
-#include "optim/lamb.h"
-#include "optim/lars.h"
+#include "optim/registry.h"
 #include "optim/sgd.h"
-#include "optim/sgd8bit.h"
 
 namespace frugal::apps {
 namespace {
 
 using Groups = std::vector<ParameterGroup>;
-using OptimizerMaker = std::unique_ptr<Optimizer> (*)(Groups, const OptimConfig&, uint64_t seed);
-
-optim::SgdOptions sgd_options(const OptimConfig& config) {
-  return {config.momentum, config.nesterov};
-}
-std::unique_ptr<Optimizer> make_sgd(Groups groups, const OptimConfig& config, uint64_t) {
-  return std::make_unique<optim::Sgd>(std::move(groups), sgd_options(config));
-}
-// Gradients of the rows of embeddings differ much in size.
-optim::BlockwiseOptions blockwise_options(uint64_t seed) {
-  return {.full_precision = {"embedding", "wte.", "wpe."}, .seed = seed};
-}
-std::unique_ptr<Optimizer> make_sgd_8bit(Groups groups, const OptimConfig& config, uint64_t seed) {
-  return std::make_unique<optim::Sgd8bit>(
-      groups, optim::Sgd8bitOptions{sgd_options(config), blockwise_options(seed)});
-}
-
-optim::AdamOptions adam_options(const OptimConfig& config, bool decoupled) {
-  return {config.beta1, config.beta2, config.eps, decoupled};
-}
-std::unique_ptr<Optimizer> make_adam(Groups groups, const OptimConfig& config, uint64_t) {
-  return std::make_unique<optim::Adam>(groups, adam_options(config, false));
-}
-std::unique_ptr<Optimizer> make_adamw(Groups groups, const OptimConfig& config, uint64_t) {
-  return std::make_unique<optim::Adam>(groups, adam_options(config, true));
-}
-std::unique_ptr<Optimizer> make_adamw_8bit(Groups groups, const OptimConfig& config,
-                                           uint64_t seed) {
-  return std::make_unique<optim::Adam8bit>(
-      groups, optim::Adam8bitOptions{adam_options(config, true), blockwise_options(seed)});
-}
-std::unique_ptr<Optimizer> make_lamb(Groups groups, const OptimConfig& config, uint64_t) {
-  optim::LambOptions options;
-  options.beta1 = config.beta1;
-  options.beta2 = config.beta2;
-  options.eps = config.eps;
-  return std::make_unique<optim::Lamb>(groups, options);
-}
-
-std::unique_ptr<Optimizer> make_adafactor(Groups groups, const OptimConfig&, uint64_t) {
-  return std::make_unique<optim::Adafactor>(groups, optim::AdafactorOptions{});
-}
-
-std::unique_ptr<Optimizer> make_lars(Groups groups, const OptimConfig& config, uint64_t) {
-  optim::LarsOptions options;
-  options.momentum = config.momentum;
-  options.trust = config.trust;
-  return std::make_unique<optim::Lars>(groups, options);
-}
-
-struct OptimizerRow {
-  const char* name;
-  OptimizerMaker make;
-};
-constexpr OptimizerRow kOptimizers[] = {
-    {"sgd", make_sgd},     {"sgd_8bit", make_sgd_8bit},     {"adam", make_adam},
-    {"adamw", make_adamw}, {"adamw_8bit", make_adamw_8bit}, {"lamb", make_lamb},
-    {"lars", make_lars},   {"adafactor", make_adafactor}};
-
-}  // namespace
-
-std::vector<std::string> optimizer_names() {
-  std::vector<std::string> names;
-  for (const OptimizerRow& row : kOptimizers) names.emplace_back(row.name);
-  return names;
-}
-
-namespace {
-
 // "convs.=0.01" of the key `path`, whose numbers are called `what`. Errors: ConfigError.
 std::pair<std::string, double> parse_entry(const char* path, const char* what,
                                            const std::string& text) {
@@ -191,61 +116,40 @@ std::unique_ptr<Optimizer> make_optimizer(const Config& all, Module& model,
       with_exceptions(optim::decay_groups(parameters, config.weight_decay, !config.no_decay_norms),
                       config.weight_decay_of);
   groups = with_factors(groups, rate_factors(config, model));
-  for (const OptimizerRow& row : kOptimizers) {
-    if (config.name != row.name) continue;
-    const auto make = [&row, &all](std::vector<ParameterGroup> own) {
-      return row.make(std::move(own), all.optim, static_cast<uint64_t>(all.run.seed));
-    };
-    std::unique_ptr<Optimizer> optimizer;
-    if (all.distributed.sharding == "none" || all.distributed.ranks == 1)
-      optimizer = make(std::move(groups));
-    else
-      optimizer = std::make_unique<distributed::ShardedOptimizer>(
-          ranks != nullptr ? ranks : distributed::imagined(all.distributed.ranks), groups, make);
-    if (config.ema == 0) return optimizer;
-    optim::EmaOptions average;
-    average.decay = config.ema;
-    return std::make_unique<optim::Averaged>(std::move(optimizer), std::move(parameters), average);
-  }
-  throw ConfigError("optim.name", fmt::format("expected a known optimizer, got '{}'", config.name));
+  // Gradients of the rows of embeddings differ much in size.
+  const optim::BlockwiseOptions state{.full_precision = {"embedding", "wte.", "wpe."},
+                                      .seed = static_cast<uint64_t>(all.run.seed)};
+  options::Options own;
+  for (const auto& [key, value] : config.own)
+    if (optim::kind(config.name).has(key)) own[key] = value;
+  const auto make = [&, name = config.name](const Groups& some) {
+    return at_section("optim", [&] { return optim::make(name, some, own, state); });
+  };
+  std::unique_ptr<Optimizer> optimizer;
+  if (all.distributed.sharding == "none" || all.distributed.ranks == 1)
+    optimizer = make(groups);
+  else
+    optimizer = std::make_unique<distributed::ShardedOptimizer>(
+        ranks != nullptr ? ranks : distributed::imagined(all.distributed.ranks), groups, make);
+  if (config.ema == 0) return optimizer;
+  optim::EmaOptions average;
+  average.decay = config.ema;
+  return std::make_unique<optim::Averaged>(std::move(optimizer), std::move(parameters), average);
 }
 
-std::vector<std::string> schedule_names() {
-  return {"constant", "step", "cosine", "one_cycle", "linear", "inverse_sqrt"};
+options::Value OptimConfig::value(const std::string& key) const {
+  if (const auto given = own.find(key); given != own.end()) return given->second;
+  if (const optim::Kind& named = optim::kind(name); named.has(key)) return named.usual(key);
+  for (const optim::Kind& each : optim::kinds())
+    if (each.has(key)) return each.usual(key);
+  FRUGAL_ASSERT(false);
+  return {};
 }
 
 optim::SchedulePtr make_schedule(const Config& config, int64_t steps_per_epoch, int64_t steps) {
-  const ScheduleConfig& c = config.schedule;
-  const double lr = config.optim.lr;
-  const auto per_epoch = static_cast<double>(steps_per_epoch);
-  if (c.name == "one_cycle") {
-    optim::OneCycleOptions options;
-    options.max_lr = lr;
-    options.total = steps;
-    options.rising = c.peak_at;
-    options.three_phase = c.three_phase;
-    if (c.cycle_momentum)
-      options.momentum = optim::OneCycleOptions::Momentum{c.base_momentum, c.max_momentum};
-    if (c.min_lr > 0) options.final_division = lr / options.initial_division / c.min_lr;
-    return optim::one_cycle_schedule(options);
-  }
-  const int64_t warm = c.warmup_steps + std::llround(c.warmup_epochs * per_epoch);
-  optim::SchedulePtr rest;
-  if (c.name == "constant") rest = optim::constant_schedule(lr);
-  if (c.name == "cosine")
-    rest = optim::cosine_schedule(lr, c.min_lr, std::max<int64_t>(steps - warm, 1));
-  if (c.name == "linear")
-    rest = optim::linear_schedule(lr, c.min_lr, std::max<int64_t>(steps - warm, 1));
-  if (c.name == "inverse_sqrt") rest = optim::inverse_sqrt_schedule(lr, std::max<int64_t>(warm, 1));
-  if (c.name == "step") {
-    // Milestones are epochs of the whole run. The schedule counts from the end of the warm-up.
-    std::vector<int64_t> milestones;
-    for (double epoch : c.milestones)
-      milestones.push_back(std::max<int64_t>(std::llround(epoch * per_epoch) - warm, 0));
-    rest = optim::step_schedule(lr, milestones, c.gamma);
-  }
-  FRUGAL_ASSERT(rest != nullptr);
-  return optim::warmup(rest, warm, c.warmup_start);
+  return at_section("schedule", [&] {
+    return optim::make_schedule(config.schedule, config.optim.lr, steps_per_epoch, steps);
+  });
 }
 
 }  // namespace frugal::apps

@@ -1,8 +1,6 @@
 // From a configuration to the optimizer and its schedule.
 #pragma once
 #include <memory>
-#include <string>
-#include <vector>
 
 #include "apps/config/config.h"
 #include "distributed/communicator.h"
@@ -11,9 +9,6 @@
 #include "optim/schedule.h"
 
 namespace frugal::apps {
-
-std::vector<std::string> optimizer_names();
-std::vector<std::string> schedule_names();
 
 // Makes the optimizer. With distributed.sharding and several ranks (config.distributed.ranks), it
 // keeps the state of one rank. `ranks`: null: they are imagined, for plans.

@@ -39,7 +39,7 @@ std::optional<TrackingOptions> tracking_options(const Config& config) {
   options.samples = c.adapt_samples;
   options.batch = config.data.batch_size * config.train.gradient_accumulation;
   options.sgd = config.optim.name == "sgd" || config.optim.name == "sgd_8bit";
-  options.momentum = options.sgd ? config.optim.momentum : 0;
+  options.momentum = options.sgd ? config.optim.value("momentum").number() : 0;
   options.label_smoothing = config.train.label_smoothing;
   options.checkpointed_blocks = checkpointed_blocks(config.train);
   options.seed = static_cast<uint64_t>(config.run.seed);

@@ -1,11 +1,13 @@
 #include "apps/config/value_schema.h"
 
+#include "apps/config/config_error.h"
 #include "models/sequential/sequential.h"
+#include "train/planning/bytes.h"
 
 namespace frugal::apps {
 
-using models::Range;
-using models::Value;
+using options::Range;
+using options::Value;
 
 namespace {
 
@@ -20,21 +22,23 @@ void add_bounds(Json& schema, const Range& range, bool integral) {
 }  // namespace
 
 Json schema_of(const Range& range) {
+  if (range.is_bytes)
+    return {{"type", {"integer", "string"}}, {"minimum", 0}, {"pattern", kBytesPattern}};
   Json types = Json::array();
   if (range.may_be_flag) types.push_back("boolean");
   if (range.may_be_integer) types.push_back("integer");
   if (range.may_be_number) types.push_back("number");
   if (range.may_be_text) types.push_back("string");
-  if (range.may_be_integers || range.may_be_layers) types.push_back("array");
+  const bool numbers = range.may_be_integers || range.may_be_numbers;
+  const bool listed = numbers || range.may_be_texts || range.may_be_layers;
+  if (listed) types.push_back("array");
   if (range.may_be_nothing) types.push_back("null");
   Json schema = {{"type", types.size() == 1 ? types[0] : types}};
-  if (range.choices != nullptr) schema["enum"] = models::choices_of(range);
+  if (range.choices != nullptr) schema["enum"] = options::choices_of(range);
   if (range.may_be_integer || range.may_be_number) add_bounds(schema, range, range.may_be_integer);
-  if (range.may_be_integers) {
-    schema["items"] = {{"type", "integer"}};
-    add_bounds(schema["items"], range, true);
-  }
-  if (range.may_be_integers || range.may_be_layers) {
+  if (range.step > 1) schema["multipleOf"] = range.step;
+  if (numbers || range.may_be_texts) schema["items"] = schema_of(options::entry_of(range));
+  if (listed) {
     schema["minItems"] = range.fewest;
     schema["maxItems"] = range.longest;
   }
@@ -105,12 +109,14 @@ Value value_of(const Json& json) {
   return object;
 }
 
-Value value_of(const Range& range, const Json& json) {
-  if (json.is_array() && range.may_be_integers) {
+Value value_of(const Range& range, const Json& json, const std::string& path) {
+  if (json.is_array() && !range.may_be_layers) {
     Value::List list;
-    for (const Json& each : json) list.emplace_back(value_of(each).integer());
+    const Range entry = options::entry_of(range);
+    for (const Json& each : json) list.push_back(value_of(entry, each, path));
     return list;
   }
+  if (range.is_bytes && json.is_string()) return parse_bytes(json.get<std::string>(), path);
   const Value value = value_of(json);
   if (!value.is_number()) return value;
   return range.may_be_integer ? Value(value.integer()) : Value(value.number());

@@ -72,10 +72,10 @@ TEST_CASE("momenta of a cycle that contradict other keys are refused") {
   CHECK(has(refused(config), "schedule.cycle_momentum"));
   config = cycled("sgd");
   config["schedule"]["base_momentum"] = 0.97;
-  CHECK(has(refused(config), "at most schedule.max_momentum = 0.95"));
+  CHECK(has(refused(config), "at most max_momentum = 0.95"));
   config = cycled("sgd");
   config["schedule"]["peak_at"] = 0.6;
-  CHECK(has(refused(config), "at most 0.5 with schedule.three_phase"));
+  CHECK(has(refused(config), "at most 0.5 with three_phase"));
 }
 
 TEST_CASE("warm-up from 0 begins with a rate of 0") {

@@ -119,7 +119,9 @@ TEST_CASE("a name that nobody reads is no other one") {
   CHECK_THROWS_AS(read_policy(config), InternalError);
   config = {};
   config.schedule.name = "exponential";
-  CHECK_THROWS_AS(read_schedule(config), InternalError);
+  CHECK_THROWS_WITH_AS(read_schedule(config),
+                       doctest::Contains("schedule.name: expected one of constant, step"),
+                       ConfigError);
 }
 
 }  // namespace frugal::apps

@@ -1,10 +1,10 @@
-#include "models/value.h"
+#include "core/value.h"
 
 #include <cmath>
 
 #include "core/error.h"
 
-namespace frugal::models {
+namespace frugal::options {
 
 bool Value::is_integer() const {
   if (is<int64_t>()) return true;
@@ -78,4 +78,4 @@ const char* type_name(const Value& value) {
   return value.is<Value::Object>() ? "object" : "null";
 }
 
-}  // namespace frugal::models
+}  // namespace frugal::options

@@ -1,11 +1,11 @@
-#include "models/option.h"
+#include "core/option.h"
 
 #include <algorithm>
 #include <cmath>
 
 #include "core/quoted.h"
 
-namespace frugal::models {
+namespace frugal::options {
 namespace {
 
 std::string bound(const Range& range, double value) {
@@ -24,12 +24,25 @@ bool holds(const Range& range, const Value& value) {
          (range.opens_most ? d < range.most : d <= range.most);
 }
 
+bool is_list(const Range& range) {
+  return range.may_be_integers || range.may_be_numbers || range.may_be_texts || range.may_be_layers;
+}
+
 bool has_length(const Range& range, const Value::List& list) {
   const auto n = static_cast<int64_t>(list.size());
   return n >= range.fewest && n <= range.longest;
 }
 
 }  // namespace
+
+Range entry_of(const Range& range) {
+  Range entry = range;
+  entry.may_be_integer = range.may_be_integers;
+  entry.may_be_number = range.may_be_numbers;
+  entry.may_be_text = range.may_be_texts;
+  entry.may_be_integers = entry.may_be_numbers = entry.may_be_texts = entry.may_be_nothing = false;
+  return entry;
+}
 
 std::vector<std::string> choices_of(const Range& range) {
   std::vector<std::string> all;
@@ -57,15 +70,17 @@ std::string text_of(const Range& range) {
     return kinds.back();
   }
   if (range.may_be_flag) kinds.emplace_back("true or false");
-  if (range.may_be_integer) kinds.push_back("an integer" + interval(range));
+  if (range.may_be_integer)
+    kinds.push_back((range.step > 1 ? fmt::format("a multiple of {}", range.step) : "an integer") +
+                    interval(range));
   if (range.may_be_number) kinds.push_back("a number" + interval(range));
   if (range.may_be_text) kinds.emplace_back("a text");
-  if (range.may_be_integers || range.may_be_layers)
+  if (is_list(range))
     kinds.push_back(fmt::format(
         "a list of {}, each {}",
         range.fewest == range.longest ? fmt::format("{}", range.fewest)
                                       : fmt::format("{} to {}", range.fewest, range.longest),
-        range.may_be_layers ? "an object or a text" : "an integer" + interval(range)));
+        range.may_be_layers ? "an object or a text" : text_of(entry_of(range))));
   if (range.may_be_nothing) kinds.emplace_back("null");
   return fmt::format("{}", fmt::join(kinds, " or "));
 }
@@ -74,15 +89,15 @@ bool fits(const Range& range, const Value& value) {
   if (value.is_nothing()) return range.may_be_nothing;
   if (value.is<bool>()) return range.may_be_flag;
   if (value.is_number())
-    return ((range.may_be_integer && value.is_integer()) || range.may_be_number) &&
+    return ((range.may_be_integer && value.is_integer() && value.integer() % range.step == 0) ||
+            range.may_be_number) &&
            holds(range, value);
   if (value.is<std::string>()) {
     if (!range.may_be_text || range.choices == nullptr) return range.may_be_text;
     const std::vector<std::string> all = choices_of(range);
     return std::find(all.begin(), all.end(), value.text()) != all.end();
   }
-  if (value.is<Value::List>())
-    return (range.may_be_integers || range.may_be_layers) && has_length(range, value.list());
+  if (value.is<Value::List>()) return is_list(range) && has_length(range, value.list());
   return false;
 }
 
@@ -92,9 +107,7 @@ void check_range(const Range& range, const Value& value, const std::string& path
   if (!fits(range, value))
     throw OptionError(path, fmt::format("expected {}, got {}", text_of(range), shown(value)));
   if (!value.is<Value::List>()) return;
-  Range entry = range;
-  entry.may_be_integer = range.may_be_integers;
-  entry.may_be_integers = entry.may_be_nothing = false;
+  const Range entry = entry_of(range);
   for (size_t i = 0; i < value.list().size(); ++i) {
     const Value& each = value.list()[i];
     const std::string place = fmt::format("{}[{}]", path, i);
@@ -105,4 +118,4 @@ void check_range(const Range& range, const Value& value, const std::string& path
   }
 }
 
-}  // namespace frugal::models
+}  // namespace frugal::options

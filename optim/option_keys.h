@@ -1,0 +1,19 @@
+// Names of options that several optimizers share. An option that one optimizer has is beside its
+// struct.
+#pragma once
+#include "core/option.h"
+
+namespace frugal::optim::keys {
+
+using options::Key;
+namespace range = options::range;
+
+// What Optimizer::set_momentum() sets.
+inline constexpr Key kMomentum{"momentum", range::below(0, 1), "sgd, sgd_8bit, lars: momentum."};
+inline constexpr Key kBeta1{"beta1", range::below(0, 1), "adam and its kin: decay of the mean."};
+
+inline constexpr Key kBeta2{"beta2", range::below(0, 1), "The same of the mean square."};
+inline constexpr Key kEps{"eps", range::positive(1),
+                          "The same: added to the root of the mean square."};
+
+}  // namespace frugal::optim::keys
