@@ -28,6 +28,7 @@
 #include "data/dataset.h"
 #include "data/formats/idx.h"
 #include "data/graph/graph_batches.h"
+#include "data/image/changes.h"
 #include "data/loader.h"
 #include "data/memory_dataset.h"
 #include "distributed/communicator.h"

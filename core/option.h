@@ -131,11 +131,14 @@ struct Option {
   Option(const Key& its_key, Set put_it, Value usual = {})
       : key(its_key), set(put_it), get([usual](const S&) { return usual; }) {}
 
+  // An option of a base of S.
+  template <class B>
+  requires std::is_base_of_v<B, S> &&(!std::is_same_v<B, S>)explicit Option(const Option<B>& own)
+      : key(own.key), set(own.set), get(own.get) {}
   // An option that is no member as it is.
   Option(const Key& its_key, std::function<void(S&, const Value&)> put_it,
          std::function<Value(const S&)> get_it, ReadWhen<S> when = {})
       : key(its_key), read(std::move(when)), set(std::move(put_it)), get(std::move(get_it)) {}
-
   Key key;
   ReadWhen<S> read = {};                      // without `when`: it is read always
   std::function<void(S&, const Value&)> set;  // REQUIRES: fits(key.range, value)
@@ -144,8 +147,8 @@ struct Option {
  private:
   template <class T>
   static void put(T& member, const Value& value, const Range& range) {
-    if constexpr (std::is_same_v<T, bool>) {
-      member = value.flag();
+    if constexpr (std::is_same_v<T, bool>) {  // or of two choices the second one
+      member = range.may_be_text ? place_of(range, value.text()) == 1 : value.flag();
     } else if constexpr (std::is_integral_v<T>) {
       member = static_cast<T>(value.integer());
     } else if constexpr (std::is_same_v<T, double>) {
@@ -164,8 +167,13 @@ struct Option {
   }
   template <class T>
   static Value got(const T& member, const Range& range) {
+    if constexpr (std::is_enum_v<T> || std::is_same_v<T, bool>) {
+      if (range.may_be_text) return choices_of(range).at(static_cast<size_t>(member));
+    }
     if constexpr (std::is_enum_v<T>) {
-      return choices_of(range).at(static_cast<size_t>(member));
+      return {};
+    } else if constexpr (std::is_same_v<T, double>) {
+      return range.may_be_integer ? Value(static_cast<int64_t>(member)) : Value(member);
     } else if constexpr (requires { member.has_value(); }) {
       return member ? got(*member, range) : Value();
     } else if constexpr (std::is_arithmetic_v<T> || std::is_same_v<T, std::string>) {

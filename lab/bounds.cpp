@@ -111,7 +111,7 @@ void study_bounds(const LabArguments& arguments) {
   std::vector<Row> rows;
   auto add = [&](const std::string& codec, Rule rule, Count count) {
     AcgcOptions options;
-    options.e = c.acgc_growth;
+    options.e = c.acgc.e;
     options.rule = rule;
     options.count = count;
     options.codec = codec;
@@ -156,7 +156,7 @@ void study_bounds(const LabArguments& arguments) {
   std::vector<std::vector<std::string>> text{{"codec", "bounds", "bits", "pack ns", "unpack ns",
                                               "error of a parameter", "of all (allowed 1)",
                                               "mean of all"}};
-  const double e2 = c.acgc_growth * c.acgc_growth;
+  const double e2 = c.acgc.e * c.acgc.e;
   for (const Row& row : rows) {
     const bool published = row.options.rule == Rule::published;
     const char* bounds = published                           ? "published"
@@ -182,7 +182,7 @@ void study_bounds(const LabArguments& arguments) {
                            {"batch_size", batch.input.size(0)},
                            {"train_steps", arguments.train_steps},
                            {"steps", steps},
-                           {"growth", c.acgc_growth},
+                           {"growth", c.acgc.e},
                            {"recipes", c.recipes},
                            {"rows", results}};
     print_json(document);
@@ -191,7 +191,7 @@ void study_bounds(const LabArguments& arguments) {
   std::printf(
       "%s, batch %lld, after %lld steps, e = %g; times per element, largest of %lld steps\n%s",
       config.model.name.c_str(), static_cast<long long>(batch.input.size(0)),
-      static_cast<long long>(arguments.train_steps), c.acgc_growth, static_cast<long long>(steps),
+      static_cast<long long>(arguments.train_steps), c.acgc.e, static_cast<long long>(steps),
       table(text).c_str());
 }
 

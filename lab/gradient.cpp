@@ -29,12 +29,13 @@ constexpr Scheme kSchemes[] = {{"every tensor packed, masks", false, "masks"},
 
 // `given`: the rounding before resolve().
 CompressionConfig compression_of(const Scheme& scheme, const Config& config,
-                                 const std::string& given) {
+                                 std::optional<compress::Rounding> given) {
   CompressionConfig compression = config.compression;
   compression.policy = PolicyKind::gact;
   compression.gact_adaptive = false;
   compression.recipes = scheme.recipes;
-  compression.signs = scheme.signs;
+  compression.signs =
+      std::string_view(scheme.signs) == "masks" ? compress::Signs::masks : compress::Signs::codes;
   compression.rounding = given;
   resolve_rounding(compression, config.run.device);
   return compression;
@@ -44,7 +45,7 @@ CompressionConfig compression_of(const Scheme& scheme, const Config& config,
 
 void study_gradient(const LabArguments& arguments) {
   Config config = load_config(arguments.config, arguments.sets, "compression");
-  const std::string rounding = config.compression.rounding;
+  const std::optional<compress::Rounding> rounding = config.compression.rounding;
   resolve(config);
   const int64_t draws = arguments.repeats > 0 ? arguments.repeats : 64;
   GradientBench bench(config);

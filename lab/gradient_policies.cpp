@@ -73,7 +73,7 @@ Config budgeted(const Setting& s) {
   config.compression.policy = PolicyKind::budget;
   config.compression.memory_budget = fmt::format("{} B activations", s.bytes);
   config.compression.recipes = true;
-  config.compression.signs = "codes";
+  config.compression.signs = compress::Signs::codes;
   resolve(config);
   return config;
 }

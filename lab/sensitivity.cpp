@@ -51,7 +51,7 @@ void study_sensitivity(const LabArguments& arguments) {
   const RngKey key = bench.rng();
   const Batch& batch = bench.batch();
   const int64_t n = batch.input.size(0);
-  const int64_t samples = std::min(n, config.compression.adapt_samples);
+  const int64_t samples = std::min(n, config.compression.measuring.samples);
 
   const auto policy =
       make_policy(make_choice(config.compression), kCpu, static_cast<uint64_t>(config.run.seed));
@@ -93,7 +93,7 @@ void study_sensitivity(const LabArguments& arguments) {
   const double rank = rank_correlation(reference, cheap);
   const Spread spread = ratio_spread(cheap, reference);
   const double share =
-      cheap_seconds / step_seconds / static_cast<double>(config.compression.adapt_interval);
+      cheap_seconds / step_seconds / static_cast<double>(config.compression.measuring.interval);
   if (arguments.json) {
     Json tensors = Json::array();
     for (size_t i = 0; i < items.size(); ++i)
@@ -142,7 +142,7 @@ void study_sensitivity(const LabArguments& arguments) {
       static_cast<long long>(arguments.train_steps), items.size(), adaptive.average_bits(),
       static_cast<long long>(samples), static_cast<long long>(arguments.references), spread.median,
       spread.low, spread.high, rank, cheap_seconds / step_seconds, 100 * share,
-      static_cast<long long>(config.compression.adapt_interval),
+      static_cast<long long>(config.compression.measuring.interval),
       table({{"variance of the gradient", "drawn", "by whole batches", "by samples"},
              row("one width", uniform_reference, uniform, uniform_drawn),
              row("widths by samples", best_reference, best, best_drawn)})

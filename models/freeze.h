@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "core/option.h"
 #include "models/module.h"
 
 namespace frugal {
@@ -15,6 +16,13 @@ struct FreezeOptions {
   // Batch norms whose parameters are frozen use their running statistics, unchanged. False: they
   // use the batch's, and their running statistics move.
   bool keep_statistics = true;
+
+  static std::vector<options::Option<FreezeOptions>> list() {
+    return {{{"freeze_statistics", options::range::flag(),
+              "freeze: batch norms of frozen layers use their running statistics and leave them; "
+              "false: they use the batch's."},
+             &FreezeOptions::keep_statistics}};
+  }
 };
 
 // Freezes the parameters that fit one of the patterns (models/name_pattern.h). A pattern behind "!"

@@ -16,6 +16,12 @@ namespace {
 
 using options::Key, options::Options, options::Value;
 
+// An optimizer with options for state in 8 bits takes `state`, unless it keeps none so.
+void take_state(BlockwiseOptions& own, const BlockwiseOptions& state) { own = state; }
+void take_state(std::optional<BlockwiseOptions>& own, const BlockwiseOptions& state) {
+  if (own) own = state;
+}
+
 template <class O, class S>
 Kind kind_of(const char* name, const S& own = {}) {
   Kind kind;
@@ -25,7 +31,7 @@ Kind kind_of(const char* name, const S& own = {}) {
                     const BlockwiseOptions& state) -> std::unique_ptr<Optimizer> {
     S some = own;
     set_options(some, S::list(), given);
-    if constexpr (requires { some.state = state; }) some.state = state;
+    if constexpr (requires { some.state; }) take_state(some.state, state);
     return std::make_unique<O>(groups, some);
   };
   kind.usual = [own](const std::string& key) {

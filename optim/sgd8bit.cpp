@@ -28,14 +28,13 @@ void Sgd8bit::update(const std::vector<Update>& updates) {
     const ops::SgdStep step{u.lr, o.momentum, slot.weight_decay, o.nesterov};
     const Tensor& value = slot.parameter.value();
     const std::vector<Tensor>& parts = slot.parts;
-    if (is_blockwise(options_.state, slot.name, slot.parameter))
-      packed.push_back({value,
-                        u.gradient(),
-                        {parts[0], parts[1], ops::StateMap::with_sign},
-                        step,
-                        rounding_key(options_.state, slot.name, slot.steps)});
-    else
+    if (!is_blockwise(options_.state, slot.name, slot.parameter)) {
       whole.push_back({value, u.gradient(), parts[0], step});
+      continue;
+    }
+    const ops::BlockwiseState velocity{parts[0], parts[1], ops::StateMap::with_sign};
+    const RngKey key = rounding_key(options_.state, slot.name, slot.steps);
+    packed.push_back({value, u.gradient(), velocity, step, key});
   }
   ops::sgd8bit_steps(packed);
   ops::sgd_steps(whole);

@@ -41,6 +41,22 @@ class PartPolicy final : public SavePolicy {
 
 }  // namespace
 
+std::vector<options::Option<TrackingOptions>> TrackingOptions::list() {
+  namespace range = options::range;
+  using S = TrackingOptions;
+  return {{{"guard", range::number(0, 1e3),
+            "The share of the minibatch's variance that compression may add to the gradient's, "
+            "such as 0.1: bits (of actnn their average, of acgc the growth, of memory_budget what "
+            "it uses of what it may) rise while it adds more and fall where it adds far less; 0: "
+            "off."},
+           &S::guard},
+          {{"guard_min_bits", range::integer(1, 16), "Below which the guard does not go."},
+           &S::least_bits},
+          {{"track_samples", range::integer(2, int64_t{1} << 40),
+            "Samples of the batch that measure what compression adds."},
+           &S::samples}};
+}
+
 Tracking::Tracking(const Task& task, Module& model, PolicyParts policy,
                    const TrackingOptions& options, const Ranks& ranks)
     : task_(task), model_(model), policy_(policy), options_(options), ranks_(ranks) {
@@ -53,11 +69,11 @@ Tracking::Tracking(const Task& task, Module& model, PolicyParts policy,
   }
   if (options.guard == 0) return;
   if (bits() == 0)
-    throw OptionError("compression.guard",
+    throw OptionError("tracking.guard",
                       "expected a policy with a width to set: of a level other than L0, with "
                       "stochastic or dithered rounding");
   if (bits() < options.least_bits)
-    throw OptionError("compression.advanced.guard_min_bits",
+    throw OptionError("tracking.guard_min_bits",
                       fmt::format("expected at most the {} bits to start with, got {}", bits(),
                                   options.least_bits));
   const compress::Adjustable::Range range = policy_.adjustable->fineness_range();

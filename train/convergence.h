@@ -12,6 +12,7 @@
 #include <functional>
 #include <optional>
 
+#include "core/option.h"
 #include "optim/convergence.h"
 #include "optim/leaf_index.h"
 #include "optim/variance_guard.h"

@@ -2,6 +2,9 @@
 // (TrainerOptions::early_stop); a loop of one's own may, too.
 #pragma once
 #include <string>
+#include <vector>
+
+#include "core/option.h"
 
 #include "train/run/run_state.h"
 #include "train/task.h"
@@ -9,9 +12,14 @@
 namespace frugal::train {
 
 struct EarlyStopOptions {
-  int64_t patience = 0;         // evaluations in a row without a better one that end training
+  // Evaluations in a row without a better one, or epochs since the best one, that end training; 0:
+  // training does not end so.
+  int64_t patience = 0;
   double min_delta = 0;         // a value must be better by more than this
   std::string metric = "loss";  // "loss", "accuracy" or "metric": BatchSpec::metric
+  enum class Unit : uint8_t { evaluations, epochs } unit = Unit::evaluations;  // of the patience
+
+  static std::vector<options::Option<EarlyStopOptions>> list();
 };
 
 // The measure of an evaluation, on the validation set where there is one, else on the test set.
@@ -26,8 +34,8 @@ class EarlyStop {
   // "metric" for data that have none.
   EarlyStop(const EarlyStopOptions& options, const Task& task);
 
-  // Counts an evaluation. True: training should end.
-  bool add(const EpochResult& result);
+  // Counts an evaluation, `epochs` after the one before. True: training should end.
+  bool add(const EpochResult& result, int64_t epochs = 1);
 
   // With it, another EarlyStop of the same options decides the same.
   const EarlyStopState& state() const { return state_; }

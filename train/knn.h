@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/option.h"
 #include "core/tensor.h"
 
 namespace frugal::train {
@@ -10,6 +11,13 @@ namespace frugal::train {
 struct KnnOptions {
   int64_t k = 200;  // neighbours that vote; no more than there are
   double temperature = 0.1;
+
+  static std::vector<options::Option<KnnOptions>> list() {
+    return {{{"neighbours", options::range::integer(1, 1 << 20),
+              "simsiam, byol, moco_v2: training samples that vote for the class of a test sample "
+              "in the metric knn."},
+             &KnnOptions::k}};
+  }
 };
 
 // Features with classes. The neighbours of a feature are those with the highest cosine; among equal

@@ -74,8 +74,8 @@ RateRange find_rate(Module& model, Optimizer& optimizer, data::BatchSource& batc
                range.divergence);
   options.steps = range.steps;
   options.log_interval = 1;
-  options.checkpoint_interval = options.patience = options.grad_norms = 0;
-  options.early_stop.reset();
+  options.checkpoint_interval = options.grad_norms = 0;
+  options.early_stop = {};
   options.keep_best = 1;
   options.test = options.validation = nullptr;
   options.folder = nullptr;

@@ -5,6 +5,7 @@
 #include <functional>
 #include <optional>
 
+#include "core/option.h"
 #include "data/dataset.h"
 
 namespace frugal::train {
@@ -24,6 +25,8 @@ struct TrackingOptions {
   uint64_t seed = 0;      // dropout in the passes draws from it
   double guard = 0;       // the allowed added over minibatch variance; 0: bits stay as they are
   double least_bits = 1;  // the guard chooses no fewer bits
+
+  static std::vector<options::Option<TrackingOptions>> list();
 };
 
 // What was found up to the last measurement. Fields are those of optim::ConvergenceTracker. alpha

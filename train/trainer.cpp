@@ -61,6 +61,54 @@ TrainerOptions completed(TrainerOptions options, Module& model, const Optimizer&
 
 }  // namespace
 
+std::vector<options::Option<TrainerOptions>> TrainerOptions::list() {
+  namespace range = options::range;
+  using options::without_effect;
+  using S = TrainerOptions;
+  constexpr int64_t kMany = int64_t{1} << 40, kEpochs = 1'000'000;
+  return {
+      {{"epochs", range::integer(1, kEpochs),
+        "Passes over the data, unless steps says when to stop."},
+       &S::epochs},
+      {{"steps", range::integer(0, kMany), "Stop after so many steps instead; 0: by epochs."},
+       &S::steps},
+      {{"log_interval", range::integer(1, kMany), "Steps between lines of metrics.jsonl."},
+       &S::log_interval},
+      {without_effect({"checkpoint_interval", range::integer(0, kMany),
+                       "Steps between checkpoints; 0: only at the ends of epochs, as "
+                       "checkpoint_seconds says."}),
+       &S::checkpoint_interval},
+      {without_effect({"checkpoint_seconds", range::number(0, 1e6),
+                       "An epoch that ends sooner than so many seconds after the last "
+                       "checkpoint writes none, unless it is the last one; 0: each epoch "
+                       "writes one."}),
+       &S::checkpoint_seconds},
+      {{"eval_interval", range::integer(1, kEpochs),
+        "Epochs between evaluations on the test images; the last epoch always has one."},
+       &S::eval_interval},
+      {{"keep_best", range::integer(1, 1000),
+        "Keep the weights of so many best evaluations, as checkpoint/best_step_N.safetensors; "
+        "1: only the best, as checkpoint/best.safetensors."},
+       &S::keep_best},
+      {{"grad_norms", range::integer(0, kMany),
+        "Steps between lines of metrics.jsonl with the norm of each layer's gradient; 0: none."},
+       &S::grad_norms},
+      {{"label_smoothing", range::below(0, 1), "Weight of the uniform distribution in the target."},
+       &S::label_smoothing},
+      {{"gradient_accumulation", range::integer(1, 4096),
+        "Batches that make one step: its loss is the mean over all their targets."},
+       &S::gradient_accumulation},
+      {{"freeze_epochs", range::integer(0, kEpochs),
+        "freeze: after so many epochs everything is trained; 0: never."},
+       &S::freeze_epochs},
+      {{"clip_norm", range::number(0, 1e12), "Scale gradients down to this global norm; 0: off."},
+       &S::clip_norm},
+      {{"in_backward", range::flag(),
+        "Update each parameter as soon as its gradient is complete, so that gradients are "
+        "never all in memory. Without clip_norm, gradient accumulation, checkpointing."},
+       &S::in_backward}};
+}
+
 StepOptions step_options(const TrainerOptions& options) {
   const std::shared_ptr<Planner>& planner = options.compression.planner;
   return {.gradient_accumulation = options.gradient_accumulation,
@@ -175,29 +223,24 @@ Trainer::Trainer(Module& model, Optimizer& optimizer, optim::SchedulePtr schedul
       loss_watch_(std::make_unique<LossWatch>(task_.spec())),
       rng_(streams::kDropout.rng(seed_of_rank(options_.seed, ranks_.rank()))) {
   if (options_.freeze_epochs > 0 && options_.compression.planner != nullptr)
-    throw OptionError("train.freeze_epochs",
+    throw OptionError("trainer.freeze_epochs",
                       "expected 0 with a memory budget: a plan for what is trained at first does "
                       "not fit all of the network");
-  if (options_.patience > 0 && options_.validation == nullptr)
-    throw OptionError("train.patience", "expected 0 without a validation set");
   if (options_.keep_best < 1)
-    throw OptionError("train.keep_best",
+    throw OptionError("trainer.keep_best",
                       fmt::format("expected at least 1, got {}", options_.keep_best));
-  if (options_.early_stop) {
-    if (options_.patience > 0)
-      throw OptionError("train.early_stop.patience",
-                        "expected 0 with train.patience, which ends training itself");
+  if (options_.early_stop.patience != 0) {
     if (options_.test == nullptr)
-      throw OptionError("train.early_stop.patience", "expected 0 without a test set");
-    early_stop_.emplace(*options_.early_stop, task_);
+      throw OptionError("early_stop.patience", "expected 0 without a test set");
+    early_stop_.emplace(options_.early_stop, task_);
   }
   if constexpr (kHasCuda)
     if (options_.cuda_graphs) {
       if (options_.in_backward || compression_.offload_stats() ||
           options_.gradient_accumulation > 1 || !ranks_.alone())
-        throw OptionError("cuda_graphs",
-                          "expected false with optim.in_backward, compression.offload, "
-                          "train.gradient_accumulation or several ranks");
+        throw OptionError("trainer.cuda_graphs",
+                          "expected false with in_backward, offload, gradient_accumulation or "
+                          "several ranks");
       captured_ = std::make_shared<CapturedStep>(task_, model_, compression_.policy());
     }
   for (const auto& p : model_.parameters()) {
@@ -306,7 +349,14 @@ void Trainer::restore(int64_t per_epoch) {
   rng_.restore({rng_.state().seed, state_.rng.offset});
   thaw_if_due();
   compression_.restore(state_.compression);
-  if (early_stop_) early_stop_->restore(state_.early_stop);
+  if (early_stop_) {
+    EarlyStopState& stop = state_.early_stop;
+    // Earlier versions kept no state where the patience counted epochs.
+    if (!stop.best && state_.best && state_.last)
+      stop = {measure_of(*state_.best, options_.early_stop.metric, task_),
+              state_.last->epoch - state_.best->epoch};
+    early_stop_->restore(stop);
+  }
   if (!options_.extend || !state_.finished || state_.step >= steps_) return;
   // Else run() would end the last epoch a second time.
   state_.finished = false;
@@ -523,10 +573,9 @@ void Trainer::check_finite(double value, const char* what) {
 
 bool Trainer::is_better(const EpochResult& a, const EpochResult& b) const {
   if (early_stop_) {
-    const std::string& metric = options_.early_stop->metric;
+    const std::string& metric = options_.early_stop.metric;
     return measure_of(a, metric, task_) > measure_of(b, metric, task_);
   }
-  if (options_.patience > 0) return a.validation->loss < b.validation->loss;
   return score_of(a, task_) > score_of(b, task_);
 }
 
@@ -578,23 +627,23 @@ bool Trainer::finish_epoch() {
   report.mean_bits = state_.last_step.mean_bits;
   report.seconds = state_.seconds;
   report.last = state_.step == steps_;
+  const int64_t evaluated_before = state_.last ? state_.last->epoch : 0;
   if (options_.test != nullptr && (report.last || report.epoch % options_.eval_interval == 0) &&
       !evaluate_epoch(report))
     return false;
   // Only at epochs with an evaluation, so that the evaluation judges the last weights.
-  report.out_of_patience = report.result && options_.patience > 0 && state_.best &&
-                           report.epoch - state_.best->epoch >= options_.patience;
   if (report.result && early_stop_) {
-    report.stopped_early = early_stop_->add(*report.result);
+    report.stopped_early = early_stop_->add(*report.result, report.epoch - evaluated_before);
     state_.early_stop = early_stop_->state();
   }
   if (options_.on_epoch && !options_.on_epoch(report)) stopped_ = true;
   state_.epoch = {};
-  state_.finished = report.last || report.out_of_patience || report.stopped_early;
-  state_.ended = report.last              ? (options_.steps > 0 ? "steps" : "epochs")
-                 : report.stopped_early   ? "early_stop"
-                 : report.out_of_patience ? "patience"
-                                          : "";
+  state_.finished = report.last || report.stopped_early;
+  const bool counts_epochs = options_.early_stop.unit == EarlyStopOptions::Unit::epochs;
+  state_.ended = report.last             ? (options_.steps > 0 ? "steps" : "epochs")
+                 : !report.stopped_early ? ""
+                 : counts_epochs         ? "patience"
+                                         : "early_stop";
   if (!state_.finished) next_epoch();
   return true;
 }

@@ -64,18 +64,19 @@ struct EpochReport {
   double seconds = 0;
   std::optional<EpochResult> result = {};  // none: the epoch was not evaluated
   bool last = false;
-  bool stopped_early = false;    // early_stop says so: training ends
-  bool out_of_patience = false;  // so many epochs had no lower validation loss: training ends
+  bool stopped_early = false;  // early_stop says so: training ends
 };
 
 struct TrainerOptions {
   int64_t epochs = 10;
-  int64_t steps = 0;                  // where it is not 0, it replaces `epochs`
-  int64_t gradient_accumulation = 1;  // the number of batches of a step
-  double label_smoothing = 0;
-  double clip_norm = 0;             // the most that a gradient's norm may be; 0: no limit
-  bool in_backward = false;         // parameters are updated in the backward pass
-  int64_t checkpointed_blocks = 0;  // blocks that are recomputed; a planner may raise this
+  int64_t steps = 0;  // where it is not 0, it replaces `epochs`
+  int64_t gradient_accumulation = StepOptions().gradient_accumulation;  // batches of a step
+  double label_smoothing = StepOptions().label_smoothing;
+  double clip_norm =
+      StepOptions().clip_norm;  // the most that a gradient's norm may be; 0: no limit
+  bool in_backward = StepOptions().in_backward;  // parameters are updated in the backward pass
+  // Blocks that are recomputed; a planner may raise this.
+  int64_t checkpointed_blocks = StepOptions().checkpointed_blocks;
   // After so many epochs parameters that freeze() (models/freeze.h) froze before the trainer was
   // made are trained; 0: never. What compression has learned then starts anew.
   int64_t freeze_epochs = 0;
@@ -91,15 +92,14 @@ struct TrainerOptions {
   // An epoch that ends sooner after the last checkpoint writes none. The end of a run and a stop
   // always write one.
   double checkpoint_seconds = 30;
-  // Training ends after so many epochs without a lower validation loss; 0: it never ends so.
-  int64_t patience = 0;
   int64_t keep_best = 1;     // the number of evaluations whose weights are kept, see RunFolder
   int64_t grad_norms = 0;    // steps between norms of each layer's gradient; 0: never
   uint64_t seed = 0;         // dropout and rounding draw from it
   bool cuda_graphs = false;  // steps are captured and rerun (train/captured_step.h)
 
-  // Ends training early. Its metric also says which evaluation is the best one.
-  std::optional<EarlyStopOptions> early_stop = {};
+  // Ends training early, with a patience. Its metric then also says which evaluation is the best
+  // one.
+  EarlyStopOptions early_stop = {};
 
   // Both may be null, and must outlive the trainer. Without `test` nothing is evaluated.
   data::BatchSource* test = nullptr;
@@ -128,6 +128,8 @@ struct TrainerOptions {
   std::function<void(int64_t step)> on_checkpoint = {};
   // Asked between steps and between batches of an evaluation: true ends the run at once.
   std::function<bool()> stop = {};
+
+  static std::vector<options::Option<TrainerOptions>> list();
 };
 
 // What all steps of a trainer of these options do.

@@ -101,7 +101,7 @@ Variant parse_variant(const std::string& text, const Json& document, const Confi
   resolve(variant.config);
   const Config& c = variant.config;
   if (c.run.cuda_graphs &&
-      (!c.run.on_cuda() || c.optim.in_backward || !c.compression.offload.empty()))
+      (!c.run.on_cuda() || c.train.in_backward || !c.compression.offload.empty()))
     throw ConfigError("cuda_graphs",
                       "expected false without CUDA, and with optim.in_backward or "
                       "compression.offload");

@@ -36,7 +36,7 @@ void GradientBench::let_learn(SavePolicy& policy, const Config& config) {
   if (parts.adaptive == nullptr) return;
   SensitivityOptions options;
   options.batch = batch.input.size(0);
-  options.samples = config.compression.adapt_samples;
+  options.samples = config.compression.measuring.samples;
   if (planner) options.allocate = [&] { planner->plan_again(*parts.budget); };
   Adaptation(task(), model(), *parts.adaptive, options)
       .refresh(batch, 1, {0, rng(), config.train.label_smoothing, 0});

@@ -336,7 +336,7 @@ std::string compress_more(const CompressionConfig& config) {
   if (config.policy == PolicyKind::budget)
     return fmt::format("compression.memory_budget (now {})", config.memory_budget);
   if (config.policy == PolicyKind::acgc)
-    return fmt::format("a higher compression.acgc.growth (now {})", config.acgc_growth);
+    return fmt::format("a higher compression.acgc.growth (now {})", config.acgc.e);
   if (config.bits > 0 && config.bits <= 2) return "";
   return fmt::format("fewer compression.bits (now {}): {}", config.bits,
                      config.bits == 0 ? "4 or 2" : "2, or an average such as 2.5");
@@ -364,7 +364,7 @@ std::string explain(const OutOfMemory& error, const Config& config) {
   if (const std::string more = compress_more(config.compression); !more.empty())
     ways.push_back(more);
   if (2 * weights > held.live_total) {
-    if (!config.optim.in_backward && config.optim.clip_norm == 0 &&
+    if (!config.train.in_backward && config.train.clip_norm == 0 &&
         config.train.gradient_accumulation == 1 && !config.train.checkpointing)
       ways.emplace_back("optim.in_backward");
     if (config.optim.name.starts_with("adam") && config.optim.name != "adamw_8bit")
@@ -389,7 +389,7 @@ std::string run_title(const Config& config) {
   const bool budget = c.policy == PolicyKind::budget || !c.memory_budget.empty();
   const std::string policy =
       budget                         ? "budget " + c.memory_budget
-      : c.policy == PolicyKind::acgc ? fmt::format("acgc e={}", c.acgc_growth)
+      : c.policy == PolicyKind::acgc ? fmt::format("acgc e={}", c.acgc.e)
       : c.policy == PolicyKind::gact ? level_text(c)
                                      : std::string(name_of(c.policy)) + " " + level_text(c);
   return config.model.name + ", " + policy + (c.recipes && !budget ? ", recipes" : "");

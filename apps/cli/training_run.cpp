@@ -70,7 +70,7 @@ std::shared_ptr<RunFolder> open_folder(const TrainOptions& options, const Config
 }
 
 std::string stopping_metric(const Config& config, const BatchSpec& spec) {
-  const std::string& which = config.train.stop_metric;
+  const std::string which = config.train.stopping().metric;
   return which == "metric" ? spec.metric : which;
 }
 
@@ -184,7 +184,7 @@ Json TrainingRun::run() {
   }
   const Compression& compression = trainer_->compression();
   Json summary = summary_json(config_, state, trainer_->speed(), compression.offload_stats());
-  if (config_.compression.track_interval > 0 || config_.compression.guard > 0)
+  if (config_.compression.track_interval > 0 || config_.compression.tracking.guard > 0)
     summary["convergence"] = to_json(compression.convergence());
   if (const auto ranks = trainer_->ranks_report()) summary["ranks"] = to_json(*ranks);
   if (folder_ != nullptr) folder_->write("summary.json", summary.dump(2) + "\n");
@@ -306,13 +306,17 @@ void TrainingRun::show(const EpochReport& report) {
   add_row(report);
   if (progress_ == nullptr) return;
   progress_->say(text);
-  if (report.stopped_early && !report.last)
-    progress_->say(fmt::format("stopped: {} evaluations without a better {} than epoch {}'s",
-                               config_.train.stop_patience, stopping_metric(config_, spec_),
-                               trainer_->state().best->epoch));
-  if (report.out_of_patience && !report.last)
+  if (!report.stopped_early || report.last) return;
+  const EarlyStopOptions stopping = config_.train.stopping();
+  const int64_t best = trainer_->state().best->epoch;
+  if (config_.train.patience > 0)
     progress_->say(fmt::format("stopped: {} epochs without a lower validation loss than epoch {}'s",
-                               config_.train.patience, trainer_->state().best->epoch));
+                               stopping.patience, best));
+  else
+    progress_->say(
+        fmt::format("stopped: {} {} without a better {} than epoch {}'s", stopping.patience,
+                    stopping.unit == EarlyStopOptions::Unit::epochs ? "epochs" : "evaluations",
+                    stopping_metric(config_, spec_), best));
 }
 
 void TrainingRun::add_event(int64_t step, const Scalars& scalars) {

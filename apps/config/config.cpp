@@ -216,6 +216,9 @@ void check_together(const Config& c) {
     throw ConfigError("optim.momentum",
                       "expected a number above 0 with sgd_8bit, which keeps the momentum in 8 "
                       "bits, got 0; without momentum, sgd has no state");
+  if (c.train.patience > 0 && c.train.early_stop.patience > 0)
+    throw ConfigError("train.early_stop.patience",
+                      "expected 0 with train.patience, which is another name of the same rule");
   at_section("schedule", [&] { optim::check(c.schedule, c.optim.lr); });
 }
 

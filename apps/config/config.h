@@ -13,7 +13,11 @@
 #include "compress/policies/choice.h"
 #include "compress/policies/width_profile.h"
 #include "core/value.h"
+#include "data/image/changes.h"
+#include "models/freeze.h"
 #include "optim/schedule.h"
+#include "train/tasks/make_task.h"
+#include "train/trainer.h"
 
 namespace frugal::apps {
 
@@ -29,7 +33,6 @@ struct ModelConfig {
   std::optional<int64_t> num_classes, in_channels, vocab_size;
   std::optional<std::string> weights;
   std::string head = "keep";
-  int64_t neighbours = 200;  // for simsiam, byol and moco_v2
   // The other keys, which are the networks' own (core/option.h), without those that are null.
   options::Options options;
 
@@ -37,36 +40,24 @@ struct ModelConfig {
   std::string trunk() const;
 };
 
-struct DataConfig {
+struct DataConfig : data::ChangeOptions {
   std::string name = "fashion_mnist";
   std::optional<std::string> dir;
   int64_t batch_size = 128;
   std::optional<int64_t> test_batch_size;
   int64_t test_batch() const { return test_batch_size.value_or(batch_size); }
   bool drop_last = false;
-  int64_t crop_padding = 0;
-  bool flip = false;
-  int64_t cutout = 0;
   std::string normalize = "auto";
   std::optional<std::vector<double>> mean, std;
   int64_t image_size = 224, channels = 3;
   std::optional<int64_t> resize;
   double crop_area = 0.08;
-  std::string auto_augment = "none";
   std::optional<std::vector<double>> scale;
   std::optional<std::vector<int64_t>> mask_values;
   std::optional<std::vector<int64_t>> sides;
   int64_t longest_side = 1333;
-  std::vector<double> color_jitter;
-  double grayscale = 0, blur = 0, erasing = 0;
   double mixup = 0, cutmix = 0;
-  // data.views
-  double view_area = 0.2;
-  bool view_flip = true;
-  std::vector<double> view_jitter{0.4, 0.4, 0.4, 0.1};
-  double view_jitter_share = 0.8;
-  double view_grayscale = 0.2;
-  std::vector<double> view_blur{0.5, 0.5}, view_solarize{0, 0};
+  data::TwoViewOptions views;
   bool skip_bad = false;
   std::string exif = "auto";
   bool several_labels = false;
@@ -113,100 +104,54 @@ struct OptimConfig {
   double layer_decay = 1;
   double ema = 0;
   bool no_decay_norms = true;
-  double clip_norm = 0;
-  bool in_backward = false;
   options::Options own;  // the optimizer's own options that are given (optim/registry.h)
   // One of them, or its default: that of the optimizer `name` if it has the option, and else that
   // of the first one that has it.
   options::Value value(const std::string& key) const;
+  // What is read for every optimizer (make_optimizer.cpp), without `name`.
+  static std::vector<options::Option<OptimConfig>> list();
 };
 
-// The defaults of what policies read are those of their options, so that the library and the
-// program keep activations alike.
-struct CompressionConfig {
-  static constexpr compress::FixedPolicyOptions kKeep{};
-  static constexpr compress::ActnnOptions kActnn{};
+// The options of the policies, and what is beside them. All policies share FixedPolicyOptions.
+struct CompressionConfig : compress::FixedPolicyOptions {
   // After resolve(): PolicyKind::budget where there is a memory_budget.
   PolicyKind policy = PolicyKind::gact;
   std::string memory_budget;
-  double bits = kKeep.bits;  // 0: raw; a fraction: adaptive widths of this average
-  bool recipes = kKeep.recipes;
-  bool entropy = false;
+  double bits = compress::FixedPolicyOptions().bits;  // a fraction: adaptive widths on average
+  bool entropy = compress::Choice().entropy;
   std::string offload;
-  double guard = 0;
-  // compression.gact, which memory_budget reads, too
   bool gact_adaptive = false;
-  int64_t adapt_interval = compress::Measuring().interval;
-  int64_t adapt_samples = compress::Measuring().samples;
-  double adapt_share = compress::Measuring().share;
-  std::string gact_solver = "exact";
-  // compression.actnn
-  bool actnn_adaptive = kActnn.mixed;
-  bool actnn_products_only = kActnn.products_only;
-  bool actnn_by_sample = kActnn.by_sample, actnn_by_tensor = kActnn.by_tensor,
-       actnn_use_gradient = kActnn.use_gradient;
-  std::string actnn_norms = "inside", actnn_gradients = "averaged";
-  int64_t actnn_interval = kActnn.interval;
-  // compression.acgc
-  double acgc_growth = compress::AcgcOptions().e;
-  std::string acgc_rule = "derived";
-  std::string acgc_count = "worst";
-  std::string acgc_codec = compress::AcgcOptions().codec;
-  int64_t acgc_interval = compress::AcgcOptions().interval;
-  // compression.budget
+  compress::AdaptiveOptions gact;
+  compress::Measuring measuring;  // compression.gact, which memory_budget reads, too
+  compress::ActnnOptions actnn;
+  compress::AcgcOptions acgc;
   bool budget_recompute = false;
-  // compression.advanced
-  std::string signs = "codes";
-  double chain = kKeep.chain;
-  std::optional<int64_t> slice_bytes;
-  int64_t min_elements = kKeep.min_elements;
-  int64_t group_size = kKeep.group;
-  std::string group_axis = "column";
-  std::string rounding = "auto";
-  int64_t offload_window = compress::OffloadOptions().window;
-  int64_t guard_min_bits = 1;
-  int64_t track_interval = 0;
-  int64_t track_samples = 32;
+  compress::OffloadOptions file;  // without its directory
+  train::TrackingOptions tracking;
+  int64_t track_interval = 0;  // 0: none, or with a guard that of `tracking`
   std::string profile;
   std::shared_ptr<const compress::WidthProfile> known_widths;  // in it, after resolve()
 };
 
-struct TrainConfig {
-  int64_t epochs = 10;
-  int64_t steps = 0;
-  int64_t log_interval = 50;
+// The trainer's options, and what is beside them. Members of TrainerOptions that have no key are
+// set by trainer_options() (train_options.h).
+struct TrainConfig : train::TrainerOptions {
   bool tensorboard = false;
-  int64_t checkpoint_interval = 0;
-  double checkpoint_seconds = 30;
-  int64_t eval_interval = 1;
-  int64_t patience = 0;
-  int64_t keep_best = 1;
   std::string metric = "auto";
-  // train.early_stop
-  int64_t stop_patience = 0;
-  double stop_min_delta = 0;
-  std::string stop_metric = "loss";
-  int64_t grad_norms = 0;
-  double label_smoothing = 0;
-  // Networks that give a class to each pixel read loss, focal_gamma and class_weights.
-  std::string loss = "cross_entropy";
-  double focal_gamma = 2;
-  std::vector<double> class_weights;
-  int64_t gradient_accumulation = 1;
+  int64_t patience = 0;  // the patience of early_stop in epochs, without a lower validation loss
+  train::TaskOptions of_task;
   bool checkpointing = false;
-  int64_t checkpointed_blocks = 0;
+  int64_t first_blocks = 0;  // checkpointed_blocks(): 0: all
   std::vector<std::string> freeze;
-  int64_t freeze_epochs = 0;
-  bool freeze_statistics = true;
+  FreezeOptions freezing;
+
+  train::EarlyStopOptions stopping() const;  // early_stop, or what `patience` stands for
 };
 
-// Training on several processes.
-struct DistributedConfig {
+// Training on several processes: what ranks do together, and what is beside it.
+struct DistributedConfig : train::RanksOptions {
   std::string sharding = "none";
-  int64_t bucket_bytes = int64_t{25} << 20;
-  bool sync_batch_norm = true;
-  int64_t compress_gradients = 0;  // bits
-  double timeout = 600;            // seconds
+  double timeout = distributed::Options().timeout;  // seconds
   // No keys set `ranks` and `whole_batch`. mpirun or `plan --ranks` says the number of ranks.
   int ranks = 1;
   // The batch of all ranks, if data.batch_size is the batch of one. 0: data.batch_size is that of
@@ -224,6 +169,8 @@ struct RunConfig {
   int64_t threads = 0;
   int64_t memory_limit = 0;  // bytes
   bool on_cuda() const { return device.starts_with("cuda"); }
+  // Without seed and device.
+  static std::vector<options::Option<RunConfig>> list();
 };
 
 struct Config {

@@ -10,7 +10,8 @@ using namespace train;  // the program is made of the training library: its name
 // document.
 using ConfigError = train::OptionError;
 
-// Calls `f`, whose OptionErrors are at the names of options. Their paths get the section before them.
+// Calls `f`, whose OptionErrors are at the names of options. Their paths get the section before
+// them.
 template <class F>
 auto at_section(const std::string& section, const F& f) {
   try {

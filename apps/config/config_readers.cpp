@@ -75,6 +75,30 @@ Reader sampled(const std::vector<std::string>& names) {
           }};
 }
 
+// What data::Loader makes batches of.
+Reader loaded() {
+  return {"images and rows", {"data.name"}, [](const Config& c) {
+            const BatchSpec::Kind kind = traits(c).kind;
+            return kind == BatchSpec::Kind::images || kind == BatchSpec::Kind::rows;
+          }};
+}
+// Samples that an epoch cuts into batches.
+Reader cut_samples() {
+  return {
+      "images, rows, GLUE, jsonl and tokens with encoders, and graphs with data.sampler "
+      "neighbours",
+      {"data.name", "model.name", "data.sampler"},
+      [](const Config& c) {
+        if (traits(c).kind == BatchSpec::Kind::graph) return c.data.sampler == "neighbours";
+        return has_samples(c) && !makes_windows(c);
+      }};
+}
+Reader with_pixels() {
+  return {"networks that give a class to each pixel", {"model.name"}, [](const Config& c) {
+            return family_of(c.model) == Family::segmentation;
+          }};
+}
+
 // Training.
 Reader optimizers(const std::vector<std::string>& names) {
   return {listed("optim.name", names), {"optim.name"}, [names](const Config& c) {
@@ -116,7 +140,7 @@ bool packs(const Config& c) {
   return policy == PolicyKind::acgc || policy == PolicyKind::budget || c.compression.bits > 0;
 }
 bool may_rebuild(const Config& c) {
-  return policy_of(c) != PolicyKind::actnn || !c.compression.actnn_products_only;
+  return policy_of(c) != PolicyKind::actnn || !c.compression.actnn.products_only;
 }
 bool rebuilds(const Config& c) {
   return policy_of(c) == PolicyKind::budget || (c.compression.recipes && may_rebuild(c));
@@ -130,7 +154,8 @@ bool checkpoints(const Config& c) { return c.train.checkpointing; }
 bool freezes(const Config& c) { return !c.train.freeze.empty(); }
 bool weighs_classes(const Config& c) {
   const DataTraits t = traits(c);
-  if (family_of(c.model) == Family::segmentation) return c.train.loss != "dice";
+  if (family_of(c.model) == Family::segmentation)
+    return c.train.of_task.pixel_loss != train::PixelLoss::dice;
   if (t.kind == BatchSpec::Kind::graph)
     return is_one_of(c.data.sampler, {"full", "neighbours", "clusters"});
   return t.target != BatchSpec::Target::boxes && !learns_from_views(c) && !makes_windows(c) &&

@@ -15,6 +15,11 @@ Reader networks(const char* key,
 Reader with_data(BatchSpec::Kind kind);
 Reader data_named(const std::vector<std::string>& names);
 Reader sampled(const std::vector<std::string>& samplers);
+// What data::Loader makes batches of.
+Reader loaded();
+// Samples that an epoch cuts into batches.
+Reader cut_samples();
+Reader with_pixels();
 Reader optimizers(const std::vector<std::string>& names);
 Reader on(const std::vector<std::string>& devices, const char* who);
 std::vector<std::string> names_of(const std::vector<PolicyKind>& kinds);

@@ -23,6 +23,7 @@ struct Field {
   std::function<void(Config&, const Json&)> set;  // REQUIRES: the value fits `schema`
   Reader reader = {};
   bool affects_results = true;
+  std::string option = {};  // the owner of the option, and its name there: "trainer.keep_best"
 };
 
 struct Section {
@@ -35,6 +36,9 @@ struct Section {
 };
 
 const std::vector<Section>& config_sections();
+// The path of the key of an option of the training library, which errors of the library name:
+// "train.keep_best" for "trainer.keep_best". Another text: as it is.
+std::string key_of_option(const std::string& option);
 
 // The keys that nothing reads although they have another value than their default: paths, and what
 // is wrong with each, which names who reads it and the values that decide. A key with its default

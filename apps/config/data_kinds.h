@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "apps/config/config_table.h"
 #include "apps/config/make_data.h"
 #include "apps/config/open_data.h"
 #include "data/detection/box_batches.h"
@@ -12,12 +13,19 @@
 
 namespace frugal::apps {
 
+// A key of the section "data" that belongs to a kind, and who reads it.
+struct DataKey {
+  options::Option<DataConfig> option;
+  Reader reader;
+};
+
 class DataKind {
  public:
   virtual ~DataKind() = default;
   virtual std::vector<std::string> names() const = 0;
   // Before resolve().
   virtual DataTraits traits(const Config& config) const = 0;
+  virtual std::vector<DataKey> keys() const { return {}; }
   // Errors (ConfigError): keys that these data need to be otherwise.
   virtual void check(const Config& config) const = 0;
   // Files or folders below a folder of data, any of which says that it has this set; none: only
@@ -27,6 +35,7 @@ class DataKind {
   virtual std::shared_ptr<OpenData> open() const = 0;
 };
 
+const std::vector<const DataKind*>& data_kinds();
 // The kind of the configured data.
 const DataKind& kind_of(const Config& config);
 

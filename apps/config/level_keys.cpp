@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "apps/config/config_error.h"
+#include "apps/config/config_field.h"
 #include "compress/policies/levels.h"
 #include "core/nearest.h"
 #include "core/quoted.h"
@@ -37,7 +38,8 @@ struct ChoiceKey {
   std::vector<PolicyKind> policies;
   Where where;
   bool of_level;  // does a level say it, too?
-  Json (*value)(const Choice& choice);
+
+  Json value(const Choice& choice) const;
 };
 
 const ActnnOptions& actnn(const Choice& choice) { return std::get<ActnnOptions>(choice.policy); }
@@ -56,142 +58,62 @@ Json rounding_of(const Choice& choice) {
   if (!rounding || bounds != nullptr) return "auto";
   return rounding == compress::Rounding::dithered ? "dithered" : "stochastic";
 }
-Json axis_of(const Choice& choice) {
-  const compress::GroupAxis axis = choice.keep().axis;
-  return axis == compress::GroupAxis::nchw  ? "nchw"
-         : axis == compress::GroupAxis::row ? "row"
-                                            : "column";
+template <class S>
+Json value_in(const S& options, const std::string& name) {
+  for (const options::Option<S>& each : S::list())
+    if (name == each.key.name) return json_of(each.get(options));
+  FRUGAL_ASSERT(false);
+  return nullptr;
 }
-Json slices_of(const Choice& choice) {
-  const auto bytes = choice.keep().slice_bytes;
-  return bytes ? Json(*bytes) : Json(nullptr);
+
+Json ChoiceKey::value(const Choice& choice) const {
+  const std::string_view all = path;
+  const std::string name(all.substr(all.rfind('.') + 1));
+  if (all == kBits) return bits_of(choice);
+  if (name == "adaptive") return choice.is_adaptive();
+  if (name == "entropy") return choice.entropy;
+  if (name == "rounding") return rounding_of(choice);
+  if (name == "solver") {
+    const auto* adaptive = std::get_if<compress::AdaptiveOptions>(&choice.policy);
+    return value_in(adaptive != nullptr ? *adaptive : compress::AdaptiveOptions(), name);
+  }
+  if (all.starts_with("compression.gact.")) return value_in(choice.measuring, name);
+  if (all.starts_with("compression.actnn.")) return value_in(actnn(choice), name);
+  if (all.starts_with("compression.acgc.")) return value_in(acgc(choice), name);
+  return value_in(choice.keep(), name);
 }
 
 const std::vector<ChoiceKey>& choice_keys() {
-  constexpr auto kGact = PolicyKind::gact, kActnn = PolicyKind::actnn, kAcgc = PolicyKind::acgc;
-  using C = Choice;
+  using P = PolicyKind;
+  const std::vector<P> gact = {P::gact}, actnn = {P::actnn}, acgc = {P::acgc},
+                       widths = {P::gact, P::actnn}, any = {P::gact, P::actnn, P::acgc};
   static const std::vector<ChoiceKey> all = {
-      {kBits, {kGact, kActnn}, Where::always, true, bits_of},
-      {"compression.gact.adaptive",
-       {kGact},
-       Where::always,
-       true,
-       [](const C& c) { return Json(c.is_adaptive()); }},
-      {"compression.actnn.adaptive",
-       {kActnn},
-       Where::always,
-       true,
-       [](const C& c) { return Json(c.is_adaptive()); }},
-      {"compression.actnn.products_only",
-       {kActnn},
-       Where::always,
-       true,
-       [](const C& c) { return Json(actnn(c).products_only); }},
-      {"compression.actnn.by_sample",
-       {kActnn},
-       Where::adaptive,
-       true,
-       [](const C& c) { return Json(actnn(c).by_sample); }},
-      {"compression.recipes",
-       {kGact, kActnn, kAcgc},
-       Where::rebuilt,
-       false,
-       [](const C& c) { return Json(c.keep().recipes); }},
-      {"compression.entropy",
-       {kGact, kActnn, kAcgc},
-       Where::always,
-       false,
-       [](const C& c) { return Json(c.entropy); }},
-      {"compression.advanced.signs",
-       {kGact, kActnn},
-       Where::packed,
-       false,
-       [](const C& c) {
-         return Json(c.keep().signs == compress::Signs::codes ? "codes" : "masks");
-       }},
-      {"compression.advanced.group_size",
-       {kGact, kActnn},
-       Where::packed,
-       false,
-       [](const C& c) { return Json(c.keep().group); }},
-      {"compression.advanced.group_axis", {kGact}, Where::packed, false, axis_of},
-      {"compression.advanced.rounding", {kGact, kActnn, kAcgc}, Where::packed, false, rounding_of},
-      {"compression.advanced.min_elements",
-       {kGact, kActnn, kAcgc},
-       Where::packed,
-       false,
-       [](const C& c) { return Json(c.keep().min_elements); }},
-      {"compression.advanced.slice_bytes", {kGact, kActnn, kAcgc}, Where::packed, false, slices_of},
-      {"compression.gact.interval",
-       {kGact},
-       Where::adaptive,
-       false,
-       [](const C& c) { return Json(c.measuring.interval); }},
-      {"compression.gact.samples",
-       {kGact},
-       Where::adaptive,
-       false,
-       [](const C& c) { return Json(c.measuring.samples); }},
-      {"compression.gact.share",
-       {kGact},
-       Where::adaptive,
-       false,
-       [](const C& c) { return Json(c.measuring.share); }},
-      {"compression.gact.solver",
-       {kGact},
-       Where::adaptive,
-       false,
-       [](const C& c) {
-         const auto* adaptive = std::get_if<compress::AdaptiveOptions>(&c.policy);
-         return Json(adaptive != nullptr && adaptive->greedy ? "greedy" : "exact");
-       }},
-      {"compression.actnn.interval",
-       {kActnn},
-       Where::adaptive,
-       false,
-       [](const C& c) { return Json(actnn(c).interval); }},
-      {"compression.actnn.by_tensor",
-       {kActnn},
-       Where::adaptive,
-       false,
-       [](const C& c) { return Json(actnn(c).by_tensor); }},
-      {"compression.actnn.use_gradient",
-       {kActnn},
-       Where::adaptive,
-       false,
-       [](const C& c) { return Json(actnn(c).use_gradient); }},
-      {"compression.actnn.norms",
-       {kActnn},
-       Where::adaptive,
-       false,
-       [](const C& c) { return Json(actnn(c).norms_outside ? "outside" : "inside"); }},
-      {"compression.actnn.gradients",
-       {kActnn},
-       Where::adaptive,
-       false,
-       [](const C& c) { return Json(actnn(c).momentum == 0 ? "last" : "averaged"); }},
-      {"compression.acgc.rule",
-       {kAcgc},
-       Where::always,
-       false,
-       [](const C& c) {
-         return Json(acgc(c).rule == compress::acgc::Rule::published ? "published" : "derived");
-       }},
-      {"compression.acgc.growth",
-       {kAcgc},
-       Where::always,
-       false,
-       [](const C& c) { return Json(acgc(c).e); }},
-      {"compression.acgc.codec",
-       {kAcgc},
-       Where::always,
-       false,
-       [](const C& c) { return Json(acgc(c).codec); }},
-      {"compression.acgc.interval",
-       {kAcgc},
-       Where::always,
-       false,
-       [](const C& c) { return Json(acgc(c).interval); }},
+      {kBits, widths, Where::always, true},
+      {"compression.gact.adaptive", gact, Where::always, true},
+      {"compression.actnn.adaptive", actnn, Where::always, true},
+      {"compression.actnn.products_only", actnn, Where::always, true},
+      {"compression.actnn.by_sample", actnn, Where::adaptive, true},
+      {"compression.recipes", any, Where::rebuilt, false},
+      {"compression.entropy", any, Where::always, false},
+      {"compression.advanced.signs", widths, Where::packed, false},
+      {"compression.advanced.group_size", widths, Where::packed, false},
+      {"compression.advanced.group_axis", gact, Where::packed, false},
+      {"compression.advanced.rounding", any, Where::packed, false},
+      {"compression.advanced.min_elements", any, Where::packed, false},
+      {"compression.advanced.slice_bytes", any, Where::packed, false},
+      {"compression.gact.interval", gact, Where::adaptive, false},
+      {"compression.gact.samples", gact, Where::adaptive, false},
+      {"compression.gact.share", gact, Where::adaptive, false},
+      {"compression.gact.solver", gact, Where::adaptive, false},
+      {"compression.actnn.interval", actnn, Where::adaptive, false},
+      {"compression.actnn.by_tensor", actnn, Where::adaptive, false},
+      {"compression.actnn.use_gradient", actnn, Where::adaptive, false},
+      {"compression.actnn.norms", actnn, Where::adaptive, false},
+      {"compression.actnn.gradients", actnn, Where::adaptive, false},
+      {"compression.acgc.rule", acgc, Where::always, false},
+      {"compression.acgc.growth", acgc, Where::always, false},
+      {"compression.acgc.codec", acgc, Where::always, false},
+      {"compression.acgc.interval", acgc, Where::always, false},
   };
   return all;
 }
@@ -281,6 +203,41 @@ std::vector<std::string> level_names() {
   for (const Named& each : compress::named_choices())
     if (each.of == Named::level) add(each.name);
   return names;
+}
+
+Field level_field() {
+  // The configuration holds what a level sets (expand_level()), not its name.
+  Field level;
+  level.key = "level";
+  level.schema = or_null(choice(level_names()));
+  level.doc =
+      "A paper's name for other keys, which are set in its place; null: none. GACT's: L0: bits 0; "
+      "L1, L1.1, L1.2: bits 4, 8, 2; L2, L2.1, L2.2: bits 4, 3, 2 with gact.adaptive; L3: L2 with "
+      "offload; CB1: L1 with train.checkpointing; CB2 equals CB1 here. With policy actnn: L0: bits "
+      "0; L1: bits 4 with actnn.products_only; L2: bits 4; L2.5: bits 2 with actnn.adaptive, "
+      "without "
+      "actnn.by_sample; L3: bits 2 with actnn.adaptive; L4: L3 with offload; L5 equals L4 here. "
+      "bits beside it replaces its width.";
+  level.get = [](const Config&) { return Json(nullptr); };
+  level.set = [](Config&, const Json&) {};
+  level.reader = every_run();
+  return level;
+}
+
+Field preset_field() {
+  std::vector<std::string> names;
+  Field preset = level_field();
+  preset.key = "preset";
+  preset.doc =
+      "A set of the other keys, chosen by measured accuracy and memory, or a paper's method; null: "
+      "none.";
+  for (const compress::Named& each : compress::presets()) {
+    names.emplace_back(each.name);
+    preset.doc += fmt::format(" {}: {}.", each.name, each.summary);
+  }
+  preset.doc += " Keys beside it stay as they are given.";
+  preset.schema = or_null(choice(names));
+  return preset;
 }
 
 std::vector<std::pair<std::string, Json>> keys_of_level(PolicyKind policy,
@@ -410,7 +367,7 @@ void remove_keys_of_presets(Json& document) {
 
 bool has_adaptive_widths(const CompressionConfig& config) {
   if (config.bits == 0 || !config.memory_budget.empty()) return false;
-  if (config.policy == PolicyKind::actnn) return config.actnn_adaptive || !is_whole(config.bits);
+  if (config.policy == PolicyKind::actnn) return config.actnn.mixed || !is_whole(config.bits);
   return config.policy == PolicyKind::gact && (config.gact_adaptive || !is_whole(config.bits));
 }
 
@@ -425,8 +382,8 @@ const Named& level_like(const CompressionConfig& config) {
     if (config.bits == 0 || level.choice.bits() == 0) return config.bits == level.choice.bits();
     if (level.choice.is_adaptive() != adaptive) return false;
     if (policy != PolicyKind::actnn) return true;
-    return adaptive ? actnn(level.choice).by_sample == config.actnn_by_sample
-                    : actnn(level.choice).products_only == config.actnn_products_only;
+    return adaptive ? actnn(level.choice).by_sample == config.actnn.by_sample
+                    : actnn(level.choice).products_only == config.actnn.products_only;
   };
   const Named* first = nullptr;
   for (const Named& level : compress::levels(policy)) {

@@ -6,10 +6,14 @@
 #include <utility>
 #include <vector>
 
-#include "apps/config/config.h"
+#include "apps/config/config_table.h"
 #include "compress/policies/levels.h"
 
 namespace frugal::apps {
+
+// The rows of compression.level and compression.preset in the table of keys.
+Field level_field();
+Field preset_field();
 
 std::vector<std::string> level_names();
 

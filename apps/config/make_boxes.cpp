@@ -2,6 +2,7 @@
 #include <filesystem>
 #include <map>
 
+#include "apps/config/config_readers.h"
 #include "apps/config/data_kinds.h"
 #include "apps/config/data_parts.h"
 #include "apps/config/run_encoding.h"
@@ -239,6 +240,7 @@ namespace {
 class BoxKind final : public DataKind {
  public:
   std::vector<std::string> names() const override { return {kImageBoxes, kRandomBoxes}; }
+  std::vector<DataKey> keys() const override;
   DataTraits traits(const Config& config) const override {
     DataTraits traits;
     traits.reads_files = !is_random(config);
@@ -248,6 +250,22 @@ class BoxKind final : public DataKind {
   void check(const Config& config) const override { check_boxes(config); }
   std::shared_ptr<OpenData> open() const override { return std::make_shared<OpenBoxes>(); }
 };
+
+std::vector<DataKey> BoxKind::keys() const {
+  namespace range = options::range;
+  return {{{{"sides", range::or_nothing(range::list(range::integer(1, 1 << 14), 1, 64)),
+             "image_boxes: the shorter side of a picture becomes one of these, in training a "
+             "random one, else the last; a batch is as large as its largest picture. null: each "
+             "picture fits into image_size x image_size."},
+            &DataConfig::sides},
+           data_named({kImageBoxes})},
+          {{{"longest_side", range::integer(1, 1 << 14),
+             "image_boxes with sides: the longer side of a picture, at most."},
+            &DataConfig::longest_side},
+           {"image_boxes with data.sides", {"data.name", "data.sides"}, [](const Config& c) {
+              return c.data.name == kImageBoxes && c.data.sides;
+            }}}};
+}
 
 }  // namespace
 

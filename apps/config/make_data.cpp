@@ -11,14 +11,18 @@
 #include "train/metric_names.h"
 
 namespace frugal::apps {
-namespace {
 
-const DataKind* const kKinds[] = {&image_data(), &text_data(), &graph_data(), &row_data(),
-                                  &box_data()};
+const std::vector<const DataKind*>& data_kinds() {
+  static const std::vector<const DataKind*> all = {&image_data(), &text_data(), &graph_data(),
+                                                   &row_data(), &box_data()};
+  return all;
+}
+
+namespace {
 
 // The schema lets no other name through.
 const DataKind& kind_of(const std::string& name) {
-  for (const DataKind* kind : kKinds) {
+  for (const DataKind* kind : data_kinds()) {
     const std::vector<std::string> names = kind->names();
     if (std::find(names.begin(), names.end(), name) != names.end()) return *kind;
   }
@@ -69,7 +73,7 @@ std::string within(const std::string& dir, const std::vector<std::string>& folde
 
 std::vector<std::string> dataset_names() {
   std::vector<std::string> all;
-  for (const DataKind* kind : kKinds)
+  for (const DataKind* kind : data_kinds())
     for (const std::string& name : kind->names()) all.push_back(name);
   return all;
 }

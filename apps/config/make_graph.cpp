@@ -3,6 +3,7 @@
 #include <memory>
 #include <optional>
 
+#include "apps/config/config_readers.h"
 #include "apps/config/data_kinds.h"
 #include "apps/config/make_model.h"
 #include "apps/config/value_named.h"
@@ -189,10 +190,48 @@ class GraphKind final : public DataKind {
  public:
   std::vector<std::string> names() const override;
   DataTraits traits(const Config& config) const override;
+  std::vector<DataKey> keys() const override;
   void check(const Config& config) const override;
   std::vector<std::string> marks(const std::string& name) const override;
   std::shared_ptr<OpenData> open() const override { return std::make_shared<OpenGraph>(); }
 };
+
+std::vector<DataKey> GraphKind::keys() const {
+  namespace range = options::range;
+  return {{{{"sparse_features", range::flag(),
+             "Graphs: keep features of which most are 0 as a sparse matrix."},
+            &DataConfig::sparse_features},
+           {"cora, citeseer, pubmed, facebook and graph_npz",
+            {"data.name"},
+            [](const Config& c) { return data_traits(c).sparse_features; }}},
+          {{{"sampler", range::choice("full, random_walk, node, edge, neighbours, clusters"),
+             "Graphs: the whole graph at once, or subgraphs: GraphSAINT's three, sampled "
+             "neighbours of batch_size nodes, batch_size of the clusters."},
+            &DataConfig::sampler},
+           with_data(BatchSpec::Kind::graph)},
+          {{{"sampler_batches", range::integer(1, int64_t{1} << 40),
+             "GraphSAINT: subgraphs in an epoch, of about batch_size roots, nodes or edges."},
+            &DataConfig::sampler_batches},
+           sampled({"random_walk", "node", "edge"})},
+          {{{"walk_length", range::integer(1, 1024), "random_walk: its steps."},
+            &DataConfig::walk_length},
+           sampled({"random_walk"})},
+          {{{"fan_outs", range::list(range::integer(1, 1 << 20), 1, 16),
+             "neighbours: how many of each node, layer by layer."},
+            &DataConfig::fan_outs},
+           sampled({"neighbours"})},
+          {{{"clusters", range::integer(1, 1 << 20), "clusters: how many there are."},
+            &DataConfig::clusters},
+           sampled({"clusters"})},
+          {{{"nodes", range::integer(1, 1 << 26), "random_graph: its nodes."}, &DataConfig::nodes},
+           data_named({"random_graph"})},
+          {{{"edges", range::integer(0, 1 << 26), "random_graph: its undirected edges."},
+            &DataConfig::edges},
+           data_named({"random_graph"})},
+          {{{"features", range::integer(1, 1 << 20), "random_graph: of each node."},
+            &DataConfig::features},
+           data_named({"random_graph"})}};
+}
 
 void OpenGraph::describe(const Config& config, RunEncoding& known) {
   const auto& [graph, drawn] = read_graph_of(config);

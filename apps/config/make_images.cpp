@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 
+#include "apps/config/config_readers.h"
 #include "apps/config/data_kinds.h"
 #include "apps/config/data_parts.h"
 #include "apps/config/make_model.h"
@@ -14,7 +15,7 @@
 #include "core/random_streams.h"
 #include "data/class_names.h"
 #include "data/formats/idx.h"
-#include "data/image/augment.h"
+#include "data/image/changes.h"
 #include "data/image/cifar.h"
 #include "data/image/image_folder.h"
 #include "data/image/transforms.h"
@@ -430,27 +431,6 @@ std::optional<Convention> normalization(const Config& config, int64_t channels) 
   throw ConfigError("data.normalize", fmt::format("expected a known name, got '{}'", name));
 }
 
-data::ColorJitterOptions jitter_options(const std::vector<double>& strengths, double p) {
-  return {strengths[0], strengths[1], strengths[2], strengths[3], p};
-}
-
-// Random changes while training, in torchvision's order. Values are in [0, 1].
-DatasetPtr with_changes(DatasetPtr dataset, const DataConfig& c) {
-  if (c.crop_padding > 0) dataset = std::make_shared<data::PadCrop>(dataset, c.crop_padding);
-  if (c.flip) dataset = std::make_shared<data::HorizontalFlip>(dataset);
-  if (c.auto_augment == "rand")
-    dataset = std::make_shared<data::RandAugment>(dataset);
-  else if (c.auto_augment == "trivial")
-    dataset = std::make_shared<data::TrivialAugment>(dataset);
-  else
-    FRUGAL_ASSERT(c.auto_augment == "none");
-  if (!c.color_jitter.empty())
-    dataset = std::make_shared<data::ColorJitter>(dataset, jitter_options(c.color_jitter, 1));
-  if (c.grayscale > 0) dataset = std::make_shared<data::RandomGrayscale>(dataset, c.grayscale);
-  if (c.blur > 0) dataset = std::make_shared<data::GaussianBlur>(dataset, c.blur);
-  return dataset;
-}
-
 // The least share of a picture's area that a sample is cut from; 0: nothing is cut at random.
 double area_to_cut(const DataConfig& c, Changes changes) {
   switch (changes) {
@@ -462,24 +442,7 @@ double area_to_cut(const DataConfig& c, Changes changes) {
     case Changes::second_view:
       break;
   }
-  return c.view_area;
-}
-
-// The changes of one of two views, in the papers' order. Picture files are cut by their reader.
-DatasetPtr with_view(DatasetPtr dataset, const DataConfig& c, size_t view, bool of_files) {
-  if (!of_files && c.view_area > 0)
-    dataset = std::make_shared<data::RandomResizedCrop>(dataset, c.view_area);
-  if (c.view_flip) dataset = std::make_shared<data::HorizontalFlip>(dataset);
-  if (!c.view_jitter.empty() && c.view_jitter_share > 0)
-    dataset = std::make_shared<data::ColorJitter>(
-        dataset, jitter_options(c.view_jitter, c.view_jitter_share));
-  if (c.view_grayscale > 0)
-    dataset = std::make_shared<data::RandomGrayscale>(dataset, c.view_grayscale);
-  if (c.view_blur[view] > 0)
-    dataset = std::make_shared<data::GaussianBlur>(dataset, c.view_blur[view]);
-  if (c.view_solarize[view] > 0)
-    dataset = std::make_shared<data::Solarize>(dataset, c.view_solarize[view]);
-  return dataset;
+  return c.views.area;
 }
 
 DatasetPtr OpenImages::open_images(const Config& config, Split split, Changes changes) {
@@ -513,15 +476,13 @@ DatasetPtr OpenImages::open_images(const Config& config, Split split, Changes ch
     dataset = row.open(*c.dir, train, limit);
   }
   const bool augments = changes == Changes::training;
-  if (augments) dataset = with_changes(dataset, c);
+  if (augments) dataset = data::with_changes(dataset, c);
   if (changes == Changes::first_view || changes == Changes::second_view)
-    dataset = with_view(dataset, c, changes == Changes::first_view ? 0 : 1, row.of_files());
+    dataset =
+        data::with_view(dataset, c.views, changes == Changes::first_view ? 0 : 1, row.of_files());
   if (const auto change = normalization(config, dataset->sample_shape().back()))
     dataset = std::make_shared<data::Normalize>(dataset, change->mean, change->std);
-  // After normalization, so that the blank is the mean.
-  if (augments && c.cutout > 0) dataset = std::make_shared<data::Cutout>(dataset, c.cutout);
-  if (augments && c.erasing > 0)
-    dataset = std::make_shared<data::RandomErasing>(dataset, c.erasing);
+  if (augments) dataset = data::with_blanks(dataset, c);
   return dataset;
 }
 
@@ -541,12 +502,179 @@ class ImageKind final : public DataKind {
  public:
   std::vector<std::string> names() const override;
   DataTraits traits(const Config& config) const override;
+  std::vector<DataKey> keys() const override;
   void check(const Config& config) const override;
   std::vector<std::string> marks(const std::string& name) const override {
     return data_row(name).marks;
   }
   std::shared_ptr<OpenData> open() const override { return std::make_shared<OpenImages>(); }
 };
+
+Reader picture_files() {
+  return {"image_folder and image_list", {"data.name"}, [](const Config& c) {
+            return traits(c).of_picture_files;
+          }};
+}
+Reader samples_of_files() {
+  return {
+      "image_folder, image_list, image_masks and image_boxes", {"data.name"}, [](const Config& c) {
+        return traits(c).of_picture_files || c.data.name == kImageMasks ||
+               c.data.name == kImageBoxes;
+      }};
+}
+// Images whose values may be scaled.
+Reader normalized_images() {
+  return {"images but random_masks", {"data.name"}, [](const Config& c) {
+            return traits(c).kind == BatchSpec::Kind::images && c.data.name != kRandomMasks;
+          }};
+}
+// Like normalized_images(), but without views, which have changes of their own.
+Reader mirrored_images() {
+  return {"images but random_masks, and no views of self-supervised networks",
+          {"data.name", "model.name"},
+          [](const Config& c) { return normalized_images().reads(c) && !learns_from_views(c); }};
+}
+// Images whose targets stay as they are when values change.
+Reader changed_images() {
+  return {"images but random_masks and those with boxes, and no views of self-supervised networks",
+          {"data.name", "model.name"},
+          [](const Config& c) {
+            return mirrored_images().reads(c) && traits(c).target != BatchSpec::Target::boxes;
+          }};
+}
+// Images whose targets stay as they are when pixels move.
+Reader labelled_images() {
+  return {"images with labels", {"data.name", "model.name"}, [](const Config& c) {
+            return changed_images().reads(c) && c.data.name != kImageMasks;
+          }};
+}
+Reader one_class_images() {
+  return {"images of one class each",
+          {"data.name", "data.several_labels", "model.name"},
+          [](const Config& c) { return labelled_images().reads(c) && !c.data.several_labels; }};
+}
+
+// Who reads a change of pictures.
+Reader reader_of_change(const std::string& key) {
+  if (key == "flip") return mirrored_images();
+  return key == "color_jitter" || key == "grayscale" || key == "blur" ? changed_images()
+                                                                      : labelled_images();
+}
+
+std::vector<DataKey> ImageKind::keys() const {
+  namespace range = options::range;
+  std::vector<DataKey> all = {
+      {{{"shape", range::or_nothing(range::list(range::integer(1, 1 << 16), 3, 3)),
+         "random, random_masks, random_boxes: [height, width, channels]; null: [32, 32, 3], and "
+         "[64, 64, 3] of the others."},
+        &DataConfig::shape},
+       data_named({"random", kRandomMasks, kRandomBoxes})},
+      {{{"classes", range::or_nothing(range::integer(1, 1 << 20)),
+         "random, random_masks, random_tokens, random_graph: number of classes; null: 10, 19, "
+         "2, 40. random_boxes: with the background; null: 4. image_masks: null counts them in "
+         "the masks."},
+        &DataConfig::classes},
+       {"image_masks, random, random_masks, random_boxes, random_graph and random_tokens of "
+        "encoders",
+        {"data.name", "model.name"},
+        [](const Config& c) {
+          return c.data.name == "random" || c.data.name == kRandomMasks ||
+                 c.data.name == kRandomBoxes || c.data.name == kImageMasks ||
+                 c.data.name == "random_graph" ||
+                 (c.data.name == "random_tokens" && !makes_windows(c));
+        }}},
+
+      {{{"normalize",
+         range::choice("auto, none, imagenet, cifar10, cifar100, mnist, fashion_mnist, half"),
+         "Subtract each channel's mean and divide by its standard deviation. auto: those of "
+         "the data set (of picture files: imagenet; of tensors: none); half: both are 0.5. "
+         "Graphs: auto scales rows of features. csv: auto takes those of the training part."},
+        &DataConfig::normalize},
+       {"images, csv and graphs in files, but for ogbn_arxiv",
+        {"data.name"},
+        [](const Config& c) { return data_traits(c).normalizes; }}},
+      {{{"mean", range::or_nothing(range::list(range::number(-1e6, 1e6), 1, 4096)),
+         "Images: subtract these from the channels instead. Values are in [0, 1]."},
+        &DataConfig::mean},
+       normalized_images()},
+      {{{"std", range::or_nothing(range::list(range::positive(1e6), 1, 4096)),
+         "Images: then divide the channels by these."},
+        &DataConfig::std},
+       normalized_images()},
+      {{{"image_size", range::integer(1, 1 << 14), "Picture files: height and width of a sample."},
+        &DataConfig::image_size},
+       samples_of_files()},
+      {{{"channels", range::integer(1, 3), "Picture files: 3 for colours, 1 for grey."},
+        &DataConfig::channels},
+       samples_of_files()},
+      {{{"resize", range::or_nothing(range::integer(1, 1 << 15)),
+         "Picture files: for evaluation the shorter side becomes so long, then the centre is "
+         "cut out; null: image_size * 256 / 224."},
+        &DataConfig::resize},
+       picture_files()},
+      {{{"crop_area", range::number(0, 1),
+         "Picture files: for training a random part of at least this share of the area is "
+         "resized to the sample; 0: the centre, as for evaluation."},
+        &DataConfig::crop_area},
+       {"image_folder and image_list, where networks learn from labels",
+        {"data.name", "model.name"},
+        [](const Config& c) { return data_traits(c).of_picture_files && !learns_from_views(c); }}},
+      {{{"scale", range::or_nothing(range::list(range::positive(1e3), 2, 2)),
+         "image_masks: for training, pictures and masks are enlarged by a random factor between "
+         "these two before a part is cut out; null: [1, 1]."},
+        &DataConfig::scale},
+       data_named({kImageMasks})},
+      {{{"mask_values", range::or_nothing(range::list(range::integer(0, 255), 1, 256)),
+         "image_masks: the value of each class in the masks, in order; other values do not "
+         "count. null: values are classes and 255 does not count, but masks of 0 and 255 alone "
+         "have two classes."},
+        &DataConfig::mask_values},
+       data_named({kImageMasks})},
+      {{{"mixup", range::number(0, 1e3),
+         "Augmentation: each batch is faded into itself, shifted by one sample, with a share "
+         "from Beta(mixup, mixup); 0: off. With cutmix too, each batch draws one of the two."},
+        &DataConfig::mixup},
+       one_class_images()},
+      {{{"cutmix", range::number(0, 1e3),
+         "Augmentation: each sample gets a rectangle of the sample before it, with a share "
+         "from Beta(cutmix, cutmix); 0: off."},
+        &DataConfig::cutmix},
+       one_class_images()},
+      {{{"skip_bad", range::flag(),
+         "Instead of an error: of image_folder and image_list, a damaged or missing file "
+         "becomes a sample that does not count. image_boxes: a picture that is damaged, or has "
+         "a wrong annotation, is left out. Warnings count them."},
+        &DataConfig::skip_bad},
+       {"image_folder, image_list and image_boxes",
+        {"data.name"},
+        [](const Config&
+               c) { return data_traits(c).of_picture_files || c.data.name == kImageBoxes; }}},
+      {{{"exif", range::choice("auto, turn, ignore"),
+         "Picture files: whether pictures are turned as their EXIF orientation says. auto: "
+         "turn for image_folder and image_list, ignore for image_boxes and image_masks. Boxes "
+         "and masks of the other kind are turned so that they fit, where their size tells."},
+        &DataConfig::exif},
+       samples_of_files()},
+      {{{"several_labels", range::flag(),
+         "image_list: a picture may have several labels, each a question of its own."},
+        &DataConfig::several_labels},
+       data_named({"image_list"})},
+      {{{"class_names", range::or_nothing(range::any_text()),
+         "File with the names of the classes in the order of the outputs: a line each, a JSON "
+         "list, or ImageNet's class index; null: sorted names of folders or labels."},
+        &DataConfig::class_names},
+       {"image_folder, image_list and tensors with classes",
+        {"data.name"},
+        [](const Config&
+               c) { return data_traits(c).of_picture_files || c.data.name == "tensors"; }}},
+      {{{"path_column", range::or_nothing(range::any_text()),
+         "image_list: the column with the paths of the pictures; null: the first."},
+        &DataConfig::path_column},
+       data_named({"image_list"})}};
+  for (const auto& each : data::ChangeOptions::list())
+    all.push_back({options::Option<DataConfig>(each), reader_of_change(each.key.name)});
+  return all;
+}
 
 void ImageKind::check(const Config& config) const {
   const std::shared_ptr<OpenData> images = open_data(config);
@@ -561,7 +689,7 @@ void ImageKind::check(const Config& config) const {
   const bool of_files = data_row(c.name).of_files();
   const bool views = is_self_supervised(config.model);
   const char* const jitter_key = views ? "data.views.color_jitter" : "data.color_jitter";
-  const std::vector<double>& jitter = views ? c.view_jitter : c.color_jitter;
+  const std::vector<double>& jitter = views ? c.views.color_jitter : c.color_jitter;
   if (!jitter.empty() && jitter.size() != 4)
     throw ConfigError(jitter_key,
                       fmt::format("expected none or 4 strengths, got {}", jitter.size()));
@@ -570,7 +698,7 @@ void ImageKind::check(const Config& config) const {
   const bool of_masks = data_row(c.name).of_masks();
   const int64_t channels = of_files || of_masks ? c.channels : images->spec(config).sample.back();
   const bool colours = !jitter.empty() && (jitter[2] > 0 || jitter[3] > 0);
-  const double grey = views ? c.view_grayscale : c.grayscale;
+  const double grey = views ? c.views.grayscale : c.grayscale;
   if (channels != 3 && (colours || grey > 0))
     throw ConfigError(
         colours ? jitter_key : (views ? "data.views.grayscale" : "data.grayscale"),

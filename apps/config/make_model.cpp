@@ -127,7 +127,7 @@ ModelPtr make_model(const Config& config, const BatchSpec& spec, Device device) 
   const ModelPtr network = make_network(init, config.model, spec);
   if (config.run.precision == "bf16") network->set_activations(DType::bf16);
   try {
-    freeze(*network, config.train.freeze, {config.train.freeze_statistics});
+    freeze(*network, config.train.freeze, config.train.freezing);
   } catch (const Error& e) {
     const std::string what = e.what();
     throw ConfigError("train.freeze", what.substr(what.find(' ') + 1));  // without "[freeze]"

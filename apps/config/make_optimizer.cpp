@@ -137,6 +137,34 @@ std::unique_ptr<Optimizer> make_optimizer(const Config& all, Module& model,
   return std::make_unique<optim::Averaged>(std::move(optimizer), std::move(parameters), average);
 }
 
+std::vector<options::Option<OptimConfig>> OptimConfig::list() {
+  namespace range = options::range;
+  using S = OptimConfig;
+  return {{{"lr", range::positive(1e4), "Learning rate: the highest of the schedule."}, &S::lr},
+          {{"ema", range::below(0, 1),
+            "Evaluate the mean of the weights over time, with this decay; 0: off. "
+            "checkpoint/last_average.safetensors holds it, last.safetensors the weights "
+            "themselves."},
+           &S::ema},
+          {{"weight_decay", range::number(0, 1e3), "L2 penalty."}, &S::weight_decay},
+          {{"weight_decay_of", range::list(range::any_text(), 0, 64),
+            "Another weight decay for parameters by a pattern or the beginning of their names, "
+            "such as \"convs.=0.01\" or \"*.bias=0\"; the first that fits counts."},
+           &S::weight_decay_of},
+          {{"lr_of", range::list(range::any_text(), 0, 64),
+            "Another learning rate for some parameters: a pattern or the beginning of their "
+            "names and a factor, such as \"*.bias=2\" or \"fc.=10\"; the first that fits "
+            "counts."},
+           &S::lr_of},
+          {{"layer_decay", range::positive(1),
+            "Each block has the learning rate of the next one times this, counted from the "
+            "last layer, whose factor is 1; 1: off."},
+           &S::layer_decay},
+          {{"no_decay_norms", range::flag(),
+            "Leave biases and the norms' parameters without weight decay."},
+           &S::no_decay_norms}};
+}
+
 options::Value OptimConfig::value(const std::string& key) const {
   if (const auto given = own.find(key); given != own.end()) return given->second;
   if (const optim::Kind& named = optim::kind(name); named.has(key)) return named.usual(key);

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "apps/config/config_readers.h"
 #include "apps/config/data_kinds.h"
 #include "apps/config/data_parts.h"
 #include "apps/config/tensor_data.h"
@@ -188,6 +189,7 @@ void OpenRows::describe(const Config& config, RunEncoding& known) {
 class RowKind final : public DataKind {
  public:
   std::vector<std::string> names() const override { return {"csv"}; }
+  std::vector<DataKey> keys() const override;
   DataTraits traits(const Config& config) const override {
     DataTraits traits;
     traits.kind = BatchSpec::Kind::rows;
@@ -198,6 +200,50 @@ class RowKind final : public DataKind {
   void check(const Config& config) const override { check_rows(config); }
   std::shared_ptr<OpenData> open() const override { return std::make_shared<OpenRows>(); }
 };
+
+std::vector<DataKey> RowKind::keys() const {
+  namespace range = options::range;
+  return {
+      {{{"layout", range::choice("nhwc, nchw, rows, tokens"),
+         "tensors: the axes of the inputs: pictures, rows of numbers, or token ids."},
+        &DataConfig::layout},
+       data_named({"tensors"})},
+      {{{"target", range::or_nothing(range::any_text()),
+         "csv, jsonl: the column or field to predict; null: target or label. image_list: the "
+         "column with the labels; null: all columns but that of the paths."},
+        &DataConfig::target},
+       {"csv, image_list, and jsonl with encoders",
+        {"data.name", "model.name"},
+        [](const Config& c) {
+          return c.data.name == "csv" || c.data.name == "image_list" ||
+                 (c.data.name == "jsonl" && !data_traits(c).is_text);
+        }}},
+      {{{"task", range::choice("auto, classes, values, labels"),
+         "csv, tensors: whether targets are classes, numbers to predict (mean squared error), "
+         "or in tensors several labels (0 and 1); auto: by their type."},
+        &DataConfig::task},
+       {"csv and tensors but tokens",
+        {"data.name", "data.layout"},
+        [](const Config& c) {
+          return c.data.name == "csv" || (c.data.name == "tensors" && c.data.layout != "tokens");
+        }}},
+
+      {{{"drop", range::list(range::any_text(), 0, 4096), "csv: columns to leave out."},
+        &DataConfig::drop},
+       data_named({"csv"})},
+      {{{"encoding", range::choice("utf-8, latin-1, windows-1252, utf-16"),
+         "csv: how the text of the files is written."},
+        &DataConfig::encoding},
+       data_named({"csv"})},
+      {{{"categories", range::choice("one_hot, index"),
+         "csv: a column of categories becomes an input for each, or one with their number."},
+        &DataConfig::categories},
+       data_named({"csv"})},
+      {{{"missing", range::choice("error, fill"),
+         "csv: an empty cell stops the run, or counts as the column's mean, or as no category."},
+        &DataConfig::missing},
+       data_named({"csv"})}};
+}
 
 }  // namespace
 

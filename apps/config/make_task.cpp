@@ -11,7 +11,7 @@ namespace frugal::apps {
 namespace {
 
 void check_class_weights(const Config& config, const BatchSpec& spec) {
-  const std::vector<double>& weights = config.train.class_weights;
+  const std::vector<double>& weights = config.train.of_task.class_weights;
   if (weights.empty()) return;
   if (spec.has_values())
     throw ConfigError("train.class_weights",
@@ -23,15 +23,11 @@ void check_class_weights(const Config& config, const BatchSpec& spec) {
                                   weights.size()));
 }
 
-train::SegmentationOptions::Loss pixel_loss(const TrainConfig& config) {
-  using Loss = train::SegmentationOptions::Loss;
-  if (config.label_smoothing > 0 && config.loss != "cross_entropy")
+void check_pixel_loss(const TrainConfig& config) {
+  using Loss = train::PixelLoss;
+  if (config.label_smoothing > 0 && config.of_task.pixel_loss != Loss::cross_entropy)
     throw ConfigError("train.label_smoothing",
                       "expected 0 with a train.loss other than cross_entropy");
-  return value_named<Loss>(config.loss, {{"cross_entropy", Loss::cross_entropy},
-                                         {"focal", Loss::focal},
-                                         {"dice", Loss::dice},
-                                         {"cross_entropy_dice", Loss::cross_entropy_dice}});
 }
 
 }  // namespace
@@ -44,12 +40,9 @@ train::TaskPtr make_task(const Config& config) {
 
 train::TaskPtr make_task(const Config& config, BatchSpec spec) {
   check_class_weights(config, spec);
-  train::TaskOptions options;
-  options.class_weights = config.train.class_weights;
+  if (spec.target_of_each_pixel()) check_pixel_loss(config.train);
+  train::TaskOptions options = config.train.of_task;
   options.logit_bytes = train::part_bytes_on_gpu(gpu_memory(config.run));
-  if (spec.target_of_each_pixel()) options.pixel_loss = pixel_loss(config.train);
-  options.focal_gamma = config.train.focal_gamma;
-  options.knn.k = config.model.neighbours;
   if (spec.has_views()) options.samples = [config] { return training_samples(config); };
   return train::make_task(std::move(spec), options);
 }

@@ -2,6 +2,7 @@
 #include <filesystem>
 #include <optional>
 
+#include "apps/config/config_readers.h"
 #include "apps/config/data_kinds.h"
 #include "apps/config/data_parts.h"
 #include "apps/config/make_model.h"
@@ -75,10 +76,49 @@ class TextKind final : public DataKind {
  public:
   std::vector<std::string> names() const override;
   DataTraits traits(const Config& config) const override;
+  std::vector<DataKey> keys() const override;
   void check(const Config& config) const override;
   std::vector<std::string> marks(const std::string& name) const override;
   std::shared_ptr<OpenData> open() const override;
 };
+
+std::vector<DataKey> TextKind::keys() const {
+  namespace range = options::range;
+  return {{{{"text", range::any_text(), "jsonl: the field with the text."}, &DataConfig::text},
+           data_named({"jsonl"})},
+          {{{"second_text", range::or_nothing(range::any_text()),
+             "jsonl with encoders: the field with the second of two texts; null: there is one."},
+            &DataConfig::second_text},
+           {"jsonl with encoders",
+            {"data.name", "model.name"},
+            [](const Config& c) { return c.data.name == "jsonl" && !data_traits(c).is_text; }}},
+          {{options::without_effect(
+                {"vocabulary", range::or_nothing(range::any_text()),
+                 "Text: the tokenizer's vocabulary (vocab.txt; byte_bpe: the folder of "
+                 "vocab.json and merges.txt); null: "
+                 "text/bert-base-uncased-vocab.txt or text/gpt2 in the folders of the "
+                 "data."}),
+            &DataConfig::vocabulary},
+           {"GLUE, jsonl, and text whose tokenizer is not characters",
+            {"data.name", "data.tokenizer"},
+            [](const Config& c) {
+              return data_traits(c).is_text ? c.data.tokenizer != "characters" : is_glue(c);
+            }}},
+          {{{"tokenizer", range::choice("characters, wordpiece, byte_bpe"),
+             "text: what tokens are; GLUE and jsonl with encoders take wordpiece."},
+            &DataConfig::tokenizer},
+           {"tiny_shakespeare, text, and jsonl with decoders",
+            {"data.name"},
+            [](const Config& c) {
+              return data_traits(c).is_text || (is_glue(c) && c.data.tokenizer == "wordpiece");
+            }}},
+          {{{"max_length", range::integer(2, 1 << 20), "Text: tokens of a sequence, at most."},
+            &DataConfig::max_length},
+           with_data(BatchSpec::Kind::sequences)},
+          {{{"validation", range::positive(0.9), "text: share at the end that is tested on."},
+            &DataConfig::validation},
+           {"text that is cut into windows", {"data.name", "model.name"}, makes_windows}}};
+}
 
 std::vector<std::string> TextKind::names() const {
   std::vector<std::string> all;

@@ -145,15 +145,16 @@ std::string widths_on_meta(const Config& config) {
                        bits_text(c.known_widths->average_bits()), printable(c.profile));
   if (c.policy == PolicyKind::acgc)
     return fmt::format("{}, {}; {} gives those of a run", bits_text(assumed_acgc_bits(c)),
-                       c.acgc_rule == "published" ? "the average that was published"
-                                                  : "the average of our ResNet-20",
+                       c.acgc.rule == compress::acgc::Rule::published
+                           ? "the average that was published"
+                           : "the average of our ResNet-20",
                        kKey);
-  if (has_adaptive_widths(c) && c.policy == PolicyKind::actnn && c.actnn_norms == "outside")
+  if (has_adaptive_widths(c) && c.policy == PolicyKind::actnn && c.actnn.norms_outside)
     return fmt::format(
         "{}, the average; what only normalizations read takes other widths in a "
         "run, which the average does not count: {} gives those of a run",
         bits_text(c.bits), kKey);
-  if (has_adaptive_widths(c) && c.policy == PolicyKind::gact && c.gact_solver == "greedy")
+  if (has_adaptive_widths(c) && c.policy == PolicyKind::gact && c.gact.greedy)
     return fmt::format("{}, the average, which the greedy search of a run stays below",
                        bits_text(c.bits));
   if (has_adaptive_widths(c))

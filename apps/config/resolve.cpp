@@ -11,24 +11,25 @@
 
 namespace frugal::apps {
 void resolve_rounding(CompressionConfig& config, const std::string& device) {
-  if (config.rounding != "auto") return;
+  if (config.rounding) return;
   const bool dithered =
       config.policy != PolicyKind::acgc &&
       compress::rounding_on(Device::parse(device)) == compress::Rounding::dithered;
-  config.rounding = dithered ? "dithered" : "stochastic";
+  config.rounding = dithered ? compress::Rounding::dithered : compress::Rounding::stochastic;
 }
 
 namespace {
 
 // The published rule of acgc rounds to nearest and rebuilds nothing.
 void resolve_published(CompressionConfig& config) {
-  if (config.policy != PolicyKind::acgc || config.acgc_rule != "published") return;
-  if (config.rounding != "auto" && config.rounding != "nearest")
+  if (config.policy != PolicyKind::acgc || config.acgc.rule != compress::acgc::Rule::published)
+    return;
+  if (config.rounding && *config.rounding != compress::Rounding::nearest)
     throw ConfigError(
         "compression.advanced.rounding",
         fmt::format("expected auto or nearest with compression.acgc.rule published, got {}",
-                    config.rounding));
-  config.rounding = "nearest";
+                    *config.rounding == compress::Rounding::dithered ? "dithered" : "stochastic"));
+  config.rounding = compress::Rounding::nearest;
   config.recipes = false;
 }
 
@@ -40,7 +41,7 @@ void check_widths(const CompressionConfig& config) {
         "compression.bits",
         fmt::format("expected 0, or 1 to {}{}, got {}", most,
                     most == 8 ? " with the adaptive widths of policy actnn" : "", config.bits));
-  if (config.policy == PolicyKind::actnn && config.actnn_products_only && adaptive)
+  if (config.policy == PolicyKind::actnn && config.actnn.products_only && adaptive)
     throw ConfigError("compression.actnn.products_only",
                       "expected false with adaptive widths, which every tensor has; got true");
 }
@@ -54,12 +55,12 @@ void check_ranks(const Config& config) {
                       fmt::format("expected false with {} ranks: gradients are added up over the "
                                   "ranks through the host, which no captured step does",
                                   ranks));
-  if (config.optim.in_backward && config.distributed.compress_gradients > 0)
+  if (config.train.in_backward && config.distributed.compress_gradients > 0)
     throw ConfigError("distributed.compress_gradients",
                       fmt::format("expected 0 with optim.in_backward and {} ranks, because what "
                                   "codes lose cannot wait for the next step",
                                   ranks));
-  if (config.compression.policy == PolicyKind::actnn && config.compression.actnn_use_gradient)
+  if (config.compression.policy == PolicyKind::actnn && config.compression.actnn.use_gradient)
     throw ConfigError("compression.actnn.use_gradient",
                       fmt::format("expected false with {} ranks: each knows the gradients of its "
                                   "own samples only",
@@ -108,7 +109,7 @@ void resolve_keys(Config& config) {
   if (!config.compression.slice_bytes && is_read(config, "compression.advanced.slice_bytes"))
     config.compression.slice_bytes = compress::slice_bytes_on(Device::parse(config.run.device));
   if (family_of(config.model) == Family::graph && config.data.sampler == "full" &&
-      (config.compression.track_interval > 0 || config.compression.guard > 0))
+      (config.compression.track_interval > 0 || config.compression.tracking.guard > 0))
     throw ConfigError("compression.advanced.track_interval",
                       "expected 0, as the guard, with the data.sampler full: batches are all the "
                       "same, so gradients have no variance to compare with");
@@ -127,8 +128,8 @@ void resolve_keys(Config& config) {
     throw ConfigError("train.freeze_epochs",
                       "expected 0 with compression.memory_budget: a plan for what is trained at "
                       "first does not fit the whole network");
-  if (config.optim.in_backward) {
-    const char* other = config.optim.clip_norm > 0               ? "optim.clip_norm"
+  if (config.train.in_backward) {
+    const char* other = config.train.clip_norm > 0               ? "optim.clip_norm"
                         : config.train.gradient_accumulation > 1 ? "train.gradient_accumulation"
                         : config.train.checkpointing             ? "train.checkpointing"
                         : config.compression.budget_recompute    ? "compression.budget.recompute"
@@ -145,7 +146,7 @@ void resolve_keys(Config& config) {
 
 int64_t checkpointed_blocks(const TrainConfig& config) {
   if (!config.checkpointing) return 0;
-  return config.checkpointed_blocks > 0 ? config.checkpointed_blocks : kAllBlocks;
+  return config.first_blocks > 0 ? config.first_blocks : kAllBlocks;
 }
 
 }  // namespace frugal::apps

@@ -71,7 +71,7 @@ void check_self_supervised(const Config& config) {
   if (config.train.label_smoothing > 0)
     refuse("train.label_smoothing", "0, because there are no labels,");
   if (config.train.patience > 0) refuse("train.patience", "0, because evaluations have no loss,");
-  if (config.train.stop_patience > 0 && config.train.stop_metric != "metric")
+  if (config.train.early_stop.patience > 0 && config.train.early_stop.metric != "metric")
     refuse("train.early_stop.metric", "metric, because evaluations have no loss,");
   if (config.optim.ema > 0) refuse("optim.ema", "0");
   if (config.run.cuda_graphs) refuse("cuda_graphs", "false");

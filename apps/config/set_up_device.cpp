@@ -16,6 +16,45 @@
 #include "ops/precision.h"
 
 namespace frugal::apps {
+
+std::vector<options::Option<RunConfig>> RunConfig::list() {
+  namespace range = options::range;
+  using S = RunConfig;
+  const options::ReadWhen<S> cuda_alone{
+      "device cuda", {"device"}, [](const S& s) { return s.on_cuda(); }};
+  const options::ReadWhen<S> cuda{"device cuda, and meta in its place", {"device"}, [](const S& s) {
+                                    return s.on_cuda() || s.device == "meta";
+                                  }};
+  return {{{"precision", range::choice("f32, tf32, bf16"),
+            "tf32: CUDA's matrix products and convolutions round f32 operands to 10 bits; bf16: "
+            "activations on CUDA are bf16, parameters f32."},
+           &S::precision,
+           cuda},
+          {options::without_effect({"cuda_graphs", range::flag(),
+                                    "Capture a step of each shape once and rerun it (CUDA)."}),
+           &S::cuda_graphs, cuda_alone},
+          {{"deterministic", range::flag(),
+            "Convolutions and attention on CUDA give equal bits in every run; false: cuDNN may add "
+            "in any order, which can be faster."},
+           &S::deterministic,
+           cuda},
+          {{"workspace_limit", range::bytes(),
+            "The most bytes of workspace of a convolution, product or attention on CUDA, where "
+            "there "
+            "is a way that takes less (\"512 MiB\"); a budget of the peak allows a sixteenth of it "
+            "at most."},
+           &S::workspace_limit,
+           cuda},
+          {options::without_effect(
+               {"threads", range::integer(0, 4096), "Threads to compute with; 0: one per core."}),
+           &S::threads},
+          {options::without_effect(
+               {"memory_limit", range::bytes(),
+                "Fail beyond so many bytes of tensors (\"2 GiB\"); 0: no limit. On CUDA "
+                "the parts of a language model's logits follow it."}),
+           &S::memory_limit}};
+}
+
 namespace {
 
 // Ranks of one machine take its GPUs in turn, unless the configuration names one.

@@ -33,18 +33,15 @@ SensitivityOptions sensitivity_options(const Config& config) {
 
 std::optional<TrackingOptions> tracking_options(const Config& config) {
   const CompressionConfig& c = config.compression;
-  if (c.track_interval == 0 && c.guard == 0) return std::nullopt;
-  TrackingOptions options;
+  if (c.track_interval == 0 && c.tracking.guard == 0) return std::nullopt;
+  TrackingOptions options = c.tracking;
   if (c.track_interval > 0) options.interval = c.track_interval;
-  options.samples = c.adapt_samples;
   options.batch = config.data.batch_size * config.train.gradient_accumulation;
   options.sgd = config.optim.name == "sgd" || config.optim.name == "sgd_8bit";
   options.momentum = options.sgd ? config.optim.value("momentum").number() : 0;
   options.label_smoothing = config.train.label_smoothing;
   options.checkpointed_blocks = checkpointed_blocks(config.train);
   options.seed = static_cast<uint64_t>(config.run.seed);
-  options.guard = c.guard;
-  options.least_bits = static_cast<double>(c.guard_min_bits);
   if (family_of(config.model) == Family::graph) {
     options.batch = config.train.gradient_accumulation;
     options.other = batches_apart(config);
@@ -56,17 +53,18 @@ namespace {
 
 // Without the ranks themselves.
 RanksOptions ranks_options(const Config& config) {
-  RanksOptions options;
-  options.sync_batch_norm = config.distributed.sync_batch_norm;
+  RanksOptions options = config.distributed;
   options.share_gradients = config.distributed.sharding == "gradients";
-  options.compress_gradients = static_cast<int>(config.distributed.compress_gradients);
-  options.buckets.bytes = config.distributed.bucket_bytes;
-  options.buckets.first_bytes =
-      std::min(options.buckets.first_bytes, config.distributed.bucket_bytes);
+  options.buckets.first_bytes = std::min(options.buckets.first_bytes, options.buckets.bytes);
   return options;
 }
 
 }  // namespace
+
+EarlyStopOptions TrainConfig::stopping() const {
+  if (patience == 0) return early_stop;
+  return {.patience = patience, .unit = EarlyStopOptions::Unit::epochs};
+}
 
 MetaRun meta_run(const Config& config) {
   MetaRun run;
@@ -82,8 +80,8 @@ MetaRun meta_run(const Config& config) {
   run.has_blocks = family_of(config.model) != Family::graph;
   run.gradient_accumulation = config.train.gradient_accumulation;
   run.label_smoothing = config.train.label_smoothing;
-  run.clip_norm = config.optim.clip_norm;
-  run.in_backward = config.optim.in_backward;
+  run.clip_norm = config.train.clip_norm;
+  run.in_backward = config.train.in_backward;
   run.on_cuda = Device::parse(config.run.device).type == DeviceType::cuda;
   run.counts_edges = !run.on_cuda;
   run.ranks = ranks_options(config);
@@ -108,7 +106,7 @@ PlannerOptions planner_options(const Config& config) {
   options.checkpointed_blocks = checkpointed_blocks(config.train);
   options.recompute = config.compression.budget_recompute;
   options.may_update_in_backward =
-      config.optim.clip_norm == 0 && config.train.gradient_accumulation == 1;
+      config.train.clip_norm == 0 && config.train.gradient_accumulation == 1;
   options.workspace_limit = config.run.workspace_limit;
   return options;
 }
@@ -133,7 +131,7 @@ Config largest_phase(Config config) {
   const TrainConfig defaults;
   config.train.freeze = defaults.freeze;
   config.train.freeze_epochs = defaults.freeze_epochs;
-  config.train.freeze_statistics = defaults.freeze_statistics;
+  config.train.freezing = defaults.freezing;
   return config;
 }
 
@@ -147,25 +145,9 @@ CompressionOptions compression_options(const Config& config, std::shared_ptr<Pla
 }
 
 TrainerOptions trainer_options(const Config& config, std::shared_ptr<Planner> planner) {
-  TrainerOptions options;
-  options.epochs = config.train.epochs;
-  options.steps = config.train.steps;
-  options.gradient_accumulation = config.train.gradient_accumulation;
-  options.label_smoothing = config.train.label_smoothing;
-  options.clip_norm = config.optim.clip_norm;
-  options.in_backward = config.optim.in_backward;
+  TrainerOptions options = config.train;
   options.checkpointed_blocks = checkpointed_blocks(config.train);
-  options.log_interval = config.train.log_interval;
-  options.eval_interval = config.train.eval_interval;
-  options.checkpoint_interval = config.train.checkpoint_interval;
-  options.checkpoint_seconds = config.train.checkpoint_seconds;
-  options.patience = config.train.patience;
-  options.freeze_epochs = config.train.freeze_epochs;
-  if (config.train.stop_patience > 0)
-    options.early_stop = EarlyStopOptions{config.train.stop_patience, config.train.stop_min_delta,
-                                          config.train.stop_metric};
-  options.keep_best = config.train.keep_best;
-  options.grad_norms = config.train.grad_norms;
+  options.early_stop = config.train.stopping();
   options.seed = static_cast<uint64_t>(config.run.seed);
   options.cuda_graphs = config.run.cuda_graphs;
   options.spec = batch_spec(config);

@@ -2,6 +2,9 @@
 #pragma once
 #include <cstdint>
 #include <string>
+#include <vector>
+
+#include "core/option.h"
 
 namespace frugal::compress {
 
@@ -11,6 +14,12 @@ struct OffloadOptions {
   int64_t max_bytes = 0;
   bool direct = true;
   bool operator==(const OffloadOptions&) const = default;
+
+  static std::vector<options::Option<OffloadOptions>> list() {
+    return {{options::without_effect({"offload_window", options::range::bytes(),
+                                      "What of them stays in memory at most (\"256 MiB\")."}),
+             &OffloadOptions::window}};
+  }
 };
 
 struct OffloadStats {

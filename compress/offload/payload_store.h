@@ -33,6 +33,7 @@
 #include "compress/offload/host_store.h"
 #include "compress/offload/offload_options.h"
 
+#include "core/option.h"
 namespace frugal::compress {
 
 class PayloadStore {

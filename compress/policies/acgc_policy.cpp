@@ -11,6 +11,30 @@
 
 namespace frugal::compress {
 
+std::vector<options::Option<AcgcOptions>> AcgcOptions::list() {
+  namespace range = options::range;
+  using S = AcgcOptions;
+  static const std::string codecs = fmt::format("{}", fmt::join(error_bounded_names(), ", "));
+  return {{{"growth", range::number(1e-6, 1e6),
+            "The paper's e: errors of e^2 of the squared gradient are allowed."},
+           &S::e},
+          {{"rule", range::choice("derived, published"),
+            "derived: bounds that hold; published: those of the paper, its widths and rounding, "
+            "and no recipes."},
+           &S::rule},
+          {{"count", range::choice("worst, expected"),
+            "What is bounded: errors in the worst case, or, of stochastic rounding, what is "
+            "expected of them, which takes far fewer bits."},
+           &S::count},
+          {{"codec", range::choice(codecs.c_str()),
+            "fixed: a width for each channel; fixed_z: the same, zeros as masks where that is "
+            "less; entropy: steps coded by their entropy; zfp where built with it."},
+           &S::codec},
+          {{"interval", range::integer(1, int64_t{1} << 40),
+            "Steps from one look at the gradients to the next."},
+           &S::interval}};
+}
+
 namespace {
 
 constexpr const char* kAcgc = name_of(PolicyKind::acgc).data();  // Learned::policy

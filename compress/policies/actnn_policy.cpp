@@ -16,6 +16,43 @@
 #include "ops/optimizer/sgd.h"
 
 namespace frugal::compress {
+
+std::vector<options::Option<ActnnOptions>> ActnnOptions::list() {
+  namespace range = options::range;
+  using S = ActnnOptions;
+  using options::Value;
+  return {{{"adaptive", range::flag(),
+            "Each tensor and each sample gets a width of its own also where bits, their "
+            "average, is a whole number."},
+           &S::mixed},
+          {{"products_only", range::flag(),
+            "Pack only what convolutions and matrix products read, and rebuild nothing."},
+           &S::products_only},
+          {{"interval", range::integer(1, int64_t{1} << 40),
+            "Steps from one look at the gradients to the next."},
+           &S::interval},
+          {{"by_sample", range::flag(),
+            "The samples of a tensor share its bits by their ranges; else each has the same."},
+           &S::by_sample},
+          {{"by_tensor", range::flag(),
+            "Tensors share the average by their sensitivities; else each has the average."},
+           &S::by_tensor},
+          {{"use_gradient", range::flag(),
+            "Samples share the bits of a tensor also by the gradients that each had in the steps "
+            "that looked at it; interval=1 looks at all. It takes 4 bytes for each sample of the "
+            "data set and each tensor. As the published program's option of this name."},
+           &S::use_gradient},
+          {{"norms", range::choice("inside, outside"),
+            "Tensors that only normalizations read take the bits of the product before them. "
+            "inside: the average counts them. outside, as published: it does not, and those "
+            "before the first product take 8 bits."},
+           &S::norms_outside},
+          {{"gradients", range::choice("averaged, last"),
+            "Norms of gradients that sensitivities are made of: averaged over the steps that "
+            "look, by 0.5; or, as published, those of the last one."},
+           [](S& s, const Value& value) { s.momentum = value.text() == "last" ? 0 : S().momentum; },
+           [](const S& s) { return Value(s.momentum == 0 ? "last" : "averaged"); }}};
+}
 namespace {
 
 constexpr const char* kActnn = name_of(PolicyKind::actnn).data();  // Learned::policy

@@ -29,6 +29,13 @@ struct AdaptiveOptions {
   // codes alone.
   bool greedy = false;
   bool operator==(const AdaptiveOptions&) const = default;
+
+  static std::vector<options::Option<AdaptiveOptions>> list() {
+    return {{{"solver", options::range::choice("exact, greedy"),
+              "exact: widths of 1 to 16 bits with the least variance; greedy: as the published "
+              "program, 1, 2, 4, 8 bits or raw, by steps down from raw."},
+             &AdaptiveOptions::greedy}};
+  }
 };
 
 // Thread safety: as SavePolicy. Must outlive the graphs it decided for.

@@ -42,6 +42,20 @@ struct Measuring {
   int64_t samples = 32;     // how many samples of a batch are measured; all of a smaller batch
   double share = 0.01;      // a refresh computes at most this share of the samples of an interval
   bool operator==(const Measuring&) const = default;
+
+  static std::vector<options::Option<Measuring>> list() {
+    namespace range = options::range;
+    constexpr int64_t kMany = int64_t{1} << 40;
+    return {{{"interval", range::integer(1, kMany),
+              "Steps from one measurement of sensitivities to the next."},
+             &Measuring::interval},
+            {{"samples", range::integer(2, kMany), "Samples of the batch that measure."},
+             &Measuring::samples},
+            {{"share", range::number(0, 1),
+              "The share of an interval's samples that may be used to measure; tensors take "
+              "turns where it does not suffice for all."},
+             &Measuring::share}};
+  }
 };
 
 struct Choice {

@@ -1,8 +1,58 @@
 #include "compress/policies/fixed_policy.h"
 
+#include <array>
+
 #include "compress/policies/policy_roles.h"
 
 namespace frugal::compress {
+
+std::vector<options::Option<FixedPolicyOptions>> FixedPolicyOptions::list() {
+  namespace range = options::range;
+  using S = FixedPolicyOptions;
+  using options::Value;
+  constexpr int64_t kMany = int64_t{1} << 40;
+  const options::Range roundings = range::choice("auto, stochastic, dithered, nearest");
+  const std::array order = {Rounding::stochastic, Rounding::dithered, Rounding::nearest};
+  return {{{"recipes", range::flag(),
+            "Rebuild cheap tensors from what is kept anyway, instead of keeping them."},
+           &S::recipes},
+          {{"signs", range::choice("codes, masks"),
+            "Where the signs of relus are kept: in the codes of a neighbour, at no cost, or as "
+            "masks of 1 bit."},
+           &S::signs},
+          {{"chain", range::number(0, 1e6),
+            "How many times its own elements a recipe may rebuild on the way; 0: recipes start "
+            "from what is kept."},
+           &S::chain},
+          {{"slice_bytes", range::or_nothing(range::integer(0, kMany)),
+            "Backward unpacks and rebuilds tensors in slices of the batch of about so many bytes; "
+            "0: whole; null: 8 MiB, which caches hold, on CUDA 64 MiB."},
+           &S::slice_bytes},
+          {{"min_elements", range::integer(0, kMany),
+            "Tensors of at most so many elements are kept as they are."},
+           &S::min_elements},
+          {{"group_size", range::multiple(8, 8, 1 << 16),
+            "Values of one channel that share a minimum and a scale."},
+           &S::group},
+          {{"group_axis", range::choice("column, row, nchw"),
+            "row: values that share them are neighbours in memory, of all channels, and signs are "
+            "kept as masks; nchw: row, but column for images, as where these are kept by "
+            "channels. To compare with, not for actnn and acgc."},
+           &S::axis},
+          {{"rounding", roundings,
+            "stochastic is unbiased; dithered is unbiased with half the variance, at the same "
+            "bytes, for time where unpacking is bound by arithmetic; nearest is closer but "
+            "biased; auto: dithered, but stochastic on CUDA and with acgc."},
+           [=](S& s, const Value& value) {
+             const size_t at = place_of(roundings, value.text());
+             s.rounding = at == 0 ? std::nullopt : std::optional(order.at(at - 1));
+           },
+           [=](const S& s) {
+             size_t at = 0;
+             while (s.rounding && at < order.size() && order.at(at) != *s.rounding) ++at;
+             return Value(choices_of(roundings).at(s.rounding ? at + 1 : 0));
+           }}};
+}
 
 namespace {
 // From this width on, the bias that a correction of second order leaves is small beside the noise.

@@ -10,6 +10,7 @@
 
 #include "compress/policies/adjustable.h"
 #include "compress/quantize/quantize.h"
+#include "core/option.h"
 
 namespace frugal::compress {
 
@@ -50,6 +51,8 @@ struct FixedPolicyOptions {
   int64_t slice_bytes_here() const { return slice_bytes.value_or(SavePolicy::kSliceBytes); }
   Rounding rounding_here() const { return rounding.value_or(Rounding::stochastic); }
   bool operator==(const FixedPolicyOptions&) const = default;
+  // Without `bits`, whose meaning depends on the policy (choice.h).
+  static std::vector<options::Option<FixedPolicyOptions>> list();
 };
 
 // Thread safety: as SavePolicy. Must outlive the graphs it decided for.

@@ -30,6 +30,7 @@ struct AcgcOptions {
   int start_bits = 8, min_bits = 2, max_bits = 16;
   FixedPolicyOptions keep = {};  // bits, signs and rounding do not count
   bool operator==(const AcgcOptions&) const = default;
+  static std::vector<options::Option<AcgcOptions>> list();
 };
 
 // Formulas for tensors and samples (actnn_policy.h). The paper's levels are sets of these options
@@ -51,6 +52,7 @@ struct ActnnOptions {
   // Steps between observations. Steps 1, 2, 4, ... before it are observed, too.
   int64_t interval = 1000;
   bool operator==(const ActnnOptions&) const = default;
+  static std::vector<options::Option<ActnnOptions>> list();
 };
 
 }  // namespace frugal::compress

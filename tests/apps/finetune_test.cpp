@@ -12,6 +12,7 @@
 #include "data/formats/safetensors.h"
 #include "models/state.h"
 #include "models/zoo/resnet_cifar.h"
+#include "optim/registry.h"
 #include "optim/sgd.h"
 #include "tests/apps/run.h"
 #include "train/run/model_file.h"
@@ -169,8 +170,8 @@ TEST_CASE("frozen layers keep their values, whatever the optimizer decays, and s
   const TempFolder folder;
   write_published(folder / "w", 3);
   const auto published = values_in(folder / "w");
-  for (const char* optimizer :
-       {"sgd", "sgd_8bit", "adamw", "adamw_8bit", "lamb", "lars", "adafactor"}) {
+  for (const optim::Kind& kind : optim::kinds()) {
+    const std::string& optimizer = kind.name;
     CAPTURE(optimizer);
     Json config = small();
     config["model"]["weights"] = folder / "w";

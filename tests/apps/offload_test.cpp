@@ -41,7 +41,7 @@ TEST_CASE("a run with its activations in a file ends with the same weights") {
 TEST_CASE("the window is a number of bytes, or a text that says one") {
   const auto window = [](const Json& value) {
     return parse_config({{"compression", {{"advanced", {{"offload_window", value}}}}}})
-        .compression.offload_window;
+        .compression.file.window;
   };
   CHECK(window(12345) == 12345);
   CHECK(window("3 MiB") == int64_t{3} << 20);

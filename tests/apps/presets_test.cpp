@@ -109,13 +109,14 @@ TEST_CASE("a paper's preset sets what the paper did, at each of its levels") {
     const CompressionConfig& c = config.compression;
     if (*row.named != '\0') CHECK(level_text(c) == row.named);
     const bool packed = c.bits > 0;
-    if (c.actnn_products_only == false) CHECK_FALSE(c.recipes);
+    if (c.actnn.products_only == false) CHECK_FALSE(c.recipes);
     CHECK_FALSE(c.entropy);
     CHECK(c.min_elements == (packed ? 0 : CompressionConfig().min_elements));
     if (packed && c.policy != PolicyKind::acgc) {
-      CHECK(c.rounding == "stochastic");
-      CHECK(c.signs == "masks");
-      CHECK(c.group_axis == (c.policy == PolicyKind::gact ? "nchw" : "column"));
+      CHECK(c.rounding == compress::Rounding::stochastic);
+      CHECK(c.signs == compress::Signs::masks);
+      CHECK(c.axis == (c.policy == PolicyKind::gact ? compress::GroupAxis::nchw
+                                                    : compress::GroupAxis::column));
     }
     CHECK(to_json(parse_config(to_json(config))) == to_json(config));
     // The level as --set, over a file's preset, and both as --set.
@@ -135,15 +136,15 @@ TEST_CASE("a paper's preset sets what the paper did, at each of its levels") {
       parse_config(Json::parse(R"({"compression": {"preset": "actnn_paper", "bits": 1.5}})"))
           .compression;
   CHECK(actnn.bits == 1.5);
-  CHECK(actnn.actnn_norms == "outside");
-  CHECK(actnn.actnn_gradients == "last");
-  CHECK(actnn.actnn_interval == 1);
+  CHECK(actnn.actnn.norms_outside);
+  CHECK(actnn.actnn.momentum == 0);
+  CHECK(actnn.actnn.interval == 1);
   const CompressionConfig gact =
       parse_config(Json::parse(R"({"compression": {"preset": "gact_paper", "bits": 2}})"))
           .compression;
   CHECK(gact.bits == 2);
-  CHECK(gact.gact_solver == "greedy");
-  CHECK(gact.adapt_share == 1);
+  CHECK(gact.gact.greedy);
+  CHECK(gact.measuring.share == 1);
 }
 
 TEST_CASE("--set with a preset replaces what the file says, and other --set stay") {

@@ -4,14 +4,9 @@
 #include "core/cuda/cuda_late.h"
 #include "core/rng.h"
 #include "ops/dense/copy.h"
-#include "optim/adafactor.h"
-#include "optim/adam.h"
-#include "optim/adam8bit.h"
 #include "optim/averaged.h"
-#include "optim/lamb.h"
-#include "optim/lars.h"
+#include "optim/registry.h"
 #include "optim/sgd.h"
-#include "optim/sgd8bit.h"
 #include "tests/cuda/gpu.h"
 #include "tests/optim/samples.h"
 
@@ -49,25 +44,11 @@ Tensor flag(int value) { return Tensor::full({}, value, DType::u8, gpu::kCuda); 
 TEST_CASE("rerun updates have the rates and counts of their step, of more tables than one") {
   if (!gpu::available()) return;
   using Maker = std::function<std::unique_ptr<Optimizer>(const std::vector<ParameterGroup>&)>;
-  const BlockwiseOptions packed{.least_elements = 0};
-  const std::vector<std::pair<std::string, Maker>> makers = {
-      {"sgd", [](const auto& g) { return std::make_unique<Sgd>(g, SgdOptions{}); }},
-      {"adam", [](const auto& g) { return std::make_unique<Adam>(g, AdamOptions{}); }},
-      {"sgd8bit",
-       [&](const auto& g) {
-         return std::make_unique<Sgd8bit>(g, Sgd8bitOptions{.state = packed});
-       }},
-      {"adam8bit",
-       [&](const auto& g) {
-         return std::make_unique<Adam8bit>(g, Adam8bitOptions{.state = packed});
-       }},
-      {"lamb", [](const auto& g) { return std::make_unique<Lamb>(g, LambOptions{}); }},
-      {"lars", [](const auto& g) { return std::make_unique<Lars>(g, LarsOptions{}); }},
-      {"adafactor",
-       [](const auto& g) { return std::make_unique<Adafactor>(g, AdafactorOptions{}); }}};
-  for (const auto& [name, make] : makers) {
+  for (const Kind& kind : kinds()) {
+    const std::string& name = kind.name;
+    const Maker make = [&](const auto& g) { return kind.make(g, {}, {.least_elements = 0}); };
     CAPTURE(name);
-    const auto averaged = [&make = make](const Named& all) {
+    const auto averaged = [&make](const Named& all) {
       return std::make_unique<Averaged>(make({{all, 0.5, 0.1}}), all, EmaOptions{});
     };
     const int count = name == "sgd" ? 700 : 20;  // more than a table lists, and a block holds

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -12,16 +13,11 @@
 #include "ops/optimizer/blockwise.h"
 #include "ops/optimizer/clip.h"
 #include "ops/optimizer/sgd.h"
-#include "optim/adafactor.h"
 #include "optim/adam.h"
-#include "optim/adam8bit.h"
 #include "optim/clip.h"
 #include "optim/ema.h"
 #include "optim/gradient_sketch.h"
-#include "optim/lamb.h"
-#include "optim/lars.h"
-#include "optim/sgd.h"
-#include "optim/sgd8bit.h"
+#include "optim/registry.h"
 #include "tests/cuda/gpu.h"
 #include "tests/optim/samples.h"
 
@@ -85,44 +81,30 @@ std::vector<Variable> variables(const Named& all) {
 
 TEST_CASE("optimizers on CUDA take the CPU's steps") {
   if (!gpu::available()) return;
-  const std::vector<std::pair<std::string, Maker>> makers{
-      {"sgd",
+  std::vector<std::pair<std::string, Maker>> makers = {
+      {"without momentum",
        [](const auto& g) {
-         return std::make_unique<Sgd>(g, SgdOptions{0, false});
-       }},
-      {"momentum",
-       [](const auto& g) {
-         return std::make_unique<Sgd>(g, SgdOptions{0.9, false});
+         return make("sgd", g, {{"momentum", 0.0}});
        }},
       {"nesterov",
        [](const auto& g) {
-         return std::make_unique<Sgd>(g, SgdOptions{0.9, true});
+         return make("sgd", g, {{"nesterov", true}});
        }},
-      {"adamw", [](const auto& g) { return std::make_unique<Adam>(g, AdamOptions{}); }},
-      {"adam",
-       [](const auto& g) {
-         return std::make_unique<Adam>(g, AdamOptions{0.9, 0.99, 1e-6, false});
-       }},
-      {"lamb", [](const auto& g) { return std::make_unique<Lamb>(g, LambOptions{}); }},
-      {"lars", [](const auto& g) { return std::make_unique<Lars>(g, LarsOptions{}); }},
-      {"adafactor",
-       [](const auto& g) { return std::make_unique<Adafactor>(g, AdafactorOptions{}); }},
-      {"sgd8bit",
-       [](const auto& g) {
-         return std::make_unique<Sgd8bit>(
-             g, Sgd8bitOptions{{0.9, true}, {.least_elements = 0, .seed = 3}});
-       }},
-      {"adam8bit", [](const auto& g) { return std::make_unique<Adam8bit>(g, Adam8bitOptions{}); }}};
-  for (const auto& [name, make] : makers) {
+      {"sgd_8bit, nesterov", [](const auto& g) {
+         return make("sgd_8bit", g, {{"nesterov", true}}, {.least_elements = 0, .seed = 3});
+       }}};
+  for (const Kind& kind : kinds())
+    makers.emplace_back(kind.name, [name = kind.name](const auto& g) { return make(name, g); });
+  for (const auto& [name, maker] : makers) {
     CAPTURE(name);
     const Named host = parameters_on(kCpu), device = parameters_on(gpu::kCuda);
-    auto one = make(groups_of(host)), two = make(groups_of(device));
+    auto one = maker(groups_of(host)), two = maker(groups_of(device));
     for (int step = 0; step < 4; ++step) {
       set_gradients(host, step);
       set_gradients(device, step);
       if (step == 2) {  // what was saved goes on, wherever it comes from
         const auto saved = one->state();
-        two = make(groups_of(device));
+        two = maker(groups_of(device));
         two->load_state(saved);
       }
       one->step(0.01);
@@ -148,17 +130,13 @@ TEST_CASE("a step on CUDA takes as many launches, however many parameters there 
     optimizer->step(0.01);
     return emulator::launches() - before;
   };
-  CHECK(count([](const auto& g) { return std::make_unique<Lamb>(g, LambOptions{}); }) == 3);
-  CHECK(count([](const auto& g) { return std::make_unique<Lars>(g, LarsOptions{}); }) == 3);
-  CHECK(count([](const auto& g) { return std::make_unique<Adafactor>(g, AdafactorOptions{}); }) ==
-        5);
-  const BlockwiseOptions packed{.least_elements = 0};
-  CHECK(count([&](const auto& g) {
-          return std::make_unique<Adam8bit>(g, Adam8bitOptions{.state = packed});
-        }) == 1);
-  CHECK(count([&](const auto& g) {
-          return std::make_unique<Sgd8bit>(g, Sgd8bitOptions{.state = packed});
-        }) == 1);
+  const std::map<std::string, int64_t> launches = {{"lamb", 3}, {"lars", 3}, {"adafactor", 5}};
+  for (const Kind& kind : kinds()) {
+    CAPTURE(kind.name);
+    const auto wanted = launches.find(kind.name);
+    CHECK(count([&](const auto& g) { return kind.make(g, {}, {.least_elements = 0}); }) ==
+          (wanted == launches.end() ? 1 : wanted->second));
+  }
 }
 
 TEST_CASE("more parameters than one launch lists") {
@@ -184,7 +162,7 @@ TEST_CASE("more parameters than one launch lists") {
   CHECK(norm.item() == std::sqrt(3 * 1100.0));
 }
 
-TEST_CASE("LAMB, LARS, Adafactor and 8-bit optimizers on more parameters than one launch lists") {
+TEST_CASE("every optimizer on more parameters than one launch lists") {
   if (!gpu::available()) return;
   const auto stepped = [](const Maker& make, Device device) {
     ParameterGroup group;
@@ -200,16 +178,9 @@ TEST_CASE("LAMB, LARS, Adafactor and 8-bit optimizers on more parameters than on
     for (const auto& entry : group.parameters) values.push_back(entry.second.value());
     return values;
   };
-  const BlockwiseOptions packed{.least_elements = 0};
-  const std::vector<Maker> makers = {
-      [](const auto& g) { return std::make_unique<Lamb>(g, LambOptions{}); },
-      [](const auto& g) { return std::make_unique<Lars>(g, LarsOptions{}); },
-      [](const auto& g) { return std::make_unique<Adafactor>(g, AdafactorOptions{}); },
-      [&](const auto& g) {
-        return std::make_unique<Adam8bit>(g, Adam8bitOptions{.state = packed});
-      },
-      [&](const auto& g) { return std::make_unique<Sgd8bit>(g, Sgd8bitOptions{.state = packed}); }};
-  for (const Maker& make : makers) {
+  for (const Kind& kind : kinds()) {
+    CAPTURE(kind.name);
+    const Maker make = [&](const auto& g) { return kind.make(g, {}, {.least_elements = 0}); };
     const auto here = stepped(make, kCpu), there = stepped(make, gpu::kCuda);
     double most = 0;
     for (size_t i = 0; i < here.size(); ++i) most = std::max(most, distance(here[i], there[i]));

@@ -1,5 +1,6 @@
 // Captured steps with their update: parameters, the optimizer's state and norms have the bits of
 // steps that are run.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -7,6 +8,7 @@
 #include "autograd/functions.h"
 #include "ops/dense/copy.h"
 #include "optim/clip.h"
+#include "optim/registry.h"
 #include "optim/schedule.h"
 #include "tests/cuda_runs/side.h"
 #include "train/captured_step.h"
@@ -32,7 +34,7 @@ struct Trained : Side {
     for (const auto& p : model->parameters()) parameters.push_back(*p.parameter);
   }
   StepUpdate update(uint64_t step) const {
-    return {*optimizer, schedule->lr(static_cast<int64_t>(step)), true, config.optim.clip_norm};
+    return {*optimizer, schedule->lr(static_cast<int64_t>(step)), true, config.train.clip_norm};
   }
   // As the trainer's: changed(batch) in place of a batch. Without `captured` a step that is run.
   template <class F>
@@ -75,7 +77,7 @@ Tensor numbers(const CapturedResult& result) {
 TEST_CASE("captured updates of every optimizer have the bits of updates that are run") {
   if (!gpu::available()) return;
   const std::string decay = " optim.weight_decay=0.1";
-  const std::vector<std::pair<const char*, std::string>> cases = {
+  std::vector<std::pair<const char*, std::string>> cases = {
       {kMlp, "optim.name=sgd optim.lr=0.05 optim.momentum=0.9 optim.nesterov=true"},
       {kMlp, "optim.name=sgd optim.lr=0.05 optim.momentum=0 optim.clip_norm=0.5"},
       {kMlp, "model.hidden=[128] optim.name=sgd_8bit optim.lr=0.05 optim.nesterov=true"},
@@ -85,6 +87,11 @@ TEST_CASE("captured updates of every optimizer have the bits of updates that are
       {kEncoder, "optim.name=lars optim.lr=0.5 optim.clip_norm=1" + decay},
       {kEncoder, "optim.name=adafactor optim.lr=0.01 optim.clip_norm=100" + decay},
       {kGraph, "optim.name=adam optim.lr=0.01 optim.ema=0.99" + decay}};
+  for (const optim::Kind& kind : optim::kinds())
+    if (std::none_of(cases.begin(), cases.end(), [&](const auto& each) {
+          return (each.second + " ").find("=" + kind.name + " ") != std::string::npos;
+        }))
+      cases.emplace_back(kEncoder, "optim.name=" + kind.name + " optim.lr=0.001" + decay);
   for (const auto& [text, sets] : cases) {
     CAPTURE(sets);
     Trained run(text, sets), rerun(text, sets);
@@ -131,8 +138,9 @@ TEST_CASE("captured steps of a task without targets have the bits of steps that 
 
 TEST_CASE("a rerun step that is not finite leaves parameters and the optimizer as they were") {
   if (!gpu::available()) return;
-  for (const char* name : {"sgd", "sgd_8bit", "adamw", "adamw_8bit", "lamb", "lars", "adafactor"}) {
-    CAPTURE(std::string(name));
+  for (const optim::Kind& kind : optim::kinds()) {
+    const std::string& name = kind.name;
+    CAPTURE(name);
     const std::string sets =
         fmt::format("optim.name={} optim.lr=0.01 optim.clip_norm=1 optim.ema=0.9", name);
     Trained run(kMlp, sets), rerun(kMlp, sets);

@@ -6,6 +6,8 @@
 #include "distributed/gradient_buckets.h"
 #include "ops/dense/copy.h"
 #include "optim/clip.h"
+#include "optim/adam.h"
+#include "optim/sgd.h"
 #include "tests/distributed/sharded_parameters.h"
 #include "tests/distributed/small_network.h"
 

@@ -4,6 +4,8 @@
 #include "models/zoo/resnet_cifar.h"
 #include "ops/dense/copy.h"
 #include "optim/averaged.h"
+#include "optim/adam.h"
+#include "optim/lamb.h"
 #include "tests/distributed/sharded_parameters.h"
 
 namespace frugal::distributed {

@@ -5,13 +5,7 @@
 #include "autograd/gradient.h"
 #include "distributed/agreement.h"
 #include "distributed/sharded_optimizer.h"
-#include "optim/adafactor.h"
-#include "optim/adam.h"
-#include "optim/adam8bit.h"
-#include "optim/lamb.h"
-#include "optim/lars.h"
-#include "optim/sgd.h"
-#include "optim/sgd8bit.h"
+#include "optim/registry.h"
 #include "tests/distributed/ranks.h"
 
 namespace frugal::distributed {
@@ -65,34 +59,31 @@ struct Parameters {
 };
 
 struct Kind {
-  const char* name;
+  std::string name;
   bool is_split;
   ShardedOptimizer::Make make;
 };
 
+// All optimizers, with variants first.
 inline std::vector<Kind> kinds() {
-  using namespace optim;
   using Groups = const std::vector<ParameterGroup>&;
-  return {
-      {"sgd", true, [](Groups g) { return std::make_unique<Sgd>(g, SgdOptions{.momentum = 0}); }},
-      {"nesterov", true,
-       [](Groups g) { return std::make_unique<Sgd>(g, SgdOptions{.nesterov = true}); }},
-      {"adamw", true, [](Groups g) { return std::make_unique<Adam>(g); }},
-      {"adam", true,
-       [](Groups g) { return std::make_unique<Adam>(g, AdamOptions{.decoupled = false}); }},
-      {"adam8bit", false,
-       [](Groups g) {
-         return std::make_unique<Adam8bit>(g,
-                                           Adam8bitOptions{.state = {.full_precision = {"conv"}}});
-       }},
-      {"sgd8bit", false,
-       [](Groups g) {
-         return std::make_unique<Sgd8bit>(g, Sgd8bitOptions{.state = {.full_precision = {"conv"}}});
-       }},
-      {"adafactor", false, [](Groups g) { return std::make_unique<Adafactor>(g); }},
-      {"lamb", false, [](Groups g) { return std::make_unique<Lamb>(g); }},
-      {"lars", false, [](Groups g) { return std::make_unique<Lars>(g); }},
-  };
+  std::vector<Kind> all = {{"without momentum", true,
+                            [](Groups g) {
+                              return optim::make("sgd", g, {{"momentum", 0.0}});
+                            }},
+                           {"nesterov", true,
+                            [](Groups g) {
+                              return optim::make("sgd", g, {{"nesterov", true}});
+                            }},
+                           {"adamw", true, [](Groups g) { return optim::make("adamw", g); }}};
+  for (const optim::Kind& kind : optim::kinds())
+    if (kind.name != "sgd" && kind.name != "adamw") {
+      const auto make = [name = kind.name](Groups g) {
+        return optim::make(name, g, {}, {.full_precision = {"conv"}});
+      };
+      all.push_back({kind.name, make({})->elementwise(), make});
+    }
+  return all;
 }
 
 inline void check_same_bits(const Parameters& a, const Parameters& b) {

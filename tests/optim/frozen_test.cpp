@@ -8,15 +8,9 @@
 
 #include "autograd/gradient.h"
 #include "core/error.h"
-#include "optim/adafactor.h"
-#include "optim/adam.h"
-#include "optim/adam8bit.h"
 #include "optim/averaged.h"
 #include "optim/clip.h"
-#include "optim/lamb.h"
-#include "optim/lars.h"
-#include "optim/sgd.h"
-#include "optim/sgd8bit.h"
+#include "optim/registry.h"
 #include "tests/optim/samples.h"
 
 using namespace frugal;
@@ -26,25 +20,17 @@ namespace {
 
 using Maker = std::function<std::unique_ptr<Optimizer>(const std::vector<ParameterGroup>&)>;
 const std::vector<std::pair<std::string, Maker>>& makers() {
-  static const std::vector<std::pair<std::string, Maker>> all = {
-      {"sgd", [](const auto& g) { return std::make_unique<Sgd>(g, SgdOptions{}); }},
-      {"adam", [](const auto& g) { return std::make_unique<Adam>(g, AdamOptions{}); }},
-      {"sgd_8bit",
-       [](const auto& g) {
-         return std::make_unique<Sgd8bit>(g, Sgd8bitOptions{.state = {.least_elements = 0}});
-       }},
-      {"adamw_8bit",
-       [](const auto& g) {
-         return std::make_unique<Adam8bit>(g, Adam8bitOptions{.state = {.least_elements = 0}});
-       }},
-      {"lamb", [](const auto& g) { return std::make_unique<Lamb>(g, LambOptions{}); }},
-      {"lars", [](const auto& g) { return std::make_unique<Lars>(g, LarsOptions{}); }},
-      {"adafactor",
-       [](const auto& g) { return std::make_unique<Adafactor>(g, AdafactorOptions{}); }},
-      {"averaged", [](const auto& g) {
-         return std::make_unique<Averaged>(std::make_unique<Adam>(g, AdamOptions{}),
-                                           g[0].parameters, EmaOptions{});
-       }}};
+  static const auto all = [] {
+    std::vector<std::pair<std::string, Maker>> some;
+    for (const Kind& kind : kinds())
+      some.emplace_back(kind.name, [name = kind.name](const auto& groups) {
+        return make(name, groups, {}, {.least_elements = 0});
+      });
+    some.emplace_back("averaged", [](const auto& groups) {
+      return std::make_unique<Averaged>(make("adam", groups), groups[0].parameters, EmaOptions{});
+    });
+    return some;
+  }();
   return all;
 }
 

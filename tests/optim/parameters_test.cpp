@@ -7,6 +7,7 @@
 #include "optim/averaged.h"
 #include "optim/lamb.h"
 #include "optim/lars.h"
+#include "optim/registry.h"
 #include "optim/sgd.h"
 #include "optim/sgd8bit.h"
 
@@ -43,12 +44,41 @@ TEST_CASE("optimizers take a module's parameters as they are") {
   check([](const auto& p) { return std::make_unique<Sgd8bit>(p); });
   check([](const auto& p) { return std::make_unique<Adam>(p); });
   check([](const auto& p) { return std::make_unique<Adam8bit>(p); });
+  for (const Kind& kind : kinds())
+    check([&](const auto& p) { return kind.make(one_group(p), {}, {}); });
   check([](const auto& p) { return std::make_unique<Adafactor>(p); });
   check([](const auto& p) { return std::make_unique<Lamb>(p); });
   check([](const auto& p) { return std::make_unique<Lars>(p); });
   check([](const auto& p) {
     return std::make_unique<Averaged>(std::make_unique<Sgd>(p), named_variables(p), EmaOptions{});
   });
+}
+
+TEST_CASE("options by name: each optimizer takes those that it lists, and no others") {
+  Variable p = Variable::parameter(Tensor::of({1, 2}));
+  const std::vector<Named> named{{"p", &p}};
+  const auto groups = one_group(named);
+  for (const Kind& kind : kinds()) {
+    CAPTURE(kind.name);
+    CHECK(make(kind.name, groups) != nullptr);
+    for (const options::Key& key : kind.keys) {
+      CAPTURE(key.name);
+      CHECK_NOTHROW(make(kind.name, groups, {{key.name, kind.usual(key.name)}}));
+      CHECK_THROWS_WITH_AS(make(kind.name, groups, {{key.name, "much"}}),
+                           doctest::Contains(fmt::format("{}: expected", key.name).c_str()),
+                           OptionError);
+    }
+    CHECK_THROWS_WITH_AS(make(kind.name, groups, {{"speed", 1}}),
+                         doctest::Contains("speed: expected an option of"), OptionError);
+    // A schedule can cycle a momentum exactly where there is one.
+    const auto optimizer = make(kind.name, groups);
+    if (kind.momentum().empty())
+      CHECK_THROWS_AS(optimizer->set_momentum(0.5), Error);
+    else
+      CHECK_NOTHROW(optimizer->set_momentum(0.5));
+  }
+  CHECK_THROWS_WITH_AS(make("adamm", groups), doctest::Contains("name: expected an optimizer"),
+                       OptionError);
 }
 
 TEST_CASE("the weight decay of the options holds for groups that name none") {

@@ -61,7 +61,7 @@ Tensor answers(int64_t right, float sure, float wrong) {
 
 // The epoch of a language model that is called the best one: of two, the first has the higher
 // accuracy, and the second the lower perplexity.
-int64_t best_epoch(const std::string& metric, std::optional<EarlyStopOptions> stop = {}) {
+int64_t best_epoch(const std::string& metric, EarlyStopOptions stop = {}) {
   Scripted model({answers(7, 4, 20), answers(5, 1, 0.1F)});
   optim::Sgd sgd(model.parameters());
   const auto rows = std::make_shared<data::MemoryDataset>(
@@ -95,6 +95,16 @@ TEST_CASE("early stopping counts evaluations since the last better one") {
   CHECK(stop.state().waited == 0);
 }
 
+TEST_CASE("a patience of epochs counts those between evaluations, too") {
+  EarlyStop stop({5, 0, "loss", EarlyStopOptions::Unit::epochs}, classification());
+  CHECK_FALSE(stop.add(result_of(1, 0), 4));
+  CHECK_FALSE(stop.add(result_of(2, 0), 4));
+  CHECK(stop.state().waited == 4);
+  CHECK_FALSE(stop.add(result_of(0.5, 0), 4));
+  CHECK_FALSE(stop.add(result_of(0.5, 0), 4));
+  CHECK(stop.add(result_of(0.5, 0), 1));
+}
+
 TEST_CASE("what is measured: the validation set where there is one; a perplexity falls") {
   EpochResult result = result_of(2, 0.5, 7.0);
   BatchSpec spec;
@@ -125,9 +135,9 @@ TEST_CASE("the best checkpoint of a language model is that of the lowest perplex
 }
 
 TEST_CASE("options of early stopping that say nothing") {
-  CHECK(path_of_stop_error({0, 0, "loss"}) == "train.early_stop.patience");
-  CHECK(path_of_stop_error({1, -1, "loss"}) == "train.early_stop.min_delta");
-  CHECK(path_of_stop_error({1, 0, "speed"}) == "train.early_stop.metric");
-  CHECK(path_of_stop_error({1, 0, "metric"}) == "train.early_stop.metric");
+  CHECK(path_of_stop_error({0, 0, "loss"}) == "early_stop.patience");
+  CHECK(path_of_stop_error({1, -1, "loss"}) == "early_stop.min_delta");
+  CHECK(path_of_stop_error({1, 0, "speed"}) == "early_stop.metric");
+  CHECK(path_of_stop_error({1, 0, "metric"}) == "early_stop.metric");
   CHECK(path_of_stop_error({1, 0, "accuracy"}).empty());
 }

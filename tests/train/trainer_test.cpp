@@ -263,11 +263,14 @@ TEST_CASE("a run keeps to a memory budget that a planner of its own parts planne
 
 TEST_CASE("a trainer refuses options that say nothing or contradict each other") {
   TrainerOptions options;
-  options.patience = 2;
-  CHECK(path_of_error(options) == "train.patience");
+  options.early_stop.patience = 2;
+  CHECK(path_of_error(options) == "early_stop.patience");
+  options = {};
+  options.keep_best = 0;
+  CHECK(path_of_error(options) == "trainer.keep_best");
   options = {};
   options.compression.choice = compress::bits(0);
   options.compression.tracking.emplace().guard = 0.1;
-  CHECK(path_of_error(options) == "compression.guard");
+  CHECK(path_of_error(options) == "tracking.guard");
   CHECK(path_of_error({}).empty());
 }

@@ -27,11 +27,11 @@ GradientExchange::GradientExchange(const Ranks& ranks, Module& model, Optimizer&
       sharded_(optimizer.sharded()) {
   if (ranks.alone()) return;
   if (options.share_gradients && sharded_ == nullptr)
-    throw OptionError("distributed.sharding",
+    throw OptionError("ranks.share_gradients",
                       "expected an optimizer that is sharded beside gradients that are");
   if (in_backward && options.compress_gradients > 0)
-    throw OptionError("distributed.compress_gradients",
-                      "expected 0 with optim.in_backward, which drops each gradient at once");
+    throw OptionError("ranks.compress_gradients",
+                      "expected 0 with in_backward, which drops each gradient at once");
   if (in_backward) sums_ = communicator_->channel();
   take_parameters_of(model);
 }

@@ -73,6 +73,26 @@ Tensor gathered(distributed::Communicator& all, std::span<const double> row, con
 
 }  // namespace
 
+std::vector<options::Option<RanksOptions>> RanksOptions::list() {
+  namespace range = options::range;
+  using Buckets = distributed::BucketOptions;
+  const options::Option<Buckets> bytes{
+      options::without_effect(
+          {"bucket_bytes", range::bytes(),
+           "Gradients are added up over the ranks in buckets of so many bytes, while the backward "
+           "pass goes on; the first has 1 MiB."}),
+      &Buckets::bytes};
+  return {option_of(&RanksOptions::buckets, bytes),
+          {{"sync_batch_norm", range::flag(),
+            "Batch norms use the statistics of the whole batch, as one process does; false: those "
+            "of a rank's share."},
+           &RanksOptions::sync_batch_norm},
+          {{"compress_gradients", range::multiple(4, 0, 8),
+            "Gradients go between ranks in codes of so many bits, 8 or 4, and what the codes lose "
+            "is added in the next step; 0: as they are."},
+           &RanksOptions::compress_gradients}};
+}
+
 uint64_t seed_of_rank(uint64_t seed, int rank) {
   if (rank == 0) return seed;
   const auto words = philox(streams::kRankSeeds.key(seed), static_cast<uint64_t>(rank));

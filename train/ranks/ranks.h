@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/named_tensors.h"
+#include "core/option.h"
 #include "core/rng.h"
 #include "data/share.h"
 #include "distributed/bucket_options.h"
@@ -29,6 +30,8 @@ struct RanksOptions {
   // Gradients go between ranks in codes of so many bits, 1 to 16, and what these lose is added in
   // the next step; 0: as they are.
   int compress_gradients = 0;
+
+  static std::vector<options::Option<RanksOptions>> list();
 };
 
 // The seed of a rank for draws that must not be equal on all ranks: dropout and rounding. Rank 0

@@ -50,6 +50,22 @@ std::shared_ptr<const SupervisedTask> of_outputs(const BatchSpec& spec,
 
 }  // namespace
 
+std::vector<options::Option<TaskOptions>> TaskOptions::list() {
+  namespace range = options::range;
+  return {{{"loss", range::choice("cross_entropy, focal, dice, cross_entropy_dice"),
+            "A class for each pixel: what is trained with; cross_entropy_dice is the sum of both. "
+            "Evaluations report the cross-entropy."},
+           &TaskOptions::pixel_loss},
+          {{"focal_gamma", range::number(0, 16), "loss=focal: the exponent of 1 - p."},
+           &TaskOptions::focal_gamma},
+          {{"class_weights", range::list(range::positive(1e6), 0, 1 << 16),
+            "Weights of the classes in the loss that is trained with: the cross-entropy is the "
+            "weighted sum over the sum of the weights. A class for each pixel: also in the focal "
+            "loss. Several labels: of each label's loss, in their mean. Evaluations report the "
+            "plain loss. []: all are 1."},
+           &TaskOptions::class_weights}};
+}
+
 TaskPtr make_task(BatchSpec spec, const TaskOptions& options) {
   if (spec.metric.empty() && !has_accuracy(spec.target)) spec.metric = usual_metric(spec.target);
   check(spec, options);

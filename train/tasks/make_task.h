@@ -4,6 +4,7 @@
 #include <memory>
 #include <vector>
 
+#include "core/option.h"
 #include "data/batch_source.h"
 #include "train/knn.h"
 #include "train/task.h"
@@ -28,6 +29,8 @@ struct TaskOptions {
   // Views: what the metric knn compares with. Without `samples` evaluations have no metric.
   KnnOptions knn = {};
   std::function<std::unique_ptr<data::BatchSource>()> samples = {};
+
+  static std::vector<options::Option<TaskOptions>> list();
 };
 
 // By spec.target and spec.kind. Errors: a metric that does not measure the target; weights of

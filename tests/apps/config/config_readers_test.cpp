@@ -216,6 +216,7 @@ const std::map<std::string, Row>& rows() {
       {"train.patience", {9, gcn, images}},
       {"train.early_stop.min_delta", {0.1, {"train.early_stop.patience=3"}, images}},
       {"train.early_stop.metric", {"accuracy", {"train.early_stop.patience=3"}, images}},
+      {"train.early_stop.unit", {"epochs", {"train.early_stop.patience=3"}, images}},
       {"train.checkpointing", {true, images, mlp}},
       {"train.checkpointed_blocks", {2, {"train.checkpointing=true"}, L1}},
       {"train.freeze_epochs", {2, {R"(train.freeze=["fc1."])"}, images}},
@@ -297,7 +298,7 @@ TEST_CASE("the published rule shows what it does, and refuses another rounding")
     resolve(config);
     return config.compression;
   };
-  CHECK(with("auto").rounding == "nearest");
+  CHECK(with("auto").rounding == compress::Rounding::nearest);
   CHECK_FALSE(with("auto").recipes);
   CHECK_THROWS_WITH_AS(with("stochastic"), doctest::Contains("compression.acgc.rule published"),
                        ConfigError);

@@ -140,11 +140,12 @@ TEST_CASE("values that contradict each other") {
   CHECK_THROWS_WITH_AS(resolving(R"({"compression": {"bits": 0.5}})"),
                        doctest::Contains("compression.bits"), ConfigError);
   CHECK(resolving(R"({"compression": {"level": "CB1"}})").train.checkpointing);
-  for (const auto& [text, rounding] : std::initializer_list<std::pair<const char*, const char*>>{
-           {R"({})", "dithered"},
-           {R"({"device": "cuda"})", "stochastic"},
-           {R"({"compression": {"policy": "acgc"}})", "stochastic"},
-           {R"({"compression": {"advanced": {"rounding": "nearest"}}})", "nearest"}})
+  using compress::Rounding;
+  for (const auto& [text, rounding] : std::initializer_list<std::pair<const char*, Rounding>>{
+           {R"({})", Rounding::dithered},
+           {R"({"device": "cuda"})", Rounding::stochastic},
+           {R"({"compression": {"policy": "acgc"}})", Rounding::stochastic},
+           {R"({"compression": {"advanced": {"rounding": "nearest"}}})", Rounding::nearest}})
     CHECK(resolving(text).compression.rounding == rounding);
   for (const char* other : {R"({"optim": {"in_backward": true, "clip_norm": 1}})",
                             R"({"optim": {"in_backward": true}, "train": {"checkpointing": true}})",

@@ -9,6 +9,7 @@
 #include <doctest/doctest.h>
 
 #include "apps/config/make_choice.h"
+#include "optim/registry.h"
 #include "tests/apps/gradient_of.h"
 
 using namespace frugal;
@@ -29,43 +30,45 @@ Config resolved(const char* text) {
 
 }  // namespace
 
-TEST_CASE("a trainer's defaults are those of the program") {
-  const TrainerOptions usual;
-  const TrainerOptions made = trainer_options(resolved(kMlp), nullptr);
-  CHECK(made.epochs == usual.epochs);
-  CHECK(made.steps == usual.steps);
-  CHECK(made.gradient_accumulation == usual.gradient_accumulation);
-  CHECK(made.label_smoothing == usual.label_smoothing);
-  CHECK(made.clip_norm == usual.clip_norm);
-  CHECK(made.in_backward == usual.in_backward);
+// Every option that the owner lists has the value that it has in the library.
+template <class S>
+void check_defaults(const S& made, const S& usual = {}) {
+  for (const options::Option<S>& option : S::list()) {
+    CAPTURE(option.key.name);
+    CHECK(option.get(made) == option.get(usual));
+    CHECK_NOTHROW(check_range(option.key.range, option.get(usual), option.key.name));
+  }
+}
+
+TEST_CASE("defaults of the program are those of the library, in every option that an owner lists") {
+  const Config config = resolved(kMlp);
+  const TrainerOptions usual, made = trainer_options(config, nullptr);
+  check_defaults(made);
+  check_defaults(made.early_stop);
+  check_defaults(made.ranks);
   CHECK(made.checkpointed_blocks == usual.checkpointed_blocks);
-  CHECK(made.log_interval == usual.log_interval);
-  CHECK(made.eval_interval == usual.eval_interval);
-  CHECK(made.checkpoint_interval == usual.checkpoint_interval);
-  CHECK(made.checkpoint_seconds == usual.checkpoint_seconds);
-  CHECK(made.patience == usual.patience);
   CHECK(made.seed == usual.seed);
-  CHECK(made.freeze_epochs == usual.freeze_epochs);
-  CHECK(made.extend == usual.extend);
-  CHECK(made.data_changed == usual.data_changed);
-  CHECK(made.keep_best == usual.keep_best);
-  CHECK(made.grad_norms == usual.grad_norms);
   CHECK(made.cuda_graphs == usual.cuda_graphs);
-  CHECK(made.early_stop.has_value() == usual.early_stop.has_value());
-  CHECK(made.ranks.communicator == usual.ranks.communicator);
-  CHECK(made.ranks.sync_batch_norm == usual.ranks.sync_batch_norm);
-  CHECK(made.ranks.share_gradients == usual.ranks.share_gradients);
-  CHECK(made.ranks.compress_gradients == usual.ranks.compress_gradients);
   CHECK(made.ranks.buckets.first_bytes == usual.ranks.buckets.first_bytes);
-  CHECK(made.ranks.buckets.bytes == usual.ranks.buckets.bytes);
-  CHECK(made.ranks.buckets.window == usual.ranks.buckets.window);
+  CHECK(made.early_stop.patience == 0);
   CHECK(!made.compression.tracking);
-  const compress::Measuring &own = made.compression.choice.measuring,
-                            &theirs = usual.compression.choice.measuring;
-  CHECK(own.interval == theirs.interval);
-  CHECK(own.first == theirs.first);
-  CHECK(own.samples == theirs.samples);
-  CHECK(own.share == theirs.share);
+  const compress::Measuring& measuring = made.compression.choice.measuring;
+  check_defaults(measuring);
+  CHECK(measuring.first == compress::Measuring().first);
+  const Config plain;
+  check_defaults(plain.schedule);
+  check_defaults(plain.train.of_task);
+  check_defaults(plain.train.of_task.knn);
+  check_defaults(plain.train.freezing);
+  check_defaults(plain.compression.tracking);
+  check_defaults(plain.compression.file);
+  for (const optim::Kind& kind : optim::kinds())
+    for (const options::Key& key : kind.keys) {
+      CAPTURE(kind.name + "." + key.name);
+      Config named;
+      named.optim.name = kind.name;
+      CHECK(named.optim.value(key.name) == kind.usual(key.name));
+    }
 }
 
 TEST_CASE(

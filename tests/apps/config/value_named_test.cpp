@@ -115,9 +115,6 @@ TEST_CASE("a name that nobody reads is no other one") {
   CHECK_THROWS_WITH_AS(read_model(config), "model.shortcut: expected one of A, B, got \"C\"",
                        ConfigError);
   config = {};
-  config.compression.signs = "none";
-  CHECK_THROWS_AS(read_policy(config), InternalError);
-  config = {};
   config.schedule.name = "exponential";
   CHECK_THROWS_WITH_AS(read_schedule(config),
                        doctest::Contains("schedule.name: expected one of constant, step"),
