@@ -55,6 +55,7 @@
 #include "optim/clip.h"
 #include "optim/lamb.h"
 #include "optim/lars.h"
+#include "optim/lion.h"
 #include "optim/optimizer.h"
 #include "optim/registry.h"
 #include "optim/schedule.h"

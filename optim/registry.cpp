@@ -8,6 +8,7 @@
 #include "optim/adam8bit.h"
 #include "optim/lamb.h"
 #include "optim/lars.h"
+#include "optim/lion.h"
 #include "optim/sgd.h"
 #include "optim/sgd8bit.h"
 
@@ -54,6 +55,8 @@ const std::vector<Kind>& kinds() {
       kind_of<Lamb, LambOptions>("lamb"),
       kind_of<Lars, LarsOptions>("lars"),
       kind_of<Adafactor, AdafactorOptions>("adafactor"),
+      kind_of<Lion, LionOptions>("lion"),
+      kind_of<Lion, LionOptions>("lion_8bit", {.state = BlockwiseOptions()}),
   };
   return all;
 }
