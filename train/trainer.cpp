@@ -98,6 +98,10 @@ std::vector<options::Option<TrainerOptions>> TrainerOptions::list() {
       {{"gradient_accumulation", range::integer(1, 4096),
         "Batches that make one step: its loss is the mean over all their targets."},
        &S::gradient_accumulation},
+      {without_effect({"max_seconds", range::number(0, 1e9),
+                       "Stop after so many seconds of this process, with a checkpoint, as SIGTERM "
+                       "does; --resume goes on. 0: never."}),
+       &S::max_seconds},
       {{"freeze_epochs", range::integer(0, kEpochs),
         "freeze: after so many epochs everything is trained; 0: never."},
        &S::freeze_epochs},
@@ -390,7 +394,7 @@ bool Trainer::epoch_over() const {
 
 bool Trainer::run() {
   const int64_t every = options_.checkpoint_interval;
-  written_ = Clock::now();
+  written_ = begun_ = Clock::now();
   while (!state_.finished) {
     if (stops()) {
       stopped_ = false;
@@ -411,7 +415,9 @@ bool Trainer::run() {
 // Ranks draw the same number of keys in most networks. Where they do not, all go on from the
 // furthest, so that one offset restores all of them.
 bool Trainer::stops() {
-  const bool wanted = stopped_ || (options_.stop && options_.stop());
+  const double seconds = std::chrono::duration<double>(Clock::now() - begun_).count();
+  const bool is_late = options_.max_seconds > 0 && seconds >= options_.max_seconds;
+  const bool wanted = stopped_ || is_late || (options_.stop && options_.stop());
   if (ranks_.alone()) return wanted;
   const RngKey here = rng_.state();
   const CategoryScope scope(Category::workspace);

@@ -92,6 +92,8 @@ struct TrainerOptions {
   // An epoch that ends sooner after the last checkpoint writes none. The end of a run and a stop
   // always write one.
   double checkpoint_seconds = 30;
+  // run() ends after so many seconds, as if `stop` had asked for it; 0: it does not.
+  double max_seconds = 0;
   int64_t keep_best = 1;     // the number of evaluations whose weights are kept, see RunFolder
   int64_t grad_norms = 0;    // steps between norms of each layer's gradient; 0: never
   uint64_t seed = 0;         // dropout and rounding draw from it
@@ -246,6 +248,7 @@ class Trainer {
   int64_t epochs_ = 0, steps_ = 0;
   bool stopped_ = false;                                // has a callback ended the run?
   std::chrono::steady_clock::time_point written_ = {};  // when the last checkpoint was
+  std::chrono::steady_clock::time_point begun_ = {};    // when run() began
   StepTimes times_;
 };
 

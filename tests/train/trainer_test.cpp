@@ -261,6 +261,19 @@ TEST_CASE("a run keeps to a memory budget that a planner of its own parts planne
   CHECK_THROWS_AS(plan(impossible, "100 B activations"), OptionError);
 }
 
+TEST_CASE("a trainer stops after max_seconds, between two steps, and another call goes on") {
+  BarsRun run, whole;
+  run.options.max_seconds = 1e-9;
+  run.options.epochs = whole.options.epochs = 1;
+  Trainer trainer = run.trainer();
+  CHECK_FALSE(trainer.run());
+  CHECK(trainer.state().step == 0);
+  run.options.max_seconds = 1e6;
+  CHECK(run.trainer().run());
+  CHECK(whole.trainer().run());
+  CHECK(run.weights() == whole.weights());
+}
+
 TEST_CASE("a trainer refuses options that say nothing or contradict each other") {
   TrainerOptions options;
   options.early_stop.patience = 2;
