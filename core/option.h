@@ -147,7 +147,7 @@ struct Option {
  private:
   template <class T>
   static void put(T& member, const Value& value, const Range& range) {
-    if constexpr (std::is_same_v<T, bool>) {  // or of two choices the second one
+    if constexpr (std::is_same_v<T, bool>) {  // true: the second of two choices
       member = range.may_be_text ? place_of(range, value.text()) == 1 : value.flag();
     } else if constexpr (std::is_integral_v<T>) {
       member = static_cast<T>(value.integer());

@@ -17,7 +17,8 @@ struct EarlyStopOptions {
   int64_t patience = 0;
   double min_delta = 0;         // a value must be better by more than this
   std::string metric = "loss";  // "loss", "accuracy" or "metric": BatchSpec::metric
-  enum class Unit : uint8_t { evaluations, epochs } unit = Unit::evaluations;  // of the patience
+  // What the patience counts.
+  enum class Unit : uint8_t { evaluations, epochs } unit = Unit::evaluations;
 
   static std::vector<options::Option<EarlyStopOptions>> list();
 };

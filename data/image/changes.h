@@ -33,7 +33,7 @@ struct TwoViewOptions {
   std::vector<double> color_jitter{0.4, 0.4, 0.4, 0.1};
   double jitter_share = 0.8;
   double grayscale = 0.2;
-  std::vector<double> blur{0.5, 0.5}, solarize{0, 0};  // of the first and the second view
+  std::vector<double> blur{0.5, 0.5}, solarize{0, 0};  // one for each view
 
   bool operator==(const TwoViewOptions&) const = default;
   static std::vector<options::Option<TwoViewOptions>> list();

@@ -16,7 +16,7 @@ using namespace frugal;
 
 namespace {
 
-compress::FixedPolicyOptions options(int bits, compress::Rounding rounding) {
+compress::FixedPolicyOptions keep_options(int bits, compress::Rounding rounding) {
   compress::FixedPolicyOptions o;
   o.bits = bits;
   o.min_elements = 0;
@@ -38,7 +38,7 @@ double bias_of(const std::function<Variable(const Variable&)>& f, const Tensor& 
     backward(y, noise(y.shape(), 77));
     return x.grad().to_vector();
   };
-  compress::FixedPolicy policy(options(bits, rounding));
+  compress::FixedPolicy policy(keep_options(bits, rounding));
   const std::vector<double> exact = gradient(nullptr, 0);
   std::vector<double> sum(exact.size());
   double squares = 0, square_of_sum = 0;
@@ -83,14 +83,14 @@ TEST_CASE("checkpointed blocks give the gradients of plain ones under a lossy po
   const auto exact = gradients(nullptr, false);
   for (const int bits : {2, 4}) {
     CAPTURE(bits);
-    compress::FixedPolicy policy(options(bits, compress::Rounding::dithered));
+    compress::FixedPolicy policy(keep_options(bits, compress::Rounding::dithered));
     CHECK(gradients(&policy, true) == exact);
     // An offload policy moves the blocks' inputs as they are.
     compress::OffloadOptions file;
     file.directory = std::filesystem::temp_directory_path();
     compress::OffloadPolicy offload(
-        std::make_unique<compress::FixedPolicy>(options(bits, compress::Rounding::dithered)), file,
-        0);
+        std::make_unique<compress::FixedPolicy>(keep_options(bits, compress::Rounding::dithered)),
+        file, 0);
     CHECK(gradients(&offload, true) == exact);
   }
 }

@@ -26,7 +26,7 @@ Tensor recipe_noise(const Shape& shape, uint64_t stream, double scale = 1) {
   return x;
 }
 
-compress::FixedPolicyOptions options(std::string_view level, uint64_t seed) {
+compress::FixedPolicyOptions keep_options(std::string_view level, uint64_t seed) {
   compress::FixedPolicyOptions o;
   o.bits = static_cast<int>(compress::level(level).choice.bits());
   o.min_elements = 0;
@@ -79,7 +79,7 @@ TEST_CASE("the gradient of a convolution behind a replayed relu is unbiased at 2
   const std::vector<double> exact = gradient(nullptr, 0);
   for (const char* level : {"L1", "L1.2"}) {
     CAPTURE(level);
-    compress::FixedPolicy policy(options(level, 5));
+    compress::FixedPolicy policy(keep_options(level, 5));
     Bias bias(exact);
     for (uint64_t step = 0; step < kDraws; ++step) bias.add(gradient(&policy, step));
     // 1152 elements that share their noise: a wider margin.
@@ -94,7 +94,7 @@ TEST_CASE("lossless recipes of a whole network change no bit of any gradient") {
   const Variable x(recipe_noise({4, 16, 16, 3}, 6));
   auto gradients = [&](std::string_view level, bool recipes) {
     net.zero_grad();
-    compress::FixedPolicyOptions o = options(level, 0);
+    compress::FixedPolicyOptions o = keep_options(level, 0);
     o.recipes = recipes;
     compress::FixedPolicy policy(o);
     PolicyScope scope(&policy);
@@ -118,7 +118,7 @@ TEST_CASE("a residual network keeps what the design says: two norm inputs and tw
   const Variable x(recipe_noise({32, 32, 32, 3}, 7));
   for (const double chain : {0.0, 16.0}) {
     CAPTURE(chain);
-    compress::FixedPolicyOptions o = options("L1", 0);
+    compress::FixedPolicyOptions o = keep_options("L1", 0);
     o.min_elements = 16384;
     o.signs = compress::Signs::masks;
     o.chain = chain;
@@ -152,7 +152,7 @@ TEST_CASE("every level trains: the loss of a small network falls") {
     small.blocks = 1;
     small.num_classes = 2;
     models::CifarResNet net(init, small);
-    compress::FixedPolicy policy(options(level, 1));
+    compress::FixedPolicy policy(keep_options(level, 1));
     Context context;
     const Variable x(recipe_noise({16, 8, 8, 3}, 8));
     const Tensor target =
@@ -206,7 +206,7 @@ TEST_CASE("gelu and silu of packed values: the correction takes the mean bias aw
         return out;
       };
       const std::vector<double> exact = sums(nullptr, 0);
-      compress::FixedPolicyOptions o = options("L1", 5);
+      compress::FixedPolicyOptions o = keep_options("L1", 5);
       o.bits = bits;
       compress::FixedPolicy policy(o);
       // A codec that does not tell its noise: what comes out is not corrected.

@@ -98,7 +98,7 @@ std::vector<Recipe> recipes() {
   };
 }
 
-compress::FixedPolicyOptions options(int bits, uint64_t seed) {
+compress::FixedPolicyOptions keep_options(int bits, uint64_t seed) {
   compress::FixedPolicyOptions o;
   o.bits = bits;
   o.min_elements = 0;
@@ -128,7 +128,7 @@ TEST_CASE("every recipe's mean over seeds is the exact tensor") {
       const Tensor exact = replayed(recipe, nullptr);
       Bias bias(exact.to_vector());
       for (uint64_t seed = 0; seed < kDraws; ++seed) {
-        compress::FixedPolicy policy(options(bits, seed));
+        compress::FixedPolicy policy(keep_options(bits, seed));
         bias.add(replayed(recipe, &policy).to_vector());
       }
       // About 2000 elements: their average chi-square has a standard deviation of about 0.03.
@@ -154,7 +154,7 @@ TEST_CASE("the sign in the codes is the forward pass's, bit for bit, and the mas
         return node.slots.unpack(node.sign_slot).to_vector();
       };
       int64_t none = 0, with_codes = 0, with_masks = 0;
-      compress::FixedPolicyOptions o = options(bits, 9);
+      compress::FixedPolicyOptions o = keep_options(bits, 9);
       compress::FixedPolicy codes(o);
       o.signs = compress::Signs::masks;
       compress::FixedPolicy masks(o);
@@ -184,7 +184,7 @@ TEST_CASE("another op that saves a norm's input never gets the means that 2 bits
     };
     Bias bias(run(nullptr));
     for (uint64_t seed = 0; seed < 200; ++seed) {
-      compress::FixedPolicy policy(options(bits, seed));
+      compress::FixedPolicy policy(keep_options(bits, seed));
       bias.add(run(&policy));
       REQUIRE((more > 0) == (bits == 2));
     }
@@ -211,7 +211,7 @@ TEST_CASE("a relu's output carries the relu's mask, and its zeros return as zero
       return std::pair(seen.to_vector(), x.grad().to_vector());
     };
     const auto exact = run(nullptr);
-    compress::FixedPolicyOptions o = options(bits, 1);
+    compress::FixedPolicyOptions o = keep_options(bits, 1);
     o.recipes = false;
     compress::FixedPolicy policy(o);
     const auto lossy = run(&policy);

@@ -94,7 +94,7 @@ Check check(const std::string& model, const AcgcOptions& options) {
   return found;
 }
 
-AcgcOptions options(double e) {
+AcgcOptions options_of_growth(double e) {
   AcgcOptions all;
   all.e = e;
   all.interval = 3;
@@ -120,7 +120,7 @@ TEST_CASE("the predicted bound holds on every step") {
   for (const Case& each :
        {Case{kResnet, 1, "fixed_z"}, Case{kResnet, 0.2, "entropy"}, Case{kMlp, 1, "entropy"},
         Case{kMlp, 0.2, "fixed_z"}, Case{kBert, 1, "fixed_z"}, Case{kBert, 0.2, "entropy"}}) {
-    AcgcOptions with = options(each.e);
+    AcgcOptions with = options_of_growth(each.e);
     with.codec = each.codec;
     const Check found = check(each.model, with);
     CAPTURE(each.model);
@@ -132,7 +132,7 @@ TEST_CASE("the predicted bound holds on every step") {
 
 TEST_CASE("expected errors are of the size that was asked for, far above the worst case's") {
   for (const std::string& model : {kResnet, kMlp}) {
-    AcgcOptions each = options(0.2);
+    AcgcOptions each = options_of_growth(0.2);
     each.count = Count::expected;
     each.rounding = compress::Rounding::stochastic;
     const Check found = check(model, each);
@@ -143,13 +143,13 @@ TEST_CASE("expected errors are of the size that was asked for, far above the wor
 }
 
 TEST_CASE("the published rule stays within it too") {
-  AcgcOptions each = options(1);
+  AcgcOptions each = options_of_growth(1);
   each.rule = Rule::published;
   CHECK(check(kResnet, each).whole <= 1);
 }
 
 TEST_CASE("with recipes there is less to pack, within the bound") {
-  AcgcOptions each = options(1);
+  AcgcOptions each = options_of_growth(1);
   each.keep.recipes = true;
   CHECK(check(kResnet, each).parameter <= 1);
 }
