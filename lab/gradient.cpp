@@ -27,6 +27,11 @@ constexpr Scheme kSchemes[] = {{"every tensor packed, masks", false, "masks"},
                                {"recipes, signs in codes", true, "codes"},
                                {"the same with checkpoints", true, "codes", true}};
 
+const char* rounding_text(std::optional<compress::Rounding> rounding) {
+  if (rounding == compress::Rounding::dithered) return "dithered";
+  return rounding == compress::Rounding::nearest ? "nearest" : "stochastic";
+}
+
 // `given`: the rounding before resolve().
 CompressionConfig compression_of(const Scheme& scheme, const Config& config,
                                  std::optional<compress::Rounding> given) {
@@ -73,7 +78,7 @@ void study_gradient(const LabArguments& arguments) {
                 {"recipes", scheme.recipes},
                 {"signs", scheme.signs},
                 {"checkpoints", scheme.checkpoints},
-                {"rounding", compression.rounding},
+                {"rounding", rounding_text(compression.rounding)},
                 {"bits", bits},
                 {"activation_bytes", bytes},
                 {"L0_activations_over_these", less},

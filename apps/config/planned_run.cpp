@@ -148,7 +148,7 @@ train::PlannedRun planned_run(const Config& config) {
   run.options.run.has_blocks = is_read(config, "train.checkpointing");
   run.counts_kernels = counts_kernels(config);
   const OptimConfig& optim = config.optim;
-  if (optim.name == "adamw" || (optim.name == "sgd" && optim.momentum > 0)) {
+  if (optim.name == "adamw" || (optim.name == "sgd" && optim.value("momentum").number() > 0)) {
     Config in_8bit = config;
     in_8bit.optim.name += "_8bit";
     run.make_8bit_optimizer = [in_8bit](Module& model) { return make_optimizer(in_8bit, model); };

@@ -78,7 +78,7 @@ TEST_CASE(
   config.compression.track_interval = 40;
   CHECK(tracking_options(config)->interval == 40);
   config.compression.track_interval = 0;
-  config.compression.guard = 0.1;
+  config.compression.tracking.guard = 0.1;
   const TrackingOptions usual, made = tracking_options(config).value();
   CHECK(made.interval == usual.interval);
   CHECK(made.samples == usual.samples);
@@ -87,8 +87,8 @@ TEST_CASE(
   CHECK(made.guard == 0.1);
   CHECK(made.batch == 128);
   const EarlyStopOptions stop;
-  config.train.stop_patience = 3;
-  const EarlyStopOptions found = trainer_options(config, nullptr).early_stop.value();
+  config.train.early_stop.patience = 3;
+  const EarlyStopOptions found = trainer_options(config, nullptr).early_stop;
   CHECK(found.patience == 3);
   CHECK(found.min_delta == stop.min_delta);
   CHECK(found.metric == stop.metric);
