@@ -203,12 +203,11 @@ TEST_CASE("when to measure, and settings that contradict each other") {
     Tracked raw(choice, 1);
     raw.options.guard = 0.1;
     CHECK_THROWS_WITH_AS(raw.tracking(),
-                         doctest::Contains("compression.guard: expected a policy with a width"),
+                         doctest::Contains("tracking.guard: expected a policy with a width"),
                          OptionError);
   }
   guarded.options.least_bits = 6;
-  CHECK_THROWS_WITH_AS(
-      guarded.tracking(),
-      doctest::Contains("compression.advanced.guard_min_bits: expected at most the 4 bits"),
-      OptionError);
+  CHECK_THROWS_WITH_AS(guarded.tracking(),
+                       doctest::Contains("tracking.guard_min_bits: expected at most the 4 bits"),
+                       OptionError);
 }
