@@ -117,7 +117,7 @@ const Quantizer& AdaptivePolicy::chosen(const Tensor& tensor, const SaveInfo& in
     item.has_sign = info.sign != nullptr && quantizer(2, false).can_carry_sign(tensor.shape());
     item.slope = item.has_sign ? info.sign->slope : 0;
   }
-  if (fresh) item.bits = std::max(keep_.bits(), least_bits(item));
+  if (fresh) item.bits = first_width(item);
   return quantizer(item.bits, probing_ && other_ == info.seq);
 }
 
@@ -130,6 +130,20 @@ std::vector<AdaptivePolicy::Item> AdaptivePolicy::items() const {
     if (decided->second.what == now) all.push_back(item);
   }
   return all;
+}
+
+int AdaptivePolicy::first_width(const Item& item) const {
+  const int floor_bits = keep_.bits(), least = least_bits(item);
+  const double above = options_.average - floor_bits;
+  if (above == 0 || least > floor_bits) return std::max(floor_bits, least);
+  double wide = 0, all = static_cast<double>(item.elements);
+  for (const auto& [seq, other] : items_) {
+    if (seq >= item.seq) break;
+    if (other.bits == kRaw || least_bits(other) > floor_bits) continue;
+    all += static_cast<double>(other.elements);
+    if (other.bits > floor_bits) wide += static_cast<double>(other.elements);
+  }
+  return wide + static_cast<double>(item.elements) / 2 <= above * all ? floor_bits + 1 : floor_bits;
 }
 
 int AdaptivePolicy::least_bits(const Item& item) const {
@@ -266,7 +280,7 @@ void AdaptivePolicy::set_average(double average) {
   keep_.set_bits(static_cast<int>(average));
   // Until the next measurement, each tensor has the width of a new tensor.
   for (auto& [seq, item] : items_)
-    if (!item.sensitivity) item.bits = std::max(keep_.bits(), least_bits(item));
+    if (!item.sensitivity) item.bits = first_width(item);
   allocate();
 }
 

@@ -72,6 +72,9 @@ class AdaptivePolicy final : public SavePolicy, public Learner, public Adjustabl
   double predicted_variance() const;
   double average_bits() const;  // over the items' elements
   int least_bits(const Item& item) const;
+  // The width of a tensor until something is measured: one of the whole numbers around the average,
+  // so that the tensors up to this one have the average, as exactly as they can.
+  int first_width(const Item& item) const;
   // The bytes that the item takes at `bits`, or kRaw. A mask that the codes then do not carry
   // counts, too.
   int64_t bytes(const Item& item, int bits) const;
