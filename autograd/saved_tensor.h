@@ -140,9 +140,9 @@ class Packed {
   // the mask.
   virtual Tensor unpack_sign() const { return {}; }
   virtual bool carries_sign() const { return false; }
-  // Are the codes good for the op that saved the tensor alone, because elements where the sign's
-  // bit is clear come back as the mean of several? Then other ops that save the same bytes pack
-  // them again.
+  // Are the codes good for the op that saved the tensor alone, because only a few of the elements
+  // where the sign's bit is clear are known, and stand for the others? Then other ops that save the
+  // same bytes pack them again.
   virtual bool serves_one_op() const { return false; }
   // The mask of the elements of unpack_rows(begin, end): a bitmask of that shape. Undefined if only
   // the whole mask can be had.

@@ -335,9 +335,8 @@ __device__ __forceinline__ uint16_t upper(float x) {
 
 // Metadata and parameters of a pair, from its extremes.
 //   plain: base, inverse, half (0: not finite)
-//   split: base and inverse and count of both classes, keep (0: not finite, else -1)
-//     Where class 0 keeps its mean, it has one code and class 1 three. Then keep is its range, and
-//     in the places of count are the sum and the number of its elements, as bits of whole numbers.
+//   split: base and inverse and count of both classes, keep (0: not finite; 1: draws rows; else -1)
+//     Where rows are drawn, count is that of the others, and inverse that of several codes.
 template <int kClasses>
 __device__ __forceinline__ void set_parameters(const Packing& p, const float (&mn)[kClasses],
                                                const float (&mx)[kClasses], int64_t group,
@@ -382,56 +381,25 @@ __device__ __forceinline__ void set_parameters(const Packing& p, const float (&m
         range[k] = up == 0 ? 0.0f : fmaxf(up, kSplitMinRange);
       }
     }
-    const bool mean = may_keep_mean(p.weights, bits) && range[0] > 0 && range[1] > 0;
-    const float range0 = range[0];
-    if (mean) range[0] = 0;
 #pragma unroll
     for (int k = 0; k < 2; ++k) {
       meta[2 * k * metas] = upper(lo[k]);
       meta[(2 * k + 1) * metas] = upper(range[k]);
     }
     if (!finite) atomicAdd(p.nonfinite, 1ull);
-    const ClassCodes codes = class_codes(range[0], range[1], p.weights, bits);
+    const bool draws = draws_rows(p.weights, bits, range[0], range[1]);
+    const float most = static_cast<float>((1 << bits) - 1);
+    ClassCodes codes = class_codes(range[0], range[1], p.weights, bits);
+    if (draws) codes.count[0] = 1, codes.count[1] = most;
 #pragma unroll
     for (int k = 0; k < 2; ++k) {
+      const float several = draws ? most : codes.count[k];
       to[k * stride] = finite ? lo[k] : 0.0f;
-      to[(2 + k) * stride] = codes.spread[k] ? __fdiv_rn(codes.count[k] - 1.0f, range[k]) : 0.0f;
-      to[(4 + k) * stride] = mean ? 0.0f : codes.count[k];
+      to[(2 + k) * stride] = codes.spread[k] ? __fdiv_rn(several - 1.0f, range[k]) : 0.0f;
+      to[(4 + k) * stride] = codes.count[k];
     }
-    to[6 * stride] = mean ? range0 : finite ? -1.0f : 0.0f;
-    if (mean) to[2 * stride] = __fdiv_rn(kMeanLevels, range0);
+    to[6 * stride] = !finite ? 0.0f : draws ? 1.0f : -1.0f;
   }
-}
-
-// What a thread adds to the means of class 0 of its columns: the sum of what rounding to
-// kMeanLevels gives, and the number of elements.
-struct MeanSums {
-  uint32_t sum[kCols] = {}, elements[kCols] = {};
-  // With those of the lane whose number differs by the bit `step`.
-  __device__ __forceinline__ void combine(int step) {
-#pragma unroll
-    for (int c = 0; c < kCols; ++c) {
-      sum[c] += __shfl_xor_sync(kAllLanes, sum[c], step);
-      elements[c] += __shfl_xor_sync(kAllLanes, elements[c], step);
-    }
-  }
-  // parameters: of the first of `count` columns.
-  __device__ __forceinline__ void add_to(float* parameters, int stride, int count) const {
-    for (int c = 0; c < count; ++c) {
-      if (!(parameters[6 * stride + c] > 0)) continue;
-      atomicAdd(reinterpret_cast<unsigned*>(parameters + 4 * stride + c), sum[c]);
-      atomicAdd(reinterpret_cast<unsigned*>(parameters + 5 * stride + c), elements[c]);
-    }
-  }
-};
-// split_mean() of a pair that keeps it.
-__device__ __forceinline__ float mean_of(const float* parameters, int stride) {
-  const auto whole = [&](int i) {
-    return static_cast<float>(__float_as_uint(parameters[i * stride]));
-  };
-  const float mean = __fmaf_rn(__fdiv_rn(whole(4), whole(5)),
-                               __fdiv_rn(parameters[6 * stride], kMeanLevels), parameters[0]);
-  return float_of((__float_as_uint(mean) + 0x8000u) & 0xffff0000u);
 }
 
 // Values of column c to codes. `words` are those of its pair, which an even column sets. The upper
@@ -442,20 +410,23 @@ __device__ __forceinline__ void code_column(const Packing& p, const StreamKeys& 
                                             const Values<T>& at, uint32_t present, uint32_t class1,
                                             uint32_t block, uint32_t column,
                                             const float* parameters, int stride, int c,
-                                            StreamWords& words, MeanSums& sums,
-                                            uint32_t (&code)[kRows]) {
+                                            StreamWords& words, uint32_t (&code)[kRows]) {
   constexpr bool kClamps = kBits == 0;  // up to 8 bits nothing rounds up to 2^bits + 1
   const float top = static_cast<float>(1 << p.layout.bits);
   const float keep = parameters[(kClasses == 1 ? 2 : 6) * stride];
   const float base = parameters[0], inverse = parameters[(kClasses == 1 ? 1 : 2) * stride];
-  constexpr bool kMeans = kClasses == 2 && kBits == 2;
-  const bool mean = kMeans && keep > 0;
+  constexpr bool kMayDraw = kClasses == 2 && kBits != 0 && kBits <= kMostDrawnBits;
+  const bool draws = kMayDraw && keep > 0;
   float base1 = 0, inverse1 = 0, count = 0, count1 = 0;
   if constexpr (kClasses == 2) {
     base1 = parameters[stride], inverse1 = parameters[3 * stride];
-    count = mean ? 1.0f : parameters[4 * stride], count1 = parameters[5 * stride];
+    count = parameters[4 * stride], count1 = parameters[5 * stride];
   }
   const float shift1 = kTwoTo23 - 1.0f + count;
+  uint32_t drawn_here = kRows;
+  if (draws)
+    drawn_here = drawn_row(drawn_row_of_block(keys.key[0], block),
+                           drawn_row_of_column(keys.key[1], column + static_cast<uint32_t>(c)));
   const OneAndU one_and_u(p.stochastic);
   if (p.stochastic && c % 2 == 0)
     words = stream_words(keys, block, (column + static_cast<uint32_t>(c)) / 2);
@@ -469,17 +440,18 @@ __device__ __forceinline__ void code_column(const Packing& p, const StreamKeys& 
       if constexpr (kClamps) v = fminf(v, top);
     } else {
       const bool one = (class1 >> (8 * c + r) & 1u) != 0;
-      v = __fmaf_rn(__fsub_rn(x, one ? base1 : base), one ? inverse1 : inverse, term);
-      if constexpr (kClamps) v = fminf(v, one ? count1 : count);
+      float by = one ? inverse1 : inverse;
       shift = one ? shift1 : shift;
+      if constexpr (kMayDraw) {
+        const bool drawn = drawn_here == static_cast<uint32_t>(r);
+        if (draws && one == drawn) by = 0;  // the only code of its class
+        if (one && drawn) shift = kTwoTo23 - 1.0f + count1;
+      }
+      v = __fmaf_rn(__fsub_rn(x, one ? base1 : base), by, term);
+      if constexpr (kClamps) v = fminf(v, one ? count1 : count);
     }
     code[r] = __float_as_uint(__fadd_rz(v, shift));
     const bool there = kWhole || (present >> (r * kCols + c) & 1u) != 0;
-    if (kMeans && mean && (class1 >> (8 * c + r) & 1u) == 0) {
-      constexpr uint32_t kZero = 0x4b000000;  // 2^23
-      if (there) sums.sum[c] += code[r] - kZero, ++sums.elements[c];
-      code[r] = kZero;
-    }
     if (!there) code[r] = 0;
   }
 }
@@ -490,7 +462,7 @@ __device__ __forceinline__ void code_planes(const Packing& p, const StreamKeys& 
                                             const Values<T>& at, uint32_t present, uint32_t class1,
                                             uint32_t block, uint32_t column,
                                             const float* parameters, int stride, int beside,
-                                            MeanSums& sums, const CodeBlock& to) {
+                                            const CodeBlock& to) {
   StreamWords drawn{};
   if constexpr (kBits != 0) {
     uint32_t words[kBits] = {};
@@ -498,7 +470,7 @@ __device__ __forceinline__ void code_planes(const Packing& p, const StreamKeys& 
     for (int c = 0; c < kCols; ++c) {
       uint32_t code[kRows];
       code_column<kBits, kClasses, kWhole>(p, keys, at, present, class1, block, column,
-                                           parameters + c * beside, stride, c, drawn, sums, code);
+                                           parameters + c * beside, stride, c, drawn, code);
       insert_planes<kBits>(code, c, words);
     }
     store_planes<kBits>(words, to.first, to);
@@ -507,8 +479,7 @@ __device__ __forceinline__ void code_planes(const Packing& p, const StreamKeys& 
 #pragma unroll
     for (int c = 0; c < kCols; ++c)
       code_column<kBits, kClasses, kWhole>(p, keys, at, present, class1, block, column,
-                                           parameters + c * beside, stride, c, drawn, sums,
-                                           code[c]);
+                                           parameters + c * beside, stride, c, drawn, code[c]);
     store_planes(code, p.layout.bits, to);
   }
 }
@@ -516,16 +487,15 @@ template <int kBits, int kClasses, class T>
 __device__ __forceinline__ void code_block(const Packing& p, const StreamKeys& keys,
                                            const Values<T>& at, uint32_t present, uint32_t class1,
                                            uint32_t block, uint32_t column, const float* parameters,
-                                           int stride, int beside, MeanSums& sums,
-                                           const CodeBlock& to) {
+                                           int stride, int beside, const CodeBlock& to) {
   const float* keep = parameters + (kClasses == 1 ? 2 : 6) * stride;
   if (kBits != 0 && present == ~0u && keep[0] != 0 && keep[beside] != 0 && keep[2 * beside] != 0 &&
       keep[3 * beside] != 0)
     code_planes<kBits, kClasses, true>(p, keys, at, present, class1, block, column, parameters,
-                                       stride, beside, sums, to);
+                                       stride, beside, to);
   else
     code_planes<kBits, kClasses, false>(p, keys, at, present, class1, block, column, parameters,
-                                        stride, beside, sums, to);
+                                        stride, beside, to);
 }
 
 // Asks for a tile that is soon some block's, so that memory is busy while blocks compute: a line
@@ -654,7 +624,6 @@ __global__ void __launch_bounds__(kThreads, kPackBlocks<T, kBits, Map>)
   __syncthreads();
 
   const int pair = layout.shared ? local : local * tile.across * kCols + across;
-  MeanSums sums;
   for (int chunk = 0; chunk < chunks; ++chunk) {
     const int block = block0 + chunk * tile.held;
     if (block * kRows >= rows) break;
@@ -667,25 +636,8 @@ __global__ void __launch_bounds__(kThreads, kPackBlocks<T, kBits, Map>)
     code_block<kBits, kClasses>(
         p, keys, at, present, class1, static_cast<uint32_t>(row0 / kRows + block),
         static_cast<uint32_t>(here), parameters + pair + (here - column), shared.pairs,
-        layout.shared ? 0 : 1, sums,
+        layout.shared ? 0 : 1,
         {p.payload + layout.code_offset(group) + here, cols, rows, block, count, p.words});
-  }
-
-  if constexpr (kClasses == 2 && kBits == 2) {
-    if (!may_keep_mean(p.weights, kBits)) return;
-    for (int step = 0; step < tile.fold; ++step) sums.combine(tile.across << step);
-    if (active && (slot & ((1 << tile.fold) - 1)) == 0)
-      sums.add_to(parameters + pair, shared.pairs, count);
-    __syncthreads();
-    for (int i = thread; i < tile.pairs; i += static_cast<int>(blockDim.x)) {
-      const auto [down, right] = tile.by_columns.divide(static_cast<uint32_t>(i));
-      const int64_t its = group0 + down;
-      const int its_column = column0 + static_cast<int>(right);
-      if (its >= layout.groups || its_column >= cols || !(parameters[i + 6 * shared.pairs] > 0))
-        continue;
-      auto* meta = reinterpret_cast<uint16_t*>(p.payload + layout.meta_offset(its));
-      meta[its_column] = upper(mean_of(parameters + i, shared.pairs));
-    }
   }
 }
 

@@ -28,10 +28,17 @@ struct Unpacking {
   bool quads = false, words = false;  // whole accesses to x and to codes are possible
 };
 
-// The keys of dithered rounding, in shared memory. Every thread comes here, before it may return.
+// The keys of the stream that packed, in shared memory. Every thread comes here, before it may
+// return.
 __device__ __forceinline__ void draw_keys(const Unpacking& u, StreamKeys& keys) {
   if (threadIdx.x == 0) keys = stream_keys(u.stream, u.stream.advance->steps);
   __syncthreads();
+}
+
+// The same where they are needed: by dithered rounding, and by groups that draw rows.
+template <bool kDithered, bool kMayDraw>
+__device__ __forceinline__ void draw_keys_for(const Unpacking& u, StreamKeys& keys) {
+  if (kDithered || (kMayDraw && may_draw_rows(u.weights, u.layout.bits))) draw_keys(u, keys);
 }
 
 // Where a thread's block lies.

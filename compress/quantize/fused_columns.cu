@@ -91,7 +91,7 @@ __global__ void __launch_bounds__(ops::cuda::kGradientThreads, Reading::kBits ==
     sums_kernel(Sums<T> p) {
   static_assert(N <= kCols);
   __shared__ StreamKeys keys;
-  if constexpr (Reading::kDithered) draw_keys(p.u, keys);
+  draw_keys_for<Reading::kDithered, kClasses == 2 && kMayDraw<Reading::kBits>>(p.u, keys);
   const ops::cuda::Columns::Place place = p.columns.place();
   float value[2 * N] = {};
   if (place.inside) {
@@ -180,7 +180,7 @@ __global__ void __launch_bounds__(kThreads, Reading::kBits == 0 ? 2 : 3)
     combine_kernel(Combination p) {
   constexpr int kAtOnce = kRowsAtOnce<T, true>;
   __shared__ StreamKeys keys;
-  if constexpr (Reading::kDithered) draw_keys(p.u, keys);
+  draw_keys_for<Reading::kDithered, kClasses == 2 && kMayDraw<Reading::kBits>>(p.u, keys);
   const ThreadBlocks mine = blocks_of_thread(p.u);
   const T* y = static_cast<const T*>(p.y);
   Decoder<T, Reading, kClasses> codes;

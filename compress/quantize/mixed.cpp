@@ -50,7 +50,7 @@ class Mixed final : public Grouped {
         shape_(shape),
         dtype_(dtype),
         rounding_(rounding),
-        weights_(split_weights(slope)) {}
+        weights_(split_weights(slope, dtype, rounding)) {}
 
   Tensor unpack() const override {
     CategoryScope scope(Category::workspace);
@@ -66,10 +66,10 @@ class Mixed final : public Grouped {
   }
   bool carries_sign() const override { return layout_.split; }
   bool serves_one_op() const override {
-    const auto keeps = [&](const MixedLayout::Segment& segment) {
-      return may_keep_mean(weights_, segment.layout.bits);
+    const auto draws = [&](const MixedLayout::Segment& segment) {
+      return may_draw_rows(weights_, segment.layout.bits);
     };
-    return layout_.split && std::any_of(layout_.segments.begin(), layout_.segments.end(), keeps);
+    return layout_.split && std::any_of(layout_.segments.begin(), layout_.segments.end(), draws);
   }
   Tensor unpack_sign() const override {
     if (!layout_.split) return {};
@@ -357,7 +357,7 @@ std::unique_ptr<Packed> MixedQuantizer::pack(const Tensor& tensor, const SaveInf
       if (layout.split) {
         job.mask =
             static_cast<const uint8_t*>(gather(info.sign->mask, 1, layout, segment, staged_mask));
-        job.weights = split_weights(slope);
+        job.weights = split_weights(slope, tensor.dtype(), options_.rounding);
       }
       dispatch(tensor.device(), [&](auto backend) {
         layout.split ? split_quantize_kernel(backend, job) : quantize_kernel(backend, job);

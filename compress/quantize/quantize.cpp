@@ -79,7 +79,7 @@ PackJob Quantizer::job_of(const GroupLayout& layout, const Tensor& payload, DTyp
   job.stream = code_stream(options_.seed, info);
   job.stochastic = options_.rounding != Rounding::nearest;
   job.nonfinite = &nonfinite_;
-  if (layout.split) job.weights = split_weights(info.sign->slope);
+  if (layout.split) job.weights = split_weights(info.sign->slope, dtype, options_.rounding);
   return job;
 }
 
@@ -171,7 +171,7 @@ UnpackJob Quantized::unpack_job(int64_t begin, int64_t end, void* x) const {
   job.layout = layout_;
   job.begin = begin;
   job.end = end;
-  job.weights = split_weights(slope_);
+  job.weights = split_weights(slope_, dtype_, rounding_);
   job.dithered = rounding_ == Rounding::dithered;
   job.stream = stream_;
   return job;
@@ -283,7 +283,7 @@ Tensor Quantized::unpack_range(const Range& range, const Tensor& affine) const {
 }
 
 bool Quantized::serves_one_op() const {
-  return layout_.split && may_keep_mean(split_weights(slope_), layout_.bits);
+  return layout_.split && may_draw_rows(split_weights(slope_, dtype_, rounding_), layout_.bits);
 }
 
 Tensor Quantized::unpack_sign() const {

@@ -25,8 +25,8 @@
 // for bit (compress/quantize/quantize_split.h): each of the two classes of a group has a range and
 // codes of its own, |x^ - x| is at most the step of the element's class, both are unbiased, and
 // metadata takes 8 bytes a group instead of 4. With slope 0 the elements of bit 0 have about a
-// tenth of the codes, at least 2. With slope 0 and 2 bits they have one, which stands for their
-// mean and is not unbiased.
+// tenth of the codes, at least 2. With slope 0 and 2 bits, one in 16 of them stands for all, so its
+// error is up to 20 ranges; they are unbiased, too. Rounded to nearest, two codes serve them.
 //
 // A group that holds NaN, an infinity or a value beyond the limit unpacks to NaN in every element
 // and is counted, where the mask stays exact. f64 goes through f32; bf16 and f16 return rounded to
@@ -69,7 +69,7 @@ struct UnpackJob;
 // A packed tensor: one u8 payload of layout().bytes() bytes, category `packed`.
 class Quantized final : public Grouped {
  public:
-  // stream: the one that rounded, if rounding is dithered; slope: of SaveInfo::sign, where
+  // stream: the one that rounded; slope: of SaveInfo::sign, where
   // layout.split.
   Quantized(Tensor payload, const GroupLayout& layout, const Shape& shape, DType dtype,
             Rounding rounding, const CodeStream& stream = {}, double slope = 0)

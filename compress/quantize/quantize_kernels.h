@@ -42,7 +42,7 @@ struct UnpackJob {
   const float* affine = nullptr;
   const float* residual = nullptr;  // with `affine`, f32 on the CPU: like x, added in class 1
   bool dithered = false;            // what was added before truncation is taken away again
-  CodeStream stream;                // dithered
+  CodeStream stream;                // the one that packed: of dithered codes, or with drawn rows
 };
 
 void quantize_kernel(Cpu, const PackJob& job);

@@ -13,29 +13,49 @@ uint16_t to_bf16(float value) {
   return static_cast<uint16_t>(std::bit_cast<uint32_t>(value) >> 16);
 }
 
-// One group as its metadata describe it.
+// One group as its metadata describe it, in one of its rows.
 struct Classes {
   ClassRange of[2];
   SplitCodes codes;
+  float lo[2], step[2];  // what codes unpack to
   int offset(bool k) const { return k ? codes.count[0] : 0; }
-  float step(bool k) const {
-    return codes.count[k] < 2 ? 0.0f : of[k].range / static_cast<float>(codes.count[k] - 1);
-  }
   float inverse(bool k) const {
     return codes.count[k] < 2 ? 0.0f : static_cast<float>(codes.count[k] - 1) / of[k].range;
   }
 };
 
 Classes read_classes(const uint8_t* payload, const GroupLayout& layout, const SplitWeights& weights,
-                     int64_t group, int64_t column) {
+                     const CodeStream& stream, int64_t row, int64_t column) {
   uint16_t words[4];
+  const int64_t group = row / layout.group_rows;
   for (int64_t i = 0; i < 4; ++i)
     std::memcpy(&words[i], payload + layout.meta_offset(group) + (i * layout.metas() + column) * 2,
                 2);
   Classes classes;
   classes.of[0] = {from_bf16(words[0]), from_bf16(words[1])};
   classes.of[1] = {from_bf16(words[2]), from_bf16(words[3])};
-  classes.codes = split_codes(classes.of[0].range, classes.of[1].range, weights, layout.bits);
+  const bool draws = draws_rows(weights, layout.bits, classes.of[0].range, classes.of[1].range);
+  const bool drawn =
+      draws && drawn_row(drawn_row_of_block(stream.key[0], static_cast<uint32_t>(row / 8)),
+                         drawn_row_of_column(stream.key[1], static_cast<uint32_t>(column))) ==
+                   static_cast<uint32_t>(row % 8);
+  const int most = (1 << layout.bits) - 1;
+  classes.codes = !draws
+                      ? split_codes(classes.of[0].range, classes.of[1].range, weights, layout.bits)
+                  : drawn ? SplitCodes{{most, 1}}
+                          : SplitCodes{{1, most}};
+  const int above =
+      class_above(classes.of[0].lo, classes.of[0].range, classes.of[1].lo, classes.of[1].range);
+  for (int k = 0; k < 2; ++k) {
+    const int n = classes.codes.count[k];
+    const float range = classes.of[k].range;
+    classes.lo[k] = classes.of[k].lo;
+    classes.step[k] = n < 2 ? 0.0f : range / static_cast<float>(n - 1);
+    if (!draws) continue;
+    classes.lo[k] =
+        std::fma(range, n < 2 ? drawn_place(k, above) : drawn_base(k, above), classes.of[k].lo);
+    classes.step[k] *= drawn_factor(k);
+  }
   return classes;
 }
 
@@ -46,42 +66,45 @@ bool bit_of(const uint8_t* mask, const GroupLayout& layout, int64_t row, int64_t
 // Calls f(row, column, classes, code) for each element.
 template <class F>
 void for_codes(const uint8_t* payload, const GroupLayout& layout, const SplitWeights& weights,
-               F f) {
+               const CodeStream& stream, F f) {
   const Planes planes = planes_of(layout.bits);
   for (int64_t g = 0; g < layout.groups; ++g)
-    for (int64_t c = 0; c < layout.cols; ++c) {
-      const Classes classes = read_classes(payload, layout, weights, g, c);
+    for (int64_t c = 0; c < layout.cols; ++c)
       for (int64_t r = 0; r < layout.rows_of(g); ++r) {
         const uint8_t* codes = payload + layout.code_offset(g);
-        f(g * layout.group_rows + r, c, classes,
+        const int64_t row = g * layout.group_rows + r;
+        f(row, c, read_classes(payload, layout, weights, stream, row, c),
           static_cast<int>(read_code(codes, layout, planes, layout.rows_of(g), r, c)));
       }
-    }
 }
 
 }  // namespace
 
-SplitWeights split_weights(double slope) {
+SplitWeights split_weights(double slope, DType dtype, Rounding rounding) {
   constexpr float kLeast = 1.0f / 9;
   const float s = std::clamp(std::fabs(static_cast<float>(slope)), kLeast, 1 / kLeast);
-  return {std::min(s, 1.0f) / 4, std::min(1.0f / s, 1.0f) / 4, slope == 0};
-}
-
-float split_mean(float lo, float range, float sum, float count) {
-  const float mean = std::fma(sum / count, range / kMeanLevels, lo);
-  return std::bit_cast<float>((std::bit_cast<uint32_t>(mean) + 0x8000u) & 0xffff0000u);
+  // Values lie up to kDrawEvery + 5 ranges away from their class, and have to be finite in the
+  // dtype.
+  const float widest = dtype == DType::f16 ? 0x1p9f : 0x1p120f;
+  const bool draws = slope == 0 && rounding != Rounding::nearest;
+  return {std::min(s, 1.0f) / 4, std::min(1.0f / s, 1.0f) / 4, draws ? widest : 0};
 }
 
 double split_variance(double slope, int bits) {
   const SplitWeights weights = split_weights(slope);
-  // A mean is off by about as much as rounding to two codes.
-  const SplitCodes codes =
-      may_keep_mean(weights, bits) ? SplitCodes{{2, 3}} : split_codes(1, 1, weights, bits);
+  const SplitCodes codes = split_codes(1, 1, weights, bits);
   const double of[2] = {weights.class0 * 4.0, weights.class1 * 4.0};
   double sum = 0;
   for (int k = 0; k < 2; ++k) {
-    const double steps = codes.count[k] - 1;
-    sum += of[k] * of[k] * of[k] / (steps * steps);
+    const bool draws = may_draw_rows(weights, bits);
+    const double steps = (draws ? (1 << bits) - 1 : codes.count[k]) - 1;
+    double variance = 1 / (steps * steps);
+    // The mean square of the distance from the place of one code, which is about as large as the
+    // variance of rounding to two codes, adds to this.
+    constexpr double kDistance = 0.6;
+    const double known = k == 0 ? 1.0 / kDrawEvery : 1 - 1.0 / kDrawEvery;
+    if (draws) variance = (variance + (1 - known) * kDistance) / known;
+    sum += of[k] * of[k] * of[k] * variance;
   }
   return sum;
 }
@@ -132,22 +155,6 @@ int64_t reference_split_pack(const float* x, const uint8_t* mask, const GroupLay
       ClassRange ranges[2];
       if (finite)
         for (int k = 0; k < 2; ++k) ranges[k] = class_range(mn[k], mx[k]);
-      if (finite && may_keep_mean(weights, layout.bits) && ranges[0].range > 0 &&
-          ranges[1].range > 0) {
-        const float inverse = kMeanLevels / ranges[0].range;
-        int64_t sum = 0, count = 0;
-        for (int64_t row = row0; row < row0 + n; ++row) {
-          if (bit_of(mask, layout, row, c)) continue;
-          const float u = element_dither(stream, stochastic, row, c);
-          sum += static_cast<int64_t>(
-                     std::fma(x[row * layout.cols + c] - ranges[0].lo, inverse, 1.0f + u)) -
-                 1;
-          ++count;
-        }
-        ranges[0] = {split_mean(ranges[0].lo, ranges[0].range, static_cast<float>(sum),
-                                static_cast<float>(count)),
-                     0.0f};
-      }
       for (int k = 0; k < 2; ++k) {
         uint16_t words[2] = {kNonfiniteBits, kNonfiniteBits};
         if (finite) words[0] = to_bf16(ranges[k].lo), words[1] = to_bf16(ranges[k].range);
@@ -156,9 +163,9 @@ int64_t reference_split_pack(const float* x, const uint8_t* mask, const GroupLay
                       &words[i], 2);
       }
 
-      const Classes classes = read_classes(payload, layout, weights, g, c);
       for (int64_t r = 0; r < n; ++r) {
         const int64_t row = row0 + r;
+        const Classes classes = read_classes(payload, layout, weights, stream, row, c);
         const bool k = bit_of(mask, layout, row, c);
         int code = classes.offset(k);
         if (finite) {
@@ -176,27 +183,27 @@ int64_t reference_split_pack(const float* x, const uint8_t* mask, const GroupLay
 }
 
 void reference_split_unpack(const uint8_t* payload, const GroupLayout& layout,
-                            const SplitWeights& weights, float* x, const float* affine,
-                            const CodeStream* dither) {
-  for_codes(payload, layout, weights,
+                            const SplitWeights& weights, const CodeStream& stream, bool dithered,
+                            float* x, const float* affine) {
+  for_codes(payload, layout, weights, stream,
             [&](int64_t row, int64_t column, const Classes& classes, int code) {
               const bool k = code >= classes.codes.count[0];
-              float lo = classes.of[k].lo, step = classes.step(k);
+              float lo = classes.lo[k], step = classes.step[k];
               if (affine != nullptr) {
                 const float* a = affine + column;
                 lo = k ? std::fma(lo - a[0], a[layout.cols], a[2 * layout.cols]) : 0.0f;
                 step = k ? step * a[layout.cols] : 0.0f;
               }
               float level = static_cast<float>(code - classes.offset(k));
-              if (dither != nullptr) level += 0.5f - element_dither(*dither, true, row, column);
+              if (dithered) level += 0.5f - element_dither(stream, true, row, column);
               x[row * layout.cols + column] = std::fma(level, step, lo);
             });
 }
 
 void reference_split_sign(const uint8_t* payload, const GroupLayout& layout,
-                          const SplitWeights& weights, uint8_t* mask) {
+                          const SplitWeights& weights, const CodeStream& stream, uint8_t* mask) {
   std::memset(mask, 0, static_cast<size_t>(layout.numel / 8));
-  for_codes(payload, layout, weights,
+  for_codes(payload, layout, weights, stream,
             [&](int64_t row, int64_t column, const Classes& classes, int code) {
               uint8_t& byte = mask[row / 8 * layout.cols + column];
               byte = static_cast<uint8_t>(byte | (code >= classes.codes.count[0]) << (row % 8));

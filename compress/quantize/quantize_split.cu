@@ -9,9 +9,9 @@ using namespace cuda;
 template <class T, int kBits, bool kDithered>
 __global__ void __launch_bounds__(kThreads) split_unpack_kernel(Unpacking u) {
   __shared__ StreamKeys keys;
-  if constexpr (kDithered) draw_keys(u, keys);
+  draw_keys_for<kDithered, kMayDraw<kBits>>(u, keys);
   const ThreadBlocks mine = blocks_of_thread(u);
-  SplitColumns columns;
+  SplitColumns<kMayDraw<kBits>> columns;
   int64_t group = -1;
   for (uint32_t i = 0; i < mine.count; ++i) {
     const UnpackPlace at = place_at(u, mine.first + i, mine.column, mine.cols);
@@ -19,8 +19,12 @@ __global__ void __launch_bounds__(kThreads) split_unpack_kernel(Unpacking u) {
     with_flag(at.whole, [&]<bool kWhole>(std::bool_constant<kWhole>) {
       codes.template load<kWhole>(at.codes, u.layout.bits);
     });
-    if (at.group != group) columns = read_columns(u, at);
+    if (at.group != group) columns = read_columns<kMayDraw<kBits>>(u, at);
     group = at.group;
+    uint32_t rows = kNeverDrawn;
+    if (kMayDraw<kBits> && may_draw_rows(u.weights, u.layout.bits))
+      rows = drawn_rows(keys, static_cast<uint32_t>(at.row / kRows),
+                        static_cast<uint32_t>(at.column), columns.never);
     BlockWords words;
     if constexpr (kDithered)
       words.draw(keys, static_cast<uint32_t>(at.row / kRows), static_cast<uint32_t>(at.column));
@@ -33,9 +37,10 @@ __global__ void __launch_bounds__(kThreads) split_unpack_kernel(Unpacking u) {
 #pragma unroll
                   for (int c = 0; c < kCols; ++c) {
                     bool one = false;
-                    float level = columns.level(codes.level(r, c), c, one);
+                    const bool drawn = kMayDraw<kBits> && is_drawn(rows, r, c);
+                    float level = columns.level(codes.level(r, c), c, drawn, one);
                     if constexpr (kDithered) level = __fadd_rn(level, words.half_less_u(r, c));
-                    value.at[c] = columns.value(level, c, one);
+                    value.at[c] = columns.value(level, c, drawn, one);
                   }
                   if (!kWhole && columns.odd) canonicalize(value);
                   out.store(value);
@@ -47,29 +52,43 @@ __global__ void __launch_bounds__(kThreads) split_unpack_kernel(Unpacking u) {
 // A byte of the mask is the bits of a column's block of 8 rows.
 template <int kBits>
 __global__ void __launch_bounds__(kThreads) split_sign_bits_kernel(Unpacking u) {
+  __shared__ StreamKeys keys;
+  draw_keys_for<false, kMayDraw<kBits>>(u, keys);
   const ThreadBlocks mine = blocks_of_thread(u);
+  const float most = kTwoTo23 + static_cast<float>((1 << u.layout.bits) - 1);
   float first[kCols] = {};
+  uint32_t never = kNeverDrawn;
   int64_t group = -1;
   for (uint32_t i = 0; i < mine.count; ++i) {
     const UnpackPlace at = place_at(u, mine.first + i, mine.column, mine.cols);
     if (at.group != group) {
       const Quad<float> range0 = load_meta(u, at, 1), range1 = load_meta(u, at, 3);
+      never = kNeverDrawn;
 #pragma unroll
-      for (int c = 0; c < kCols; ++c)
+      for (int c = 0; c < kCols; ++c) {
         first[c] =
             kTwoTo23 + class_codes(range0.at[c], range1.at[c], u.weights, u.layout.bits).count[0];
+        if (kMayDraw<kBits> && draws_rows(u.weights, u.layout.bits, range0.at[c], range1.at[c]))
+          first[c] = kTwoTo23 + 1.0f, never &= ~(15u << (4 * c));
+      }
     }
     group = at.group;
     BlockCodes<kBits> codes;
     with_flag(at.whole, [&]<bool kWhole>(std::bool_constant<kWhole>) {
       codes.template load<kWhole>(at.codes, u.layout.bits);
     });
+    uint32_t rows = kNeverDrawn;
+    if (kMayDraw<kBits> && may_draw_rows(u.weights, u.layout.bits))
+      rows = drawn_rows(keys, static_cast<uint32_t>(at.row / kRows),
+                        static_cast<uint32_t>(at.column), never);
     uint32_t bits = 0;
 #pragma unroll
     for (int r = 0; r < kRows; ++r)
 #pragma unroll
-      for (int c = 0; c < kCols; ++c)
-        if (codes.level(r, c) >= first[c]) bits |= 1u << (8 * c + r);
+      for (int c = 0; c < kCols; ++c) {
+        const bool drawn = kMayDraw<kBits> && is_drawn(rows, r, c);
+        if (codes.level(r, c) >= (drawn ? most : first[c])) bits |= 1u << (8 * c + r);
+      }
     const int64_t byte = (at.row * u.layout.cols - u.begin) / kRows + at.column;
     store_bytes(static_cast<uint8_t*>(u.x) + byte, bits, at.codes.cols, u.quads);
   }

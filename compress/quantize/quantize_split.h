@@ -5,7 +5,7 @@
 // each with its own range and its own codes, so that rounding never moves an element into the other
 // class: the sign of an activation function costs no byte, and codes go where errors count.
 // Elements of class 0 count `slope` times as much as those of class 1: at slope 0 they get few of
-// the 2^bits codes, 2 of 16, but enough to be unbiased. With 2 bits they get one, for their mean.
+// the 2^bits codes, 2 of 16, but enough to be unbiased.
 //
 //   Class, with minimum mn and maximum mx, a zero of either sign taken as +0:
 //     lo      mn rounded to bf16 towards -infinity
@@ -17,16 +17,23 @@
 //             c0 = min(s, 1) / 4, c1 = min(1 / s, 1) / 4, s = |slope| within 1/9 to 9
 //     step    range / (n - 1), 0 where n < 2
 //     inverse (n - 1) / range, 0 where n < 2
-//     Where both classes have a range above 0, the width is 2 bits and the slope is 0, class 0 has
-//     one code, which stands for its mean, and class 1 has three: lo is the mean, range +0. The
-//     mean is split_mean() of lo and range as above, with the sum of the class's
-//     trunc(fma(x - lo, 255 / range, 1 + u)) - 1. It is the one case where rounding is not
-//     unbiased.
 //   Element of class k:
 //     code    offset + trunc(min(fma(x - lo, inverse, 1 + u), n)) - 1, offset 0 or n0, u as in the
 //             plain format
 //   Rebuilt: k = code >= n0, x^ = fma(code - offset, step, lo); dithered: fma(code - offset +
 //     (1/2 - u), step, lo). It may lie beyond the class; k is what tells the class.
+//   Groups that draw rows (draws_rows): one row of kDrawEvery is drawn, in each column another one
+//   (drawn_row). All codes but one are class 0's in a drawn row, and class 1's in other rows:
+//     n0 = N - 1, n1 = 1 in a drawn row; n0 = 1, n1 = N - 1 in others
+//   Where a class has one code, the code stands for a place m within its range. Where it has more,
+//   the element stands for all rows, so it is rebuilt farther from m, by the factor w. Then the
+//   expected value is x in both classes.
+//     q, w    Class k lies above class j where lo_k - lo_j >= range_j / 2. Then q = 1/4 for k and
+//             3/4 for j, because their values crowd where they meet; q = 1/2 where no class lies
+//             above the other one. w = kDrawEvery for class 0, else 1 / (1 - 1 / kDrawEvery).
+//     one     lo fma(range, q, lo), step 0
+//     several lo fma(range, q * (1 - w), lo), step w * range / (N - 2), where q * (1 - w) and w are
+//             rounded to f32, and so is each product
 //   A group with NaN, an infinity or a magnitude above 2^126: the four words are 0x7fc0, n0 = n1 =
 //   1, code = k, step = 0: NaN everywhere, the bits are still exact.
 #pragma once
@@ -42,26 +49,64 @@ inline constexpr uint16_t kEmptyRangeBits = 0x8000;
 // How much errors of each class matter, scaled so that nothing overflows.
 struct SplitWeights {
   float class0 = 0, class1 = 0.25f;
-  bool zero = false;  // the slope is 0: no gradient passes the elements of class 0
+  float drawn_range = 0;  // the widest range of a class in groups that draw rows
 };
-// REQUIRES: a finite slope; its sign does not matter. Values below 1/9 act as 1/9, and values above
-// 9 as 9: elements whose derivative is 0 still matter a little, because the statistics of their
-// batch include them. The bound was measured on ResNet-20. There the errors of such elements would
-// bound the variance of the gradient from below at 5 bits and more.
-SplitWeights split_weights(double slope);
+// What a payload was packed with. REQUIRES: a finite slope; its sign does not matter. Values below
+// 1/9 act as 1/9, and values above 9 as 9: elements whose derivative is 0 still matter a little,
+// because the statistics of their batch include them. The bound was measured on ResNet-20. There
+// the errors of such elements would bound the variance of the gradient from below at 5 bits and
+// more. Rows are drawn where the slope is 0, unless rounding is to nearest, which is biased anyway.
+SplitWeights split_weights(double slope, DType dtype = DType::f32,
+                           Rounding rounding = Rounding::stochastic);
 
-// Whether class 0 may have one code, for its mean. With two codes of four, each class would have
-// the ends of its range only, so the errors of class 1 would have four times the variance. Elements
-// of class 0 only reach the gradient by the statistics of a norm. docs/design/gradients.md has what
-// this does to the variance of gradients, and what bias it brings. From 3 bits on the bias would
-// cost more than the code brings.
-FRUGAL_HD bool may_keep_mean(const SplitWeights& weights, int bits) {
-  return weights.zero && bits == 2;
+// With 2 codes of 4 for each class, the errors of class 1 would have four times the variance of
+// those with 3 codes. Elements of class 0 only reach the gradient by the statistics of a norm, as a
+// sum of many, so it is enough to know some of them. docs/design/gradients.md has what this does to
+// gradients.
+inline constexpr int kDrawEvery = 16;
+inline constexpr int kMostDrawnBits = 2;  // the widest codes in groups that draw rows
+FRUGAL_HD bool may_draw_rows(const SplitWeights& weights, int bits) {
+  return weights.drawn_range > 0 && bits <= kMostDrawnBits;
 }
-inline constexpr float kMeanLevels = 255;
-// The mean of a class in bf16, to the nearest, halves away from 0. `sum` of `count` whole numbers
-// from 0 to kMeanLevels, all up to 2^24.
-float split_mean(float lo, float range, float sum, float count);
+FRUGAL_HD bool draws_rows(const SplitWeights& weights, int bits, float range0, float range1) {
+  return bits <= kMostDrawnBits && range0 > 0 && range0 <= weights.drawn_range && range1 > 0 &&
+         range1 <= weights.drawn_range;
+}
+// Which class lies above the other one: 1, 0, or -1 for none.
+FRUGAL_HD int class_above(float lo0, float range0, float lo1, float range1) {
+  if (lo1 - lo0 >= range0 * 0.5f) return 1;
+  return lo0 - lo1 >= range1 * 0.5f ? 0 : -1;
+}
+// q, w and q * (1 - w) of class k.
+FRUGAL_HD constexpr float drawn_place(int k, int above) {
+  return above < 0 ? 0.5f : k == above ? 0.25f : 0.75f;
+}
+FRUGAL_HD constexpr float drawn_factor(int k) {
+  return k == 0 ? kDrawEvery : kDrawEvery / (kDrawEvery - 1.0f);
+}
+FRUGAL_HD constexpr float drawn_base(int k, int above) {
+  return drawn_place(k, above) * (k == 0 ? 1.0f - kDrawEvery : -1.0f / (kDrawEvery - 1.0f));
+}
+// drawn_row() of the block of 8 rows number `block` of the view is made of these two parts. It is
+// the row's number within the block, or 8 and more where no row is drawn. Every row is drawn with
+// the same probability, whatever the other rows are. `key`: CodeStream::key.
+FRUGAL_HD uint32_t drawn_row_of_block(uint32_t key0, uint32_t block) {
+  uint32_t x = block ^ key0;
+  x = (x ^ x >> 16) * 0x85ebca6bu;
+  x = (x ^ x >> 13) * 0xc2b2ae35u;
+  return x ^ x >> 16;
+}
+FRUGAL_HD uint32_t drawn_row_of_column(uint32_t key1, uint32_t column) {
+  return column * 0x9e3779b9u + key1;
+}
+inline constexpr int kDrawShift = 28;  // 32 - log2 of kDrawEvery
+static_assert(kDrawEvery == 1 << (32 - kDrawShift) && kDrawEvery >= 8);
+FRUGAL_HD uint32_t drawn_row(uint32_t of_block, uint32_t of_column) {
+  uint32_t x = of_block ^ of_column;
+  x = (x ^ x >> 16) * 0x7feb352du;
+  x = (x ^ x >> 15) * 0x846ca68bu;
+  return x >> kDrawShift;
+}
 
 // How the codes of a group are divided between the two classes.
 struct SplitCodes {
@@ -87,11 +132,11 @@ int64_t reference_split_pack(const float* x, const uint8_t* mask, const GroupLay
                              uint8_t* payload);
 // affine, unless null: [3, cols], applied to elements of class 1, the others become 0, by
 //   lo' = fma(lo - affine[0], affine[1], affine[2]), step' = step affine[1] (0 for class 0).
-// dither: of dithered rounding, else null.
+// stream: the one that packed.
 void reference_split_unpack(const uint8_t* payload, const GroupLayout& layout,
-                            const SplitWeights& weights, float* x, const float* affine = nullptr,
-                            const CodeStream* dither = nullptr);
+                            const SplitWeights& weights, const CodeStream& stream, bool dithered,
+                            float* x, const float* affine = nullptr);
 void reference_split_sign(const uint8_t* payload, const GroupLayout& layout,
-                          const SplitWeights& weights, uint8_t* mask);
+                          const SplitWeights& weights, const CodeStream& stream, uint8_t* mask);
 
 }  // namespace frugal::compress

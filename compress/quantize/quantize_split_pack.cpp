@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <optional>
 
 #include "compress/quantize/quantize_kernels.h"
 #include "core/parallel.h"
@@ -31,14 +32,8 @@ struct SplitColumns {
   alignas(64) float base[2][kMostColumns];                           // lo, 0 for a non-finite group
   alignas(64) float inverse[2][kMostColumns];
   alignas(64) float count[2][kMostColumns];
-  bool keeps_mean[kMostColumns];  // class 0 does; set where classes may
-  bool keep[kMostColumns];        // false for a non-finite group; set where some column is
-};
-
-// What the means of class 0 are made of, in the order of vectors of columns, the last of which may
-// overlap the one before: sums of trunc(level), and how many elements are in class 1.
-struct MeanSums {
-  alignas(64) uint32_t sum[kMostColumns] = {}, ones[kMostColumns] = {};
+  alignas(64) uint32_t draws[kMostColumns];  // all bits set where rows are drawn; set where any may
+  bool keep[kMostColumns];  // false for a non-finite group; set where some column is
 };
 
 }  // namespace frugal::compress
@@ -233,72 +228,50 @@ bool SplitParameters(const PackJob& job, const Unit& unit, const SplitSource<T>&
     }
     job.nonfinite->add(nonfinite);
   }
-  const bool means = may_keep_mean(job.weights, job.layout.bits);
+  const bool draws = may_draw_rows(job.weights, job.layout.bits);
   for (size_t j = 0; j < cols; j += lanes) {
-    VF range[2] = {hn::BitCast(d, hn::Load(du, columns.range[0] + j)),
-                   hn::BitCast(d, hn::Load(du, columns.range[1] + j))};
-    VF inverse0 = zero;
-    if (means) {
-      const MF mean = hn::And(hn::Gt(range[0], zero), hn::Gt(range[1], zero));
-      inverse0 = hn::IfThenElseZero(mean, hn::Div(hn::Set(d, kMeanLevels), range[0]));
-      range[0] = hn::IfThenZeroElse(mean, range[0]);
-    }
+    const VF range[2] = {hn::BitCast(d, hn::Load(du, columns.range[0] + j)),
+                         hn::BitCast(d, hn::Load(du, columns.range[1] + j))};
     VF count[2];
     MF spread[2];
     SplitCodesOf(range[0], range[1], job.weights, job.layout.bits, count, spread);
+    VF inverse[2];
     for (int k = 0; k < 2; ++k) {
-      const VF inverse = hn::Div(hn::Sub(count[k], one), range[k]);
+      inverse[k] = hn::IfThenElseZero(spread[k], hn::Div(hn::Sub(count[k], one), range[k]));
       const VF lo = hn::BitCast(d, hn::Load(du, columns.lo[k] + j));
-      hn::Store(hn::IfThenElse(spread[k], inverse, k == 0 ? inverse0 : zero), d,
-                columns.inverse[k] + j);
       hn::Store(hn::IfThenElseZero(hn::Eq(lo, lo), lo), d, columns.base[k] + j);
+    }
+    if (draws) {
+      const MF drawing = DrawsRows(range[0], range[1], job.weights, job.layout.bits);
+      const VF most = hn::Set(d, static_cast<float>((1 << job.layout.bits) - 1));
+      hn::Store(hn::BitCast(du, hn::VecFromMask(d, drawing)), du, columns.draws + j);
+      count[0] = hn::IfThenElse(drawing, one, count[0]);
+      count[1] = hn::IfThenElse(drawing, most, count[1]);
+      for (int k = 0; k < 2; ++k)
+        inverse[k] = hn::IfThenElse(drawing, hn::Div(hn::Sub(most, one), range[k]), inverse[k]);
+    }
+    for (int k = 0; k < 2; ++k) {
+      hn::Store(inverse[k], d, columns.inverse[k] + j);
       hn::Store(count[k], d, columns.count[k] + j);
     }
-  }
-  for (size_t j = 0; means && j < cols; ++j) {
-    const auto above_zero = [&](int k) { return std::bit_cast<float>(columns.range[k][j]) > 0; };
-    columns.keeps_mean[j] = above_zero(0) && above_zero(1);
   }
   uint16_t* meta =
       reinterpret_cast<uint16_t*>(job.payload + job.layout.meta_offset(unit.group)) + unit.col0;
   for (int k = 0; k < 2; ++k) {
     for (size_t j = 0; j < cols; ++j) meta[j] = static_cast<uint16_t>(columns.lo[k][j] >> 16);
     meta += job.layout.metas();
-    for (size_t j = 0; j < cols; ++j) {
-      const bool mean = means && k == 0 && columns.keeps_mean[j];
-      meta[j] = static_cast<uint16_t>(mean ? 0 : columns.range[k][j] >> 16);
-    }
+    for (size_t j = 0; j < cols; ++j) meta[j] = static_cast<uint16_t>(columns.range[k][j] >> 16);
     meta += job.layout.metas();
   }
   return odd;
 }
 
-// The means of class 0 where it keeps them, once the second pass has added up.
-HWY_INLINE void StoreMeans(const PackJob& job, const Unit& unit, const SplitColumns& columns,
-                           const MeanSums& sums) {
-  const size_t lanes = hn::Lanes(DF()), cols = static_cast<size_t>(unit.cols);
-  uint16_t* meta =
-      reinterpret_cast<uint16_t*>(job.payload + job.layout.meta_offset(unit.group)) + unit.col0;
-  for (size_t v = 0; v < VectorsOf(cols); ++v) {
-    const size_t first = FirstColumn(v, cols);
-    for (size_t j = first; j < std::min(first + lanes, cols); ++j) {
-      if (!columns.keeps_mean[j]) continue;
-      const size_t at = v * lanes + j - first;
-      const uint32_t elements = static_cast<uint32_t>(unit.rows) - sums.ones[at];
-      const float mean =
-          split_mean(columns.base[0][j], std::bit_cast<float>(columns.range[0][j]),
-                     static_cast<float>(sums.sum[at] - elements), static_cast<float>(elements));
-      meta[j] = static_cast<uint16_t>(std::bit_cast<uint32_t>(mean) >> 16);
-    }
-  }
-}
-
 // ---- Second pass: one block of 8 rows of f32 `x` in a vector of columns, from column `j` on.
-// kMeans: columns whose class 0 keeps its mean add to sums[lane].
-template <int kBits, bool kFull, bool kMeans>
+// kDraws: rows may be drawn, those in `rows`.
+template <int kBits, bool kFull, bool kDraws>
 HWY_INLINE void SplitBlock(const float* x, int64_t x_stride, VU bytes, const GroupLayout& layout,
-                           const SplitColumns& columns, size_t j, const BlockWords* words,
-                           uint8_t* codes, const BlockShape& at, MeanSums* sums, size_t lane) {
+                           const SplitColumns& columns, size_t j, const BlockWords* words, VU rows,
+                           uint8_t* codes, const BlockShape& at) {
   const DF d;
   VF dither[8];
   LoadDither<kBits != 0>(words, j, dither);
@@ -308,38 +281,48 @@ HWY_INLINE void SplitBlock(const float* x, int64_t x_stride, VU bytes, const Gro
   const VF count0 = hn::LoadU(d, columns.count[0] + j);
   const VF count1 = hn::LoadU(d, columns.count[1] + j);
   const VU offset = Truncate(count0);
-  VU code[8], sum = hn::Zero(DU());
-  for (int r = 0; r < 8; ++r) {
-    const MF bit = BitsOfRow(bytes, r);
-    const VF base = hn::IfThenElse(bit, base1, base0);
-    const VF inverse = hn::IfThenElse(bit, inverse1, inverse0);
-    VF level = Fma(hn::Sub(hn::LoadU(d, x + r * x_stride), base), inverse, dither[r]);
-    // With up to 256 codes (n - 1) (1 + 2^-24) + u + 1 with u <= 1 - 2^-9 rounds below n + 1:
-    // nothing to clamp.
-    if constexpr (kMeans) sum = MaskedAdd(hn::Not(bit), sum, Truncate(level));
-    if constexpr (kBits == 0 || kMeans) level = hn::Min(level, hn::IfThenElse(bit, count1, count0));
-    code[r] = MaskedAdd(bit, Truncate(level), offset);
-  }
-  if constexpr (kMeans) {
+  VU code[8];
+  if constexpr (kDraws) {
     const DU du;
-    hn::Store(hn::Add(hn::Load(du, sums->sum + lane), sum), du, sums->sum + lane);
-    const VU ones = hn::Add(hn::Load(du, sums->ones + lane), hn::PopulationCount(bytes));
-    hn::Store(ones, du, sums->ones + lane);
+    const MF draws = hn::MaskFromVec(hn::BitCast(d, hn::LoadU(du, columns.draws + j)));
+    // Where rows are drawn, class 0 has one code, and class 1 the others, or the other way round.
+    const VU drawn_offset = Truncate(count1);
+    for (int r = 0; r < 8; ++r) {
+      const MF bit = BitsOfRow(bytes, r), drawn = IsDrawn(rows, r);
+      const MF single = hn::AndNot(hn::Xor(bit, drawn), draws);
+      const VF base = hn::IfThenElse(bit, base1, base0);
+      const VF inverse = hn::IfThenZeroElse(single, hn::IfThenElse(bit, inverse1, inverse0));
+      const VF level = Fma(hn::Sub(hn::LoadU(d, x + r * x_stride), base), inverse, dither[r]);
+      // Few codes: nothing to clamp, see below.
+      code[r] = MaskedAdd(bit, Truncate(level),
+                          hn::IfThenElse(hn::RebindMask(du, drawn), drawn_offset, offset));
+    }
+  } else {
+    for (int r = 0; r < 8; ++r) {
+      const MF bit = BitsOfRow(bytes, r);
+      const VF base = hn::IfThenElse(bit, base1, base0);
+      const VF inverse = hn::IfThenElse(bit, inverse1, inverse0);
+      VF level = Fma(hn::Sub(hn::LoadU(d, x + r * x_stride), base), inverse, dither[r]);
+      // With up to 256 codes (n - 1) (1 + 2^-24) + u + 1 with u <= 1 - 2^-9 rounds below n + 1:
+      // nothing to clamp.
+      if constexpr (kBits == 0) level = hn::Min(level, hn::IfThenElse(bit, count1, count0));
+      code[r] = MaskedAdd(bit, Truncate(level), offset);
+    }
   }
   StoreCodes<kBits, kFull>(code, layout, codes + j, at);
 }
 
-// One function for all widths and dtypes, so that the compiler has less to do.
+// One function for all widths and dtypes, so that the compiler has less to do. drawn: null where no
+// row may be drawn.
 HWY_NOINLINE void SplitStaged(const float* block, VU bytes, const GroupLayout& layout,
                               const SplitColumns& columns, size_t j, const BlockWords* words,
-                              uint8_t* codes, const BlockShape& at, MeanSums* sums, size_t lane) {
+                              const DrawnRows* drawn, uint8_t* codes, const BlockShape& at) {
   const auto stride = static_cast<int64_t>(hn::Lanes(DF()));
-  if (sums != nullptr)
-    SplitBlock<0, false, true>(block, stride, bytes, layout, columns, j, words, codes, at, sums,
-                               lane);
+  if (drawn != nullptr)
+    SplitBlock<0, false, true>(block, stride, bytes, layout, columns, j, words,
+                               drawn->rows(j, columns.draws), codes, at);
   else
-    SplitBlock<0, false, false>(block, stride, bytes, layout, columns, j, words, codes, at, sums,
-                                lane);
+    SplitBlock<0, false, false>(block, stride, bytes, layout, columns, j, words, bytes, codes, at);
 }
 
 // Copies a block of few columns, of another dtype, or with non-finite columns, which become 0.
@@ -354,9 +337,9 @@ HWY_INLINE void PrepareSplit(const T* x, int64_t stride, int64_t cols, bool odd,
     for (size_t r = 0; r < 8 && !columns.keep[j + c]; ++r) block[r * lanes + c] = 0;
 }
 
-// kBits: 0 for any width and rounding; else that width with stochastic rounding. kMeans: class 0
-// may keep its mean.
-template <class T, int kBits, bool kMeans>
+// kBits: 0 for any width and rounding; else that width with stochastic rounding. kDraws: rows may
+// be drawn.
+template <class T, int kBits, bool kDraws>
 HWY_INLINE void SplitUnit(const PackJob& job, const Unit& unit, int64_t next_offset) {
   const DF d;
   const size_t lanes = hn::Lanes(d), cols = static_cast<size_t>(unit.cols);
@@ -388,11 +371,11 @@ HWY_INLINE void SplitUnit(const PackJob& job, const Unit& unit, int64_t next_off
   const BlockWords* words = nullptr;
   uint8_t* codes = job.payload + layout.code_offset(unit.group) + unit.col0;
   const size_t vectors = VectorsOf(cols);
-  std::conditional_t<kMeans, MeanSums, char> sums;
-  MeanSums* to_means = nullptr;
-  if constexpr (kMeans) to_means = &sums;
+  std::optional<DrawnRows> drawn;
+  if constexpr (kDraws) drawn.emplace(job.stream, unit.col0, true);
   for (int64_t b = 0; b < from.blocks; ++b) {
     if (job.stochastic) words = &draws.draw(b);
+    if constexpr (kDraws) drawn->enter(unit.row0 / 8 + b);
     const T* at = from.x + b * 8 * stride;
     const uint8_t* bytes = from.mask + b * stride;
     size_t v = 0;
@@ -400,9 +383,11 @@ HWY_INLINE void SplitUnit(const PackJob& job, const Unit& unit, int64_t next_off
       for (; !odd && cols >= lanes && v < vectors; ++v) {
         j = FirstColumn(v, cols);
         Prefetch<6>(from.next + (from.blocks * 2 + b * 6) * stride + j, stride);
-        SplitBlock<kBits, true, kMeans>(at + j, stride, LoadBytes(bytes + j, kLanes), layout,
-                                        columns, j, words, codes, {b, unit.rows, 0}, to_means,
-                                        v * lanes);
+        const VU mask = LoadBytes(bytes + j, kLanes);
+        VU rows = mask;
+        if constexpr (kDraws) rows = drawn->rows(j, columns.draws);
+        SplitBlock<kBits, true, kDraws>(at + j, stride, mask, layout, columns, j, words, rows,
+                                        codes, {b, unit.rows, 0});
       }
     }
     for (; v < vectors; ++v) {
@@ -410,18 +395,17 @@ HWY_INLINE void SplitUnit(const PackJob& job, const Unit& unit, int64_t next_off
       const int64_t cols_left = static_cast<int64_t>(cols - j);
       alignas(64) float block[8 * kLanes];
       PrepareSplit(at + j, stride, cols_left, odd, columns, j, block);
-      SplitStaged(block, LoadBytes(bytes + j, cols_left), layout, columns, j, words, codes,
-                  {b, unit.rows, cols_left}, to_means, v * lanes);
+      SplitStaged(block, LoadBytes(bytes + j, cols_left), layout, columns, j, words,
+                  kDraws ? &*drawn : nullptr, codes, {b, unit.rows, cols_left});
     }
   }
-  if constexpr (kMeans) StoreMeans(job, unit, columns, sums);
 }
 
-template <class T, int kBits, bool kMeans>
+template <class T, int kBits, bool kDraws>
 void SplitRange(const PackJob& job, int64_t begin, int64_t end) {
   for (int64_t i = begin; i < end; ++i) {
     const Unit next = unit_at(job.layout, std::min(i + 1, end - 1));
-    SplitUnit<T, kBits, kMeans>(job, unit_at(job.layout, i),
+    SplitUnit<T, kBits, kDraws>(job, unit_at(job.layout, i),
                                 next.row0 * job.layout.cols + next.col0 - first_element(job));
   }
 }
@@ -431,8 +415,8 @@ void SplitPackUnits(const PackJob& job, int64_t begin, int64_t end) {
                                   [&](auto zero, auto width) {
                                     using T = decltype(zero);
                                     constexpr int kBits = decltype(width)::value;
-                                    if constexpr (kBits == 0 || kBits == 2) {
-                                      if (may_keep_mean(job.weights, job.layout.bits))
+                                    if constexpr (kBits <= kMostDrawnBits) {
+                                      if (may_draw_rows(job.weights, job.layout.bits))
                                         return SplitRange<T, kBits, true>(job, begin, end);
                                     }
                                     SplitRange<T, kBits, false>(job, begin, end);

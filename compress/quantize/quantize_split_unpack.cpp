@@ -69,20 +69,35 @@ HWY_INLINE void SignUnit(const UnpackJob& job, const Unit& unit) {
   UnitCodes<kBits> codes(job, unit);
   ColumnSteps steps;
   ReadSteps<true>(job, unit, steps);
+  const bool may_draw = may_draw_rows(job.weights, layout.bits);
+  DrawnRows drawn(job.stream, unit.col0, may_draw);
   const BlockRange blocks = blocks_in(layout, unit, job.begin, job.end);
-  for (int64_t b = blocks.begin; b < blocks.end; ++b)
+  for (int64_t b = blocks.begin; b < blocks.end; ++b) {
+    drawn.enter(unit.row0 / 8 + b);
     for (size_t v = 0; v < vectors; ++v) {
       const size_t j = FirstColumn(v, cols);
       VU code[8];
       codes.load(b, j, code);
-      const VI last = LastOfClass0(steps, j);
+      const VU first = hn::LoadU(du, steps.first + j);
       VU byte = hn::Zero(du);
-      for (int r = 0; r < 8; ++r)
-        byte = MaskedOr(IsClass1(code[r], last), byte, hn::Set(du, 1u << r));
+      if (may_draw) {
+        const VU rows = drawn.rows(j, steps.draws);
+        const VU drawn_first = hn::LoadU(du, steps.drawn_first + j);
+        for (int r = 0; r < 8; ++r) {
+          const auto now = hn::RebindMask(du, IsDrawn(rows, r));
+          const MF one = IsClass1(code[r], LastBefore(hn::IfThenElse(now, drawn_first, first)));
+          byte = MaskedOr(one, byte, hn::Set(du, 1u << r));
+        }
+      } else {
+        const VI last = LastBefore(first);
+        for (int r = 0; r < 8; ++r)
+          byte = MaskedOr(IsClass1(code[r], last), byte, hn::Set(du, 1u << r));
+      }
       uint8_t* to =
           mask + (unit.row0 / 8 + b - job.begin / stride / 8) * stride + static_cast<int64_t>(j);
       StoreBytes(byte, static_cast<int64_t>(cols - j), to);
     }
+  }
 }
 
 template <class T, int kBits, bool kStream, Mapping kMapping>

@@ -69,7 +69,7 @@ TEST_CASE("CUDA packs small groups of any number of columns") {
   for (const int64_t group : {8, 16, 24})
     for (int64_t cols = 1; cols <= 33; cols += cols < 20 ? 1 : 4) {
       const Shape shape{group * 80, cols};
-      for (const int bits : {2, 4})  // with 2 bits, class 0 keeps its mean
+      for (const int bits : {2, 4})  // with 2 bits, rows are drawn
         check_as_cpu(gpu::normals(shape, DType::f32, 7), random_mask(shape, 8), 0,
                      {bits, group, GroupAxis::column, Rounding::dithered, 5}, false);
     }

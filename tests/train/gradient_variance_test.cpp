@@ -231,9 +231,7 @@ TEST_CASE("gradients have no bias: widths that adapt") {
       p.gradient(policy.get(), 0);
       p.measure(*policy, p.batch);
       policy->allocate();
-      // With signs in 2 bits, a norm before relu keeps means, and has a little bias.
-      const bool keeps_means = signs == compress::Signs::codes && p.name == "convnet";
-      CHECK(p.bias(*policy) < (keeps_means ? 10 * kNoBias : kNoBias));
+      CHECK(p.bias(*policy) < kNoBias);
     }
   }
   // Which this would find.

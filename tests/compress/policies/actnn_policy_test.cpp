@@ -356,11 +356,7 @@ TEST_CASE("gradients are unbiased, as published and with recipes and signs in co
   for (const bool recipes : {false, true}) {
     CAPTURE(recipes);
     ConvNet net(4);
-    // With signs in 2 bits a norm keeps means (compress/quantize/quantize_split.h), so from 3 on.
-    ActnnOptions options =
-        actnn_options(recipes ? 3.5 : 2.5, recipes, recipes ? Signs::codes : Signs::masks);
-    if (recipes) options.min_bits = 3;
-    ActnnPolicy policy(options);
+    ActnnPolicy policy(actnn_options(2.5, recipes, recipes ? Signs::codes : Signs::masks));
     Bias bias(net.gradient(nullptr, 0));
     for (uint64_t step = 0; step < 300; ++step) bias.add(net.gradient(&policy, step));
     CHECK(bias.chi_square() < 1.35);

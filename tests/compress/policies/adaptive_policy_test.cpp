@@ -27,8 +27,8 @@ int64_t bytes(const Packed& packed) {
 
 }  // namespace
 
-TEST_CASE("before anything is measured, every tensor has the average, rounded down") {
-  AdaptivePolicy policy(adaptive_options(2.5));
+TEST_CASE("before anything is measured, every tensor has the average") {
+  AdaptivePolicy policy(adaptive_options(2));
   const auto packed = step(policy, {waves({64, 8}), waves({4}), waves({128, 8})});
   CHECK(packed.size() == 2);  // the small one is raw
   const auto items = policy.items();
@@ -91,13 +91,25 @@ TEST_CASE("greedy widths are those of the published program, within the average 
   CHECK(other.items() == items);
 }
 
+TEST_CASE("before anything is measured, tensors have the average, between two widths") {
+  std::vector<Tensor> tensors;
+  for (int i = 0; i < 10; ++i) tensors.push_back(waves({256 + 64 * (i % 3), 8}));
+  for (const double average : {2.1, 2.5, 2.9, 4.0}) {
+    AdaptivePolicy policy(adaptive_options(average));
+    step(policy, tensors);
+    CHECK(policy.average_bits() == doctest::Approx(average).epsilon(0.05));
+    for (const auto& item : policy.items())
+      CHECK((item.bits == std::floor(average) || item.bits == std::ceil(average)));
+  }
+}
+
 TEST_CASE("the average can change in mid-run") {
   const std::vector<Tensor> tensors = {waves({256, 8}), waves({256, 8})};
   AdaptivePolicy policy(adaptive_options(4));
   step(policy, tensors);
-  policy.set_average(2.5);  // nothing is measured yet: rounded down
+  policy.set_average(2.5);  // nothing is measured yet: widths around it, as many of each
   CHECK(policy.average() == 2.5);
-  for (const auto& item : policy.items()) CHECK(item.bits == 2);
+  CHECK(policy.average_bits() == 2.5);
   policy.measured(0, 100, 1);
   policy.measured(1, 1, 1);
   policy.set_average(5);
@@ -124,8 +136,9 @@ TEST_CASE("the relative variance of a width counts the codes that a sign takes")
   residual.slope = 1;
   CHECK(AdaptivePolicy::variance(plain, 1) == 1);
   CHECK(AdaptivePolicy::variance(plain, 4) == doctest::Approx(1.0 / 225));
-  // A mean and 3 codes; 2 and 14; 26 and 230; errors count 1/729 and 1.
-  CHECK(AdaptivePolicy::variance(relu, 2) == doctest::Approx(1.0 / 4 + 1.0 / 729));
+  // 3 codes each, in 1 and in 15 of 16 rows; 2 and 14; 26 and 230; errors count 1/729 and 1.
+  CHECK(AdaptivePolicy::variance(relu, 2) ==
+        doctest::Approx((0.25 + 0.6 / 16) * 16 / 15 + (0.25 + 0.6 * 15 / 16) * 16 / 729));
   CHECK(AdaptivePolicy::variance(relu, 4) == doctest::Approx(1.0 / 169 + 1.0 / 729));
   CHECK(AdaptivePolicy::variance(relu, 8) == doctest::Approx(1.0 / 229 / 229 + 1.0 / 729 / 625));
   CHECK(AdaptivePolicy::variance(residual, 2) == doctest::Approx(2));

@@ -83,7 +83,7 @@ TEST_CASE("with signs in codes, errors are uniform within each class's step and 
   const Shape shape{128, 6};
   for (int bits : {2, 4, 8})
     for (double slope : {0.0, 0.3}) {
-      if (bits == 2 && slope == 0) continue;  // class 0 keeps its mean
+      if (bits == 2 && slope == 0) continue;  // rows are drawn: split_stats_test.cpp
       CAPTURE(bits);
       CAPTURE(slope);
       const std::vector<float> x = normals(shape.numel(), 21, 2);

@@ -25,25 +25,26 @@ void check_against_reference(const std::vector<float>& x, const Shape& shape, co
   const SplitCase result = split_pack(codec, x, shape, mask, slope, info);
   const GroupLayout& layout = result.quantized().layout();
   REQUIRE(layout.split);
-  const SplitWeights weights = split_weights(slope);
+  const SplitWeights weights = split_weights(slope, DType::f32, options.rounding);
   std::vector<uint8_t> expected(static_cast<size_t>(layout.bytes()));
   const CodeStream stream = code_stream(options.seed, info);
   const int64_t nonfinite =
       reference_split_pack(x.data(), mask.data<uint8_t>(), layout, weights, stream,
                            options.rounding != Rounding::nearest, expected.data());
-  const CodeStream* const dither = options.rounding == Rounding::dithered ? &stream : nullptr;
+  const bool dithered = options.rounding == Rounding::dithered;
   REQUIRE(result.packed.bytes() == expected);
   REQUIRE(codec.nonfinite_groups() == nonfinite);
 
   std::vector<float> rebuilt(x.size());
-  reference_split_unpack(expected.data(), layout, weights, rebuilt.data(), nullptr, dither);
+  reference_split_unpack(expected.data(), layout, weights, stream, dithered, rebuilt.data());
   const Tensor y = result.quantized().unpack();
   REQUIRE(y.shape() == shape);
   REQUIRE(std::memcmp(y.raw(), rebuilt.data(), rebuilt.size() * sizeof(float)) == 0);
 
   std::vector<float> map(static_cast<size_t>(3 * layout.cols));
   for (size_t i = 0; i < map.size(); ++i) map[i] = 0.3f * static_cast<float>(i % 7) - 1;
-  reference_split_unpack(expected.data(), layout, weights, rebuilt.data(), map.data(), dither);
+  reference_split_unpack(expected.data(), layout, weights, stream, dithered, rebuilt.data(),
+                         map.data());
   const Tensor affine = Tensor::from(map, {3, layout.cols});
   const Tensor mapped = affine_rows(result.quantized(), 0, shape[0], affine);
   REQUIRE(std::memcmp(mapped.raw(), rebuilt.data(), rebuilt.size() * sizeof(float)) == 0);
@@ -53,7 +54,7 @@ void check_against_reference(const std::vector<float>& x, const Shape& shape, co
   REQUIRE(bits.storage()->category() == Category::workspace);
   REQUIRE(same_bytes(bits, mask));
   std::vector<uint8_t> reference(static_cast<size_t>(mask.numel()));
-  reference_split_sign(expected.data(), layout, weights, reference.data());
+  reference_split_sign(expected.data(), layout, weights, stream, reference.data());
   REQUIRE(std::memcmp(mask.raw(), reference.data(), reference.size()) == 0);
 }
 

@@ -14,22 +14,8 @@ namespace {
 
 const Shape kShape{264, 3};
 
-// The least and the greatest element of class 0 in the group of element i. Groups have 256 rows.
-std::pair<double, double> class0_of_group(const std::vector<float>& x, const Shape& shape,
-                                          const Tensor& mask, size_t i) {
-  const auto cols = static_cast<size_t>(shape[1]), first = i / cols / 256 * 256;
-  double least = 1e300, most = -1e300;
-  for (size_t r = first; r < std::min(first + 256, static_cast<size_t>(shape[0])); ++r) {
-    const size_t at = r * cols + i % cols;
-    if (bit_at(mask, shape, static_cast<int64_t>(at))) continue;
-    least = std::min(least, static_cast<double>(x[at]));
-    most = std::max(most, static_cast<double>(x[at]));
-  }
-  return {least, most};
-}
-
-// The bits are exact and each element lies within a step of its class. Class 0 is between the
-// values of its group where it keeps its mean.
+// The bits are exact and each element lies within a step of its class. Where rows are drawn, it
+// lies where one code stands for the class, or farther from there than its code says.
 SplitCase check_bound(const std::vector<float>& x, const Shape& shape, const Tensor& mask,
                       double slope, int bits) {
   CAPTURE(bits);
@@ -46,11 +32,15 @@ SplitCase check_bound(const std::vector<float>& x, const Shape& shape, const Ten
     const double lo = static_cast<double>(groups[i].of[k].lo);
     const double range = static_cast<double>(groups[i].of[k].range);
     REQUIRE(std::isfinite(y[i]));
-    if (bits == 2 && slope == 0 && !k && groups[i].codes.count[0] == 1) {
-      const auto [least, most] = class0_of_group(x, shape, mask, i);
-      REQUIRE(y[i] == lo);
-      REQUIRE(lo >= least - std::abs(least) * 0x1p-7 - 0x1p-110);
-      REQUIRE(lo <= most + std::abs(most) * 0x1p-7 + 0x1p-110);
+    if (groups[i].draws) {
+      const double place = groups[i].place(k),
+                   factor = static_cast<double>(drawn_factor(k ? 1 : 0));
+      // The value that is rounded, as far from the place as its code says.
+      const double rounded =
+          groups[i].codes.count[k] == 1 ? value : place + (y[i] - place) / factor;
+      REQUIRE(std::abs(rounded - value) <= step * (1 + 1e-5) + (std::abs(lo) + range) * 0x1p-21);
+      if (groups[i].codes.count[k] == 1)
+        REQUIRE(std::abs(y[i] - place) <= (std::abs(lo) + range) * 0x1p-22);
       continue;
     }
     REQUIRE(std::abs(y[i] - value) <=

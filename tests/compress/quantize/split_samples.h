@@ -52,24 +52,52 @@ inline Tensor mask_of(const std::vector<float>& x, const Shape& shape, Bits bits
   return mask_of(shape, [&](size_t i) { return wanted_bit(bits, x, i); });
 }
 
-// A group's metadata and codes, read as the format says.
+// A group's metadata and codes, read as the format says, in one of its rows.
 struct SplitGroup {
   ClassRange of[2];
   SplitCodes codes;
+  bool draws = false, drawn = false;  // draws rows; the row is drawn
   double step(bool k) const {
     const int n = codes.count[k];
     return n < 2 ? 0 : static_cast<double>(of[k].range) / (n - 1);
   }
+  // draws: where a class has one code, it stands for this.
+  double place(bool k) const {
+    const int above = class_above(of[0].lo, of[0].range, of[1].lo, of[1].range);
+    const double q = static_cast<double>(drawn_place(k ? 1 : 0, above));
+    return static_cast<double>(of[k].lo) + q * static_cast<double>(of[k].range);
+  }
 };
+
+inline bool is_drawn(const CodeStream& stream, int64_t row, int64_t column) {
+  return drawn_row(drawn_row_of_block(stream.key[0], static_cast<uint32_t>(row / 8)),
+                   drawn_row_of_column(stream.key[1], static_cast<uint32_t>(column))) ==
+         static_cast<uint32_t>(row % 8);
+}
 
 struct SplitCase {
   PackedCase packed;
   Tensor mask;
   double slope = 0;
+  CodeStream stream;
+  Rounding rounding;
   const Quantized& quantized() const { return packed.quantized(); }
   SplitGroup group_of(int64_t row, int64_t column) const {
+    return group_of(packed.bytes(), row, column);
+  }
+  // The group of each element.
+  std::vector<SplitGroup> groups() const {
     const GroupLayout& layout = quantized().layout();
-    const std::vector<uint8_t> all = packed.bytes();
+    const std::vector<uint8_t> bytes = packed.bytes();
+    std::vector<SplitGroup> all;
+    for (int64_t i = 0; i < layout.numel; ++i)
+      all.push_back(group_of(bytes, i / layout.cols, i % layout.cols));
+    return all;
+  }
+
+ private:
+  SplitGroup group_of(const std::vector<uint8_t>& all, int64_t row, int64_t column) const {
+    const GroupLayout& layout = quantized().layout();
     float words[4];
     for (int64_t i = 0; i < 4; ++i) {
       BFloat16 value;
@@ -79,20 +107,12 @@ struct SplitCase {
       words[i] = static_cast<float>(value);
     }
     SplitGroup group{{{words[0], words[1]}, {words[2], words[3]}}, {}};
-    group.codes = split_codes(words[1], words[3], split_weights(slope), layout.bits);
+    const SplitWeights weights = split_weights(slope, DType::f32, rounding);
+    group.codes = split_codes(words[1], words[3], weights, layout.bits);
+    group.draws = draws_rows(weights, layout.bits, words[1], words[3]);
+    group.drawn = group.draws && is_drawn(stream, row, column);
+    if (group.draws) group.codes = group.drawn ? SplitCodes{{3, 1}} : SplitCodes{{1, 3}};
     return group;
-  }
-  // The group of each element.
-  std::vector<SplitGroup> groups() const {
-    const GroupLayout& layout = quantized().layout();
-    std::vector<SplitGroup> list;
-    for (int64_t g = 0; g < layout.groups; ++g)
-      for (int64_t c = 0; c < layout.cols; ++c) list.push_back(group_of(g * layout.group_rows, c));
-    std::vector<SplitGroup> all;
-    for (int64_t i = 0; i < layout.numel; ++i)
-      all.push_back(list[static_cast<size_t>(i / layout.cols / layout.group_rows * layout.cols +
-                                             i % layout.cols)]);
-    return all;
   }
 };
 
@@ -100,7 +120,11 @@ inline SplitCase split_pack(const Quantizer& codec, const Tensor& x, const Tenso
                             double slope, SaveInfo info = {}) {
   const Sign sign{mask, slope};
   info.sign = &sign;
-  return {{codec.pack(x, info)}, mask, slope};
+  return {{codec.pack(x, info)},
+          mask,
+          slope,
+          code_stream(codec.options().seed, info),
+          codec.options().rounding};
 }
 inline SplitCase split_pack(const Quantizer& codec, const std::vector<float>& x, const Shape& shape,
                             const Tensor& mask, double slope, const SaveInfo& info = {}) {
