@@ -35,7 +35,7 @@ __device__ __forceinline__ void draw_keys(const Unpacking& u, StreamKeys& keys) 
   __syncthreads();
 }
 
-// The same where they are needed: by dithered rounding, and by groups that draw rows.
+// draw_keys() where they are needed: by dithered rounding, and by groups that draw rows.
 template <bool kDithered, bool kMayDraw>
 __device__ __forceinline__ void draw_keys_for(const Unpacking& u, StreamKeys& keys) {
   if (kDithered || (kMayDraw && may_draw_rows(u.weights, u.layout.bits))) draw_keys(u, keys);
