@@ -143,7 +143,7 @@ int AdaptivePolicy::first_width(const Item& item) const {
     all += static_cast<double>(other.elements);
     if (other.bits > floor_bits) wide += static_cast<double>(other.elements);
   }
-  return wide + static_cast<double>(item.elements) / 2 <= above * all ? floor_bits + 1 : floor_bits;
+  return wide + static_cast<double>(item.elements) / 2 < above * all ? floor_bits + 1 : floor_bits;
 }
 
 int AdaptivePolicy::least_bits(const Item& item) const {
