@@ -222,7 +222,7 @@ TEST_CASE("a layer in front of a norm and relu has unbiased gradients at 2, 3 an
       };
       Bias bias(gradient(nullptr));
       for (uint64_t seed = 0; seed < 300; ++seed) {
-        compress::FixedPolicy policy(options(bits, seed));
+        compress::FixedPolicy policy(keep_options(bits, seed));
         bias.add(gradient(&policy));
       }
       CHECK(bias.chi_square() < 1.5);
