@@ -36,6 +36,7 @@ class WordPiece : public Tokenizer {
   TokenIds encode(std::string_view text) const override;
   // Joins pieces to words, and words with spaces.
   std::string decode(const TokenIds& ids) const override;
+  const WordPiece* as_word_piece() const override { return this; }
 
   // At most max_length ids, with special tokens. While there are more, the longer of a and b loses
   // its last id; if they are equally long, b does. Errors: max_length < 2, or < 3 for a pair.

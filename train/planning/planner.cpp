@@ -50,7 +50,8 @@ int waiting_bits(const std::vector<AdaptivePolicy::Item>& items, const BudgetPla
 constexpr const char* kPath = "compression.memory_budget";
 // Memory that kernels take for themselves: partial sums of a weight's gradient, and a little more.
 // The real number depends on the machine and its threads. Plans should not, so they take this one
-// wherever it is enough: it is with AVX2 and AVX-512. Kernels for SSE4.1 may take more.
+// wherever it is enough: it is with AVX2 and AVX-512. Kernels for SSE4.1 may take more; then steps
+// on meta count them.
 constexpr int64_t kWeightCopies = 2, kLittle = int64_t{128} << 10;
 constexpr int64_t kLeastSamples = 2;  // that measure sensitivities
 // The libraries of CUDA may take 1 / kLibraries of the peak for themselves.
@@ -85,9 +86,13 @@ Planner::Planner(const PlannerOptions& options, Unplanned)
   reserve_ = kWeightCopies * meta_.largest_parameter() + kLittle;
   learn_items();
   if (options.device == kCpu) {
-    reserve_ = std::max(reserve_, meta_.kernel_bytes(nullptr, batch_, blocks_) + kLittle);
     draft_->adopt(least({slice_bytes(), 0}));
-    reserve_ = std::max(reserve_, meta_.kernel_bytes(policy_.get(), batch_, blocks_) + kLittle);
+    const int64_t kernels = std::max(meta_.kernel_bytes(nullptr, batch_, blocks_),
+                                     meta_.kernel_bytes(policy_.get(), batch_, blocks_));
+    if (kernels + kLittle > reserve_) {
+      meta_.count_kernels();
+      reserve_ = kLittle;
+    }
   }
   if (draft_->can_move()) reserve_ += compress::FileStore::kBufferBytes;
   limit_ = budget_.bytes;

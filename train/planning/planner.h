@@ -25,7 +25,7 @@
 // no saved bytes, and a later plan codes a tensor only if that predicts less variance.
 //
 // With equal configurations, sensitivities and steps so far, plans are equal, unless kernels of one
-// machine take more for themselves than reserve() leaves on the others.
+// machine take more for themselves than reserve() leaves on the others: peaks count these.
 #pragma once
 #include <string>
 

@@ -145,7 +145,8 @@ void Model::check_texts() const {
   FRUGAL_CHECK(!spec.target_of_each_token(),
                "[predict] expected a classifier of texts; this network gives an output for each "
                "token: `frugal generate` continues a text with it");
-  FRUGAL_CHECK(dynamic_cast<const data::WordPiece*>(description_.text.tokenizer.get()) != nullptr,
+  const data::Tokenizer* const tokenizer = description_.text.tokenizer.get();
+  FRUGAL_CHECK(tokenizer != nullptr && tokenizer->as_word_piece() != nullptr,
                "[predict] expected a tokenizer of word pieces; the run has none, because its data "
                "are not texts");
 }
@@ -465,7 +466,7 @@ void Model::each_text(
   FRUGAL_CHECK(options.views == data::Views::centre,
                "[predict] expected no views with a network that reads text");
   const TextInput& text = description_.text;
-  const auto& words = dynamic_cast<const data::WordPiece&>(*text.tokenizer);
+  const data::WordPiece& words = *text.tokenizer->as_word_piece();
   const auto all = static_cast<int64_t>(inputs.size());
   for (int64_t begin = 0; begin < all; begin += options.batch_size) {
     const int64_t count = std::min(options.batch_size, all - begin);
