@@ -14,9 +14,9 @@ void set_num_threads(int threads);  // Errors: < 1
 void parallel_for(int64_t begin, int64_t end, int64_t grain,
                   const std::function<void(int64_t, int64_t)>& f);
 
-// How many ranges parallel_for() makes of `n` elements here. Buffers of ranges are allocated before:
-// whether two that ranges allocate are alive together would depend on how threads meet, and so
-// would the peak of memory.
+// How many ranges parallel_for() makes of `n` elements here. Buffers of ranges are allocated
+// before: whether two that ranges allocate are alive together would depend on how threads meet, and
+// so would the peak of memory.
 int64_t parallel_ranges(int64_t n, int64_t grain);
 
 }  // namespace frugal

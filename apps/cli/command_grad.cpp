@@ -52,10 +52,10 @@ void grad_command(const GradArguments& arguments) {
     load_weights(*model, weights);
     if (arguments.f64) to_f64(*model, batch);
     const auto policy = make_policy(options.compression.choice, device, options.seed);
-    const train::SingleGradient found = train::single_gradient(
-        *options.task, *model, std::move(batch), policy.get(),
-        {0, streams::kDropout.rng(options.seed).state(), options.label_smoothing,
-         options.checkpointed_blocks});
+    const train::SingleGradient found =
+        train::single_gradient(*options.task, *model, std::move(batch), policy.get(),
+                               {0, streams::kDropout.rng(options.seed).state(),
+                                options.label_smoothing, options.checkpointed_blocks});
     memory = found.memory;
     models::NamedTensors out = {{"loss", found.loss}};
     for (const auto& [name, value] : found.terms) out.emplace_back("loss/" + name, value);

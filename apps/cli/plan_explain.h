@@ -29,7 +29,8 @@ struct Explanation {
   std::vector<Op> ops;  // the one with the most bytes first
   static constexpr size_t kLargest = 15;
 };
-// REQUIRES: `run` is that of the configuration, without a memory budget, and `steps` were made of it.
+// REQUIRES: `run` is that of the configuration, without a memory budget, and `steps` were made of
+// it.
 Explanation explain_step(const Config& config, const train::PlannedRun& run,
                          train::WaySteps& steps);
 

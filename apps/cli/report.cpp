@@ -387,11 +387,11 @@ std::string explain(const OutOfMemory& error, const Config& config) {
 std::string run_title(const Config& config) {
   const CompressionConfig& c = config.compression;
   const bool budget = c.policy == PolicyKind::budget || !c.memory_budget.empty();
-  const std::string policy =
-      budget                         ? "budget " + c.memory_budget
-      : c.policy == PolicyKind::acgc ? fmt::format("acgc e={}", c.acgc.e)
-      : c.policy == PolicyKind::gact ? level_text(c)
-                                     : std::string(name_of(c.policy)) + " " + level_text(c);
+  const std::string policy = budget                         ? "budget " + c.memory_budget
+                             : c.policy == PolicyKind::acgc ? fmt::format("acgc e={}", c.acgc.e)
+                             : c.policy == PolicyKind::gact
+                                 ? level_text(c)
+                                 : std::string(name_of(c.policy)) + " " + level_text(c);
   return config.model.name + ", " + policy + (c.recipes && !budget ? ", recipes" : "");
 }
 

@@ -500,8 +500,7 @@ Section train_section() {
   reader("loss") = with_pixels();
   reader("focal_gamma") = {"train.loss focal", {"train.loss"}, [](const Config& c) {
                              return with_pixels().reads(c) &&
-                                    c.train.of_task.pixel_loss ==
-                                        train::PixelLoss::focal;
+                                    c.train.of_task.pixel_loss == train::PixelLoss::focal;
                            }};
   reader("class_weights") = {
       "data with classes, but with train.loss dice, data.mixup, data.cutmix or GraphSAINT's "

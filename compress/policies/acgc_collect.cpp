@@ -197,8 +197,8 @@ void Collector::normalized_rows(const Slots& slots, const SavedTensor& slot,
   const Tensor dx = gradient_of(gradients, 0), dw = gradient_of(gradients, use.input);
   if (!is_known(dx) && !is_known(dw)) return;
   const auto at = [&](int i) { return i >= 0 && slots[i].defined() ? slots.unpack(i) : Tensor(); };
-  RowSums sums = row_sums(slot.unpack(), dy_,
-                          {at(use.mean), at(use.invstd), at(use.weight), use.groups});
+  RowSums sums =
+      row_sums(slot.unpack(), dy_, {at(use.mean), at(use.invstd), at(use.weight), use.groups});
   const double e2 = options_.e * options_.e;
   Reader reader;
   reader.cap = {

@@ -140,8 +140,7 @@ void sync_path(const std::string& path) {
   const bool synced = file >= 0 && (fsync(file) == 0 || errno == EINVAL);
   const int reason = errno;
   if (file >= 0) close(file);
-  if (!synced)
-    throw Error(fmt::format("[write] cannot sync {}: {}", path, std::strerror(reason)));
+  if (!synced) throw Error(fmt::format("[write] cannot sync {}: {}", path, std::strerror(reason)));
 }
 
 }  // namespace frugal::data

@@ -225,7 +225,7 @@ TEST_CASE("short epochs share a checkpoint, and a kill loses none of what it say
     synced = &seen;
     TrainingRun(config, options).run();
     synced = nullptr;
-    CHECK(written == 0);  // the last one ends the run
+    CHECK(written == 0);      // the last one ends the run
     CHECK(seen.size() < 25);  // what waits for a checkpoint is synced once
     config.train.checkpoint_seconds = 0;
     options.out = folder / "each";

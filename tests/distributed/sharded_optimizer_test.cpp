@@ -3,8 +3,8 @@
 #include "core/memory.h"
 #include "models/zoo/resnet_cifar.h"
 #include "ops/dense/copy.h"
-#include "optim/averaged.h"
 #include "optim/adam.h"
+#include "optim/averaged.h"
 #include "optim/lamb.h"
 #include "tests/distributed/sharded_parameters.h"
 

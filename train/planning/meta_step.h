@@ -73,12 +73,12 @@ class MetaStep {
   int64_t measuring(SavePolicy& policy, compress::AdaptivePolicy& adaptive, int64_t samples,
                     int64_t batch, int64_t checkpointed_blocks);
   Module& model() { return *model_; }
-  int64_t blocks();                         // how many blocks can be checkpointed
-  int64_t largest_parameter() const;        // its bytes
+  int64_t blocks();                   // how many blocks can be checkpointed
+  int64_t largest_parameter() const;  // its bytes
   // By how many bytes the peak of such a step is higher where kernels of this machine's CPU run.
   int64_t kernel_bytes(SavePolicy* policy, int64_t batch, int64_t checkpointed_blocks);
   void count_kernels() { run_.counts_kernels = true; }  // from now on
-  bool convolves() const;                   // has the model convolutions?
+  bool convolves() const;                               // has the model convolutions?
   int64_t steps() const { return steps_; }  // counts those so far, evaluations and measurements too
 
  private:

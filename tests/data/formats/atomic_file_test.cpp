@@ -155,6 +155,5 @@ TEST_CASE("two writers of one file do not mix") {
 TEST_CASE("a folder that is not there cannot be synced, and the message names it") {
   const TemporaryFolder folder;
   sync_path(folder.path());
-  CHECK_THROWS_WITH_AS(sync_path(folder / "none"), doctest::Contains("/none: No such file"),
-                       Error);
+  CHECK_THROWS_WITH_AS(sync_path(folder / "none"), doctest::Contains("/none: No such file"), Error);
 }
