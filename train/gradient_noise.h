@@ -1,5 +1,5 @@
-// How far drawn gradients lie from the exact one: their variance and their squared bias, in total
-// and for each layer, with standard errors.
+// Tells how far drawn gradients lie from the exact one. There is a variance and a squared bias for
+// all elements together, and both for each layer. Each has its standard error.
 #pragma once
 #include <cstdint>
 #include <optional>

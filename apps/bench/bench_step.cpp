@@ -291,8 +291,8 @@ void attempt(Variant& v, Bench& bench, F&& work) {
 }
 
 // The variants take turns, so that a slow moment of the machine meets each of them. Rounds below 0
-// warm up. The first one makes the optimizer's state and the widths, all variants run the second,
-// and captures begin with the third.
+// warm up. The first round makes the optimizer's state and the widths. All variants run the second.
+// Captures begin with the third.
 void measure(std::vector<Variant>& variants, Bench& bench, int64_t repeats) {
   const bool runs = bench.device.type != DeviceType::meta;
   const bool captures = std::any_of(variants.begin(), variants.end(),

@@ -17,8 +17,8 @@
 //
 // With widths by tensor, the bits are the average. The papers' CB2 computes attention in tiles,
 // which this framework always does. Their L5 mends fragments of the allocator, and the allocator
-// here has none. So both are other names of the level before. A level says widths alone: recipes
-// and the other options have their defaults. What a paper did with every tensor is a preset.
+// here has none. So both are other names of the level before. A level says widths alone. All other
+// options, recipes among them, have their defaults. What a paper did with every tensor is a preset.
 // Ref: Liu et al. 2022 (GACT), section 5.1; Chen et al. 2021 (ActNN), section 5.
 #pragma once
 #include <span>

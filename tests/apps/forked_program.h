@@ -12,9 +12,9 @@ std::optional<std::vector<std::string>> words_of(const std::string& command);
 
 // Runs run_cli(), all that main() of the binary calls, in a new process. Its output goes to the two
 // files. The process is a copy of this one as it was before the first test, so nothing that a test
-// did is seen there. Its environment and folder are those of now. Returns its exit status, or 128
-// and the number of the signal that ended it. /proc/self/exe is not the binary there: commands that
-// start the program again need the binary.
+// did is seen there. Its environment and folder are those of now. Returns its exit status; where a
+// signal ended it, the number of the signal plus 128. In that process /proc/self/exe is not the
+// binary, so commands that start the program again must start the binary.
 int run_forked(const std::vector<std::string>& words, const std::string& out,
                const std::string& err);
 
