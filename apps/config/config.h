@@ -105,8 +105,8 @@ struct OptimConfig {
   double ema = 0;
   bool no_decay_norms = true;
   options::Options own;  // the optimizer's own options that are given (optim/registry.h)
-  // The value of the option `key`. Where `own` lacks it, this is the default of the optimizer `name`.
-  // Where that optimizer has no such option, this is the default of the first optimizer that does.
+  // The value of the option `key`. Where `own` lacks it, this is the default of the optimizer
+  // `name`. Where that one has no such option, it is the default of the first optimizer that does.
   options::Value value(const std::string& key) const;
   // What is read for every optimizer (make_optimizer.cpp), without `name`.
   static std::vector<options::Option<OptimConfig>> list();
