@@ -370,6 +370,12 @@ void add_reproduce(CLI::App& app) {
       ->capture_default_str();
   sub->add_option("--jobs", a.jobs, "Cells at once; default: one for each core")
       ->check(whole(1, 1024));
+  sub->add_option("--device", a.device,
+                  "cpu, cuda or cuda:N for the cells that train; default: as the table says. "
+                  "Results name the GPU")
+      ->check(check_named);
+  sub->add_option("--precision", a.precision, "f32, tf32 or bf16 on that device")
+      ->check(check_named);
   sub->add_option("--tables", a.tables, "Folder of tables instead of configs/reproduce")
       ->type_name("DIR")
       ->check(check_named);

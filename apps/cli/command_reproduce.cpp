@@ -234,7 +234,8 @@ void reproduce_command(const ReproduceArguments& arguments) {
   if (!tables.empty()) {
     std::vector<Cell> cells;
     for (const TableFile& table : tables)
-      for (Cell& cell : cells_of(table, *table.scale_for(scale), arguments.seeds))
+      for (Cell& cell : cells_of(table, *table.scale_for(scale), arguments.seeds,
+                                 {arguments.device, arguments.precision}))
         cells.push_back(std::move(cell));
     if (arguments.commands) return print_commands(cells, out);
     RunnerOptions options;

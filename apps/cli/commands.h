@@ -164,11 +164,12 @@ void compare_command(const std::vector<std::string>& folders, bool json);
 struct ReproduceArguments {
   std::vector<std::string> names;  // names of tables, or their files
   std::string scale = "reduced", out = "reproduce";
-  std::string tables;     // the folder of the tables; empty: configs/reproduce
-  std::string page;       // a page with all tables to write
-  int64_t seeds = 0;      // 0: as the table says
-  int64_t jobs = 0;       // processes at once; 0: one for each core
-  bool commands = false;  // print the cells' commands, and run nothing
+  std::string tables;             // the folder of the tables; empty: configs/reproduce
+  std::string page;               // a page with all tables to write
+  int64_t seeds = 0;              // 0: as the table says
+  int64_t jobs = 0;               // processes at once; 0: one for each core
+  std::string device, precision;  // of cells that train; empty: as the table says
+  bool commands = false;          // print the cells' commands, and run nothing
   bool json = false;
 };
 void reproduce_command(const ReproduceArguments& arguments);

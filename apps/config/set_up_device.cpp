@@ -118,6 +118,12 @@ int64_t gpu_memory(const RunConfig& config) {
   return 0;
 }
 
+std::string gpu_name(const RunConfig& config) {
+  if (!config.on_cuda()) return "";
+  if constexpr (kHasCuda) return cuda::device_name(device_of(config).index);
+  return "";
+}
+
 Device set_up_device(const RunConfig& config) {
   const Device device = device_of(config);
   if (device.type == DeviceType::cuda && !kHasCuda)

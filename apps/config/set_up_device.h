@@ -11,6 +11,8 @@ void set_up_threads(const RunConfig& config);
 // The bytes that tensors of a run on a GPU may take: memory_limit, or else all of the GPU's memory.
 // It does not change while a run goes on, and is 0 where there is no such GPU.
 int64_t gpu_memory(const RunConfig& config);
+// What CUDA calls the GPU of a run on one, else empty.
+std::string gpu_name(const RunConfig& config);
 // Applies threads and the memory limit, and gives the device.
 Device set_up_device(const RunConfig& config);
 // Does this for a command that computes, which `doing` names ("trained"). Errors (ConfigError): the

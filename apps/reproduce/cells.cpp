@@ -62,8 +62,25 @@ Json deciding(const Config& config) {
   return all;
 }
 
+// The configuration of the cell's base with its sets.
+Config config_of(const Cell& cell) {
+  Json document = cell.document;
+  apply_sets(document, cell.sets);
+  Config config = parse_config(document);
+  check_set_keys(config, cell.sets);
+  return config;
+}
+
+void move_to(Cell& cell, const CellPlace& place) {
+  if (place.empty() || !has_seeds(cell.kind)) return;
+  if (!place.device.empty()) cell.sets.push_back("device=" + place.device);
+  if (place.device.starts_with("cuda")) cell.sets.emplace_back("cuda_graphs=true");
+  if (!place.precision.empty()) cell.sets.push_back("precision=" + place.precision);
+  cell.config = config_of(cell);
+}
+
 Cell cell_of(const TableFile& table, const TableRow& row, const TableColumn& column, Way way,
-             Scale scale, int64_t seeds, Sets sets) {
+             Scale scale, int64_t seeds, const CellPlace& place, Sets sets) {
   Cell cell;
   cell.table = table.name;
   cell.row = row.name;
@@ -99,21 +116,19 @@ Cell cell_of(const TableFile& table, const TableRow& row, const TableColumn& col
     sets = one;
   }
   for (const auto& [path, value] : sets) cell.sets.push_back(assignment(path, value));
-  Json document = cell.document;
-  apply_sets(document, cell.sets);
-  cell.config = parse_config(document);
-  check_set_keys(cell.config, cell.sets);
+  cell.config = config_of(cell);
   cell.hash = data::sha256_hex(Json({{"kind", name_of(cell.kind)},
                                      {"measure", cell.measure},
                                      {"defaults", kDefaults},
                                      {"config", deciding(cell.config)}})
                                    .dump());
+  move_to(cell, place);
   return cell;
 }
 
 // The trainings of a search, and its hash, which theirs make.
 void add_search(Cell& cell, const TableFile& table, const TableRow& row, const TableColumn& column,
-                int64_t seeds, const Sets& sets) {
+                int64_t seeds, const CellPlace& place, const Sets& sets) {
   auto search = std::make_shared<CellSearch>();
   search->tolerance = row.search->tolerance;
   if (cell.config.train.steps > 0)
@@ -126,7 +141,7 @@ void add_search(Cell& cell, const TableFile& table, const TableRow& row, const T
       Sets own = sets;
       add(own, candidate.sets);
       add(own, {{"train.epochs", std::max<int64_t>(epochs, 1)}});
-      round.push_back(cell_of(table, row, column, cell.way, cell.scale, seeds, own));
+      round.push_back(cell_of(table, row, column, cell.way, cell.scale, seeds, place, own));
       round.back().row +=
           fmt::format(", {}, {} epochs", candidate.name, round.back().config.train.epochs);
       hashes.push_back(round.back().hash);
@@ -166,7 +181,8 @@ std::vector<std::string> command_of(const Cell& cell, const std::string& out, in
   return arguments_of(cell, base_of(cell, out), seed, run_of(cell, out, seed));
 }
 
-std::vector<Cell> cells_of(const TableFile& table, Scale scale, int64_t seeds) {
+std::vector<Cell> cells_of(const TableFile& table, Scale scale, int64_t seeds,
+                           const CellPlace& place) {
   std::vector<Cell> cells;
   const TableScale& part = table.scales.at(scale);
   for (const TableRow& row : table.rows) {
@@ -186,8 +202,8 @@ std::vector<Cell> cells_of(const TableFile& table, Scale scale, int64_t seeds) {
           }
         if (left_out) continue;
         try {
-          cells.push_back(cell_of(table, row, column, way, scale, seeds, sets));
-          if (row.search) add_search(cells.back(), table, row, column, seeds, sets);
+          cells.push_back(cell_of(table, row, column, way, scale, seeds, place, sets));
+          if (row.search) add_search(cells.back(), table, row, column, seeds, place, sets);
         } catch (const ConfigError& e) {
           throw ConfigError(fmt::format("{}.json: {}, {}, {}, scale {}", table.name, row.name,
                                         column.name, title_of(way), name_of(scale)),

@@ -15,6 +15,13 @@ namespace frugal::apps {
 
 struct CellSearch;
 
+// Where cells that train run, if it is not where the table says. It is no part of a cell's key: a
+// result names its machine.
+struct CellPlace {
+  std::string device, precision;  // empty: as the table says
+  bool empty() const { return device.empty() && precision.empty(); }
+};
+
 struct Cell {
   std::string table, row, column;
   std::string file;  // the table's
@@ -52,8 +59,10 @@ std::string run_of(const Cell& cell, const std::string& out, int64_t seed);
 std::vector<std::string> command_of(const Cell& cell, const std::string& out, int64_t seed);
 
 // The cells: rows in order, in each the columns, in each the ways. `scale`: one that the table has.
-// `seeds`: instead of the table's, unless 0.
+// `seeds`: instead of the table's, unless 0.  `place`: of cells that train; on CUDA their steps are
+// captured.
 // Errors (ConfigError): a cell whose configuration is wrong; the message names the cell.
-std::vector<Cell> cells_of(const TableFile& table, Scale scale, int64_t seeds = 0);
+std::vector<Cell> cells_of(const TableFile& table, Scale scale, int64_t seeds = 0,
+                           const CellPlace& place = {});
 
 }  // namespace frugal::apps

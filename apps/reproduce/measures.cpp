@@ -22,7 +22,9 @@ struct Kind {
 const std::vector<Kind>& kinds() {
   static const std::vector<Kind> all = {
       {{"activation", "less", "packed", "peak", "peak_less"}, {}},
-      {{"accuracy", "best_accuracy", "bits", "activation", "peak", "cost"}, {}, true},
+      {{"accuracy", "best_accuracy", "loss", "best_loss", "bits", "activation", "peak", "cost"},
+       {},
+       true},
       {{"time", "activation", "less", "peak", "peak_less"}, {"repeats"}, false, true},
       {{"variance", "activation"},
        {"train_steps", "batches", "draws", "layers"},
@@ -44,6 +46,8 @@ const std::vector<Metric>& all_metrics() {
       {"peak", "peak", MetricUnit::bytes},
       {"accuracy", "test metric", MetricUnit::percent, true},
       {"best_accuracy", "best test metric", MetricUnit::percent, true},
+      {"loss", "test loss", MetricUnit::loss, true},
+      {"best_loss", "best test loss", MetricUnit::loss, true},
       {"cost", "training over one run's", MetricUnit::times, true},
       {"time", "step over whole activations'", MetricUnit::ratio},
       {"largest", "largest", MetricUnit::count},
@@ -138,6 +142,7 @@ std::vector<std::string> units_of(const Metric& metric) {
       return {"", "x"};
     case MetricUnit::count:
     case MetricUnit::ratio:
+    case MetricUnit::loss:
       break;
   }
   return {""};
@@ -155,6 +160,8 @@ std::string in_unit(const Metric& metric, double value) {
       return fmt::format("{:.1f}x", value);
     case MetricUnit::count:
       return fmt::format("{:.0f}", value);
+    case MetricUnit::loss:
+      return fmt::format("{:.3f}", value);
     case MetricUnit::ratio:
       break;
   }
@@ -231,6 +238,8 @@ Json values_of(CellKind kind, const Json& printed, const std::string& run) {
       Json values = memory(printed.at("memory"));
       values["accuracy"] = test_metric(printed.at("final"));
       values["best_accuracy"] = test_metric(printed.at("best"));
+      values["loss"] = printed.at("final").at("test_loss");
+      values["best_loss"] = printed.at("best").at("test_loss");
       values["epochs"] = printed.at("epochs");
       if (const auto bits = mean_bits(run + "/metrics.csv")) values["bits"] = *bits;
       return values;

@@ -11,7 +11,7 @@ namespace frugal::apps {
 
 // A number that a kind of cells gives.
 struct Metric {
-  enum class Unit : uint8_t { bytes, percent, ratio, times, bits, count };
+  enum class Unit : uint8_t { bytes, percent, ratio, times, bits, count, loss };
   std::string name;   // "activation"
   std::string title;  // "activations"
   Unit unit = Unit::bytes;

@@ -17,6 +17,7 @@
 #include "apps/cli/signals.h"
 #include "apps/cli/version.h"
 #include "apps/config/make_data.h"
+#include "apps/config/set_up_device.h"
 #include "apps/reproduce/measures.h"
 #include "apps/reproduce/search.h"
 #include "core/cuda/cuda_memory.h"
@@ -216,6 +217,8 @@ class Runner {
   void keep(const Cell& cell, int64_t seed, StoredResult result) {
     result.version = kVersion;
     result.machine = machine_;
+    if (const RunConfig& run = cell.config.run; run.on_cuda())
+      result.machine["gpu"] = fmt::format("{}, {}", gpu_name(run), run.precision);
     result.date = now_utc();
     result.command = "frugal " + shell_line(command_of(cell, options_.out, seed));
     store_.put(key_of(cell, seed), result);

@@ -49,7 +49,7 @@ void fill(ViewCell& shown, const Cell& cell, const ResultStore& store, const std
   shown.version = last.version;
   shown.date = last.date.substr(0, last.date.find(' '));
   shown.note = last.values.value("note", "");
-  shown.processor = last.machine.value("processor", "");
+  shown.processor = last.machine.value("gpu", last.machine.value("processor", ""));
 }
 
 std::string number_text(double value) {

@@ -77,6 +77,7 @@ std::string unit_of(const Metric& metric) {
       return "bits";
     case Metric::Unit::times:
     case Metric::Unit::count:
+    case Metric::Unit::loss:
     case Metric::Unit::ratio:
       break;
   }

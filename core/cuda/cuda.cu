@@ -106,6 +106,17 @@ std::string why_no_device() {
                      cudaGetErrorName(found.status));
 }
 
+std::string device_name(int index) {
+  if (index < 0 || index >= device_count()) return "";
+#ifdef FRUGAL_CUDA_EMULATOR
+  return "an emulator";
+#else
+  cudaDeviceProp properties{};
+  FRUGAL_CUDA_CHECK(cudaGetDeviceProperties(&properties, index));
+  return properties.name;
+#endif
+}
+
 void ask_for_shared(const void* kernel, size_t shared) {
   constexpr size_t kWithoutAsking = size_t{48} << 10;
   cudaFuncAttributes own{};

@@ -9,6 +9,8 @@
 namespace frugal::cuda {
 
 int device_count();  // devices of this machine; 0 without a driver
+// What CUDA calls a device, as "NVIDIA H100"; empty if there is no such device.
+std::string device_name(int index);
 // Why there are none, for a message: no device, or what CUDA says of a driver that is missing, too
 // old or broken. Empty where there is a device.
 std::string why_no_device();

@@ -36,6 +36,28 @@ TEST_CASE("cells are rows by columns by ways, and a scale may leave some out") {
         std::vector<std::string>{"second, 4 bits, as published", "second, 4 bits, ours"});
 }
 
+TEST_CASE("a place moves the cells that train, and their results stay the table's") {
+  const TempFolder folder;
+  const auto has = [](const Cell& cell, const char* set) {
+    return std::find(cell.sets.begin(), cell.sets.end(), set) != cell.sets.end();
+  };
+  const TableFile trains = written(folder, training_table());
+  const Cell here = cells_of(trains, Scale::smoke).front();
+  const Cell there = cells_of(trains, Scale::smoke, 0, {"cuda", "tf32"}).front();
+  for (const char* set : {"device=cuda", "precision=tf32", "cuda_graphs=true"}) {
+    CHECK_FALSE_MESSAGE(has(here, set), set);
+    CHECK_MESSAGE(has(there, set), set);
+  }
+  CHECK(there.config.run.on_cuda());
+  CHECK(there.hash == here.hash);
+  // What is counted on meta stays there.
+  const Cell counted =
+      cells_of(written(folder, small_table()), Scale::smoke, 0, {"cuda", "tf32"}).front();
+  CHECK(counted.config.run.device == "meta");
+  CHECK_THROWS_WITH_AS(cells_of(trains, Scale::smoke, 0, {"gpu9", ""}), doctest::Contains("device"),
+                       ConfigError);
+}
+
 TEST_CASE("a base that is written again stays whole for those who read it") {
   const TempFolder folder;
   const Cell cell = cells_of(written(folder, small_table()), Scale::full).front();
