@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "autograd/variable.h"
-#include "ops/detection/detection_options.h"
+#include "ops/options.h"
 
 namespace frugal {
 

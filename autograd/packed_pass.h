@@ -10,7 +10,7 @@
 #include <variant>
 
 #include "autograd/saved_tensor.h"
-#include "ops/dense/functors.h"
+#include "ops/options.h"
 
 namespace frugal {
 

@@ -6,6 +6,7 @@
 
 #include "autograd/node.h"
 #include "autograd/timeline.h"
+#include "autograd/trace.h"
 
 namespace frugal {
 namespace {

@@ -27,10 +27,37 @@
 #pragma once
 #include "autograd/gradient.h"
 #include "autograd/packed_pass.h"
-#include "autograd/trace.h"
 #include "autograd/variable.h"
 
 namespace frugal {
+
+struct TracedOp;  // trace.h
+
+// The name of an op and, for an active trace, what else there is to say of it. record() takes one:
+//
+//   record("tanh", {x}, ...)
+//   record({"softmax", [&](TracedOp& op) { op.set("axis", axis); }}, {x}, ...)
+//
+// The describer is called at once or never; nothing of it is kept.
+class OpName {
+ public:
+  OpName(const char* name) : name_(name) {}  // NOLINT: meant to be implicit
+  template <class Describe>
+  OpName(const char* name, const Describe& describe)
+      : name_(name), object_(&describe), call_([](const void* object, TracedOp& op) {
+          (*static_cast<const Describe*>(object))(op);
+        }) {}
+
+  const char* name() const { return name_; }
+  void describe(TracedOp& op) const {
+    if (call_ != nullptr) call_(object_, op);
+  }
+
+ private:
+  const char* name_;
+  const void* object_ = nullptr;
+  void (*call_)(const void*, TracedOp&) = nullptr;
+};
 
 // One request to keep a tensor for backward.
 struct Save {

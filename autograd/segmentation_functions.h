@@ -3,7 +3,6 @@
 #pragma once
 #include "autograd/variable.h"
 #include "core/rng.h"
-#include "ops/loss/segmentation_options.h"
 #include "ops/options.h"
 
 namespace frugal {

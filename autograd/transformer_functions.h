@@ -7,7 +7,6 @@
 #include "autograd/variable.h"
 #include "core/rng.h"
 #include "ops/options.h"
-#include "ops/sequence/attention.h"
 
 namespace frugal {
 

@@ -52,5 +52,6 @@ class Variable {
 };
 
 using Variables = std::vector<Variable>;
+using NamedVariables = std::vector<std::pair<std::string, Variable>>;
 
 }  // namespace frugal

@@ -3,7 +3,7 @@
 // conv1d: autograd/transformer_functions.h.
 #pragma once
 #include "autograd/variable.h"
-#include "ops/image/conv3d.h"
+#include "ops/options.h"
 
 namespace frugal {
 

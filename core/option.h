@@ -9,7 +9,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "core/option_error.h"
+#include "core/error.h"
 #include "core/value.h"
 
 namespace frugal::options {

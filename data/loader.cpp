@@ -5,6 +5,7 @@
 
 #include "core/random_streams.h"
 #include "data/image/draws.h"
+#include "data/image/mix.h"
 #include "data/made_ahead.h"
 
 namespace frugal::data {

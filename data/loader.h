@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "data/batch_source.h"
-#include "data/image/mix.h"
+#include "data/image/changes.h"
 
 namespace frugal::data {
 

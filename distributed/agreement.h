@@ -6,8 +6,6 @@
 
 namespace frugal::distributed {
 
-using NamedVariables = std::vector<std::pair<std::string, Variable>>;
-
 // Errors, on all ranks: a rank whose parameters have other names, shapes or dtypes than those of
 // rank 0, or another order. The message names the rank and the first parameter that differs.
 void check_same_parameters(Communicator& communicator, const NamedVariables& parameters);

@@ -135,6 +135,17 @@ using CommunicatorPtr = std::shared_ptr<Communicator>;
 // The communicator of a process that trains alone: rank 0 of 1.
 CommunicatorPtr alone();
 
+// How gradients are added up in parts (gradient_buckets.h).
+struct BucketOptions {
+  // A bucket takes gradients until it has so many bytes. The first one is smaller, so that
+  // something is on the way soon.
+  int64_t first_bytes = 1 << 20;
+  int64_t bytes = 25 << 20;
+  // Buckets with owners: while the sums of more bytes than these are being made, the backward pass
+  // waits.
+  int64_t window = 50 << 20;
+};
+
 struct Options {
   // An operation that takes longer ends the job: some rank has died or hangs. In seconds; 0: no
   // limit.

@@ -5,9 +5,9 @@
 #include "autograd/engine.h"
 #include "core/named_tensors.h"
 #include "distributed/agreement.h"
-#include "distributed/bucket_options.h"
+#include "distributed/communicator.h"
 #include "distributed/operation_times.h"
-#include "optim/leaf_index.h"
+#include "optim/optimizer.h"
 
 namespace frugal::distributed {
 

@@ -7,9 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "distributed/agreement.h"
 #include "distributed/communicator.h"
-#include "optim/leaf_index.h"
 #include "optim/optimizer.h"
 
 namespace frugal::distributed {

@@ -7,6 +7,7 @@
 #include "apps/cli/report.h"
 #include "apps/config/make_choice.h"
 #include "apps/config/resolve.h"
+#include "compress/policies/policy_kind.h"
 #include "compress/policies/wrapping_policy.h"
 #include "lab/commands.h"
 #include "lab/gradient_report.h"

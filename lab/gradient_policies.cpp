@@ -11,6 +11,7 @@
 #include "apps/config/train_options.h"
 #include "compress/policies/acgc_policy.h"
 #include "compress/policies/actnn_policy.h"
+#include "compress/policies/policy_kind.h"
 #include "compress/policies/wrapping_policy.h"
 #include "lab/commands.h"
 #include "lab/gradient_report.h"

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "autograd/trace.h"
+#include "models/graph_inputs.h"
 
 namespace frugal::models {
 namespace {
@@ -110,7 +111,10 @@ NodeFeatures GraphInputs::features(const char* model, const Variable& x, const C
 
 GraphModule::GraphModule(const char* name, const GnnOptions& options,
                          const ops::GraphOptions& graph_options)
-    : name_(name), options_(options), graph_options_(graph_options) {
+    : name_(name),
+      options_(options),
+      graph_options_(graph_options),
+      inputs_(std::make_unique<GraphInputs>()) {
   FRUGAL_CHECK(options.layers >= 1 && options.in_features >= 1 && options.hidden >= 1 &&
                    options.num_classes >= 1,
                "[{}] expected layers, features, hidden units and classes of at least 1, got {}, "
@@ -119,6 +123,11 @@ GraphModule::GraphModule(const char* name, const GnnOptions& options,
   for (const double p : {options.dropout, options.input_dropout})
     FRUGAL_CHECK(p >= 0 && p < 1, "[{}] expected dropout in [0, 1), got {}", name, p);
 }
+
+GraphModule::GraphModule(GraphModule&&) = default;
+GraphModule::~GraphModule() = default;
+
+void GraphModule::forget_idle() { inputs_->forget_idle(); }
 
 void GraphModule::add_norms(Init& init, int64_t count, int64_t width) {
   if (!options_.batch_norm) return;
@@ -134,11 +143,11 @@ int64_t GraphModule::joined(int64_t width) const {
 GraphPtr GraphModule::graph_of(const Variable& x, const Context& context) {
   FRUGAL_CHECK(context.checkpointed_blocks == 0 || !context.training,
                "[{}] expected no checkpointing, which graph networks do not have", name_);
-  return inputs_.graph(context, x.size(0), graph_options_);
+  return inputs_->graph(context, x.size(0), graph_options_);
 }
 
 NodeFeatures GraphModule::features_of(const Variable& x, const Context& context, double dropout) {
-  return inputs_.features(name_, x, context, options_.in_features, dropout);
+  return inputs_->features(name_, x, context, options_.in_features, dropout);
 }
 
 RngKey GraphModule::next_key(Context& context) const {

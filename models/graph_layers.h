@@ -7,16 +7,12 @@
 // Sparse features: context.extra("x_row_ptr") [V + 1] i64, ("x_col") [entries] i64 or i32 and
 // optionally ("x_value") [entries] f32 are a CSR matrix (ones without values); x is then [V, 0].
 #pragma once
-#include <optional>
+#include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "autograd/graph_functions.h"
-#include "core/memo.h"
-#include "core/tensor_identity.h"
 #include "models/layers.h"
-#include "models/zoo/keys.h"
 
 namespace frugal::models {
 
@@ -37,25 +33,6 @@ struct GnnOptions {
   bool residual = false;     // act(norm(conv(x)) + x), if the two shapes are equal
   JumpingKnowledge jk = JumpingKnowledge::none;
   GnnActivation activation = GnnActivation::relu;
-
-  // What all graph networks have; S is the struct of one of them.
-  template <class S = GnnOptions>
-  static std::vector<Option<S>> list() {
-    return {{keys::kWidth, &S::hidden},
-            {keys::kLayers, &S::layers},
-            {keys::kDropout, &S::dropout},
-            {{"batch_norm", range::flag(), "Graph networks: batch norm after each hidden layer."},
-             &S::batch_norm},
-            {{"residual", range::flag(),
-              "Graph networks: add a layer's input to its output, where widths agree."},
-             &S::residual},
-            {{"jump", range::choice("none, cat, max"),
-              "Graph networks: jumping knowledge, the outputs of all layers side by side or "
-              "their maximum."},
-             &S::jk},
-            {keys::kInFeatures, &S::in_features},
-            {keys::kNumClasses, &S::num_classes}};
-  }
 };
 
 // U(-a, a) with a = sqrt(6 / (fan_in + fan_out)), where the fans are the last two extents, as in
@@ -73,42 +50,14 @@ struct NodeFeatures {
 // features weight^T + bias; bias may be undefined.
 Variable project(const NodeFeatures& features, const Variable& weight, const Variable& bias = {});
 
-// Builds graphs and sparse features from a batch's tensors and remembers two of each: the same
-// tensors, unchanged, are not sorted again. forget_idle() drops what the next step has no use for:
-// what was made of a sampled graph, whose tensors nobody holds any more, and of a graph that was
-// only evaluated.
-class GraphInputs {
- public:
-  // Errors: no edge_index among the extras; those of make_graph().
-  GraphPtr graph(const Context& context, int64_t nodes, const ops::GraphOptions& options);
-  // With dropout `p` in training.  Errors: another number of features or rows; no random stream.
-  NodeFeatures features(const char* model, const Variable& x, const Context& context,
-                        int64_t in_features, double p);
-  void forget_idle();
-
- private:
-  static constexpr size_t kKept = 2;  // one for training, one for testing
-  // What a graph or a sparse matrix is built from: the identities of its tensors, and the number of
-  // nodes or of features.
-  using Key = std::pair<std::vector<TensorIdentity>, int64_t>;
-  template <class Value>
-  struct Entry {
-    std::shared_ptr<const Value> value;
-    bool trained = false;  // whether it was used in training
-  };
-  template <class Value>
-  using Entries = Memo<Key, Entry<Value>>;
-  template <class Value, class Make>
-  static std::shared_ptr<const Value> find(Entries<Value>& kept, const std::vector<Tensor>& tensors,
-                                           int64_t extent, bool training, Make make);
-  Entries<ops::Graph> graphs_{kKept};
-  Entries<ops::SparseMatrix> sparse_{kKept};
-};
+class GraphInputs;  // graph_inputs.h
 
 // The layers around the convolutions of graph networks. Names: norms.{i}.module.
 class GraphModule : public Module {
  public:
-  void forget_idle() override { inputs_.forget_idle(); }  // see GraphInputs
+  ~GraphModule() override;
+  GraphModule(GraphModule&&);
+  void forget_idle() override;  // see GraphInputs
 
  protected:
   // `graph_options`: how edges become a graph; edge_weight is filled in from the batch. Errors:
@@ -134,7 +83,7 @@ class GraphModule : public Module {
   const char* name_;
   GnnOptions options_;
   ops::GraphOptions graph_options_;
-  GraphInputs inputs_;
+  std::unique_ptr<GraphInputs> inputs_;
   std::vector<std::shared_ptr<BatchNorm2d>> norms_;
 };
 

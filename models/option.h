@@ -39,4 +39,9 @@ struct Sizes {
   int64_t least_side = 1;  // images that are smaller are refused
 };
 
+// The kind of data that a network reads.
+// Images, which a network classifies as a whole or pixel by pixel (segmentation), or in which it
+// finds objects (detection); sequences, as a whole (encoder) or up to each token (decoder); graphs.
+enum class Family : uint8_t { images, segmentation, detection, encoder, decoder, graph };
+
 }  // namespace frugal::models

@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "models/family.h"
 #include "models/init.h"
 #include "models/module.h"
 #include "models/option.h"

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "autograd/functions.h"
+#include "models/dense.h"
 #include "ops/dense/bitmask.h"
 #include "ops/dense/copy.h"
 #include "ops/dense/elementwise.h"

@@ -1,6 +1,7 @@
 #include "models/transformer_layers.h"
 
 #include "autograd/functions.h"
+#include "models/dense.h"
 #include "models/init.h"
 
 namespace frugal::models {

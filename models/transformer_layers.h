@@ -1,9 +1,12 @@
 // Shared by the transformers of the zoo.
 #pragma once
 #include "autograd/transformer_functions.h"
-#include "models/dense.h"
+#include "models/init.h"
+#include "models/module.h"
 
 namespace frugal::models {
+
+class Dense;  // dense.h
 
 // [..., H] -> [..., H]. Parameters: weight, bias [H].
 class LayerNorm : public Module {

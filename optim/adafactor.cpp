@@ -1,10 +1,12 @@
-#include "optim/adafactor.h"
+#include "optim/optimizers.h"
 
 #include <algorithm>
 
 #include "ops/optimizer/adafactor.h"
 
 namespace frugal::optim {
+
+std::vector<options::Option<AdafactorOptions>> AdafactorOptions::list() { return {}; }
 
 Adafactor::Adafactor(const std::vector<ParameterGroup>& groups, const AdafactorOptions& options)
     : SlotOptimizer("adafactor", groups, options.weight_decay), options_(options) {

@@ -1,9 +1,16 @@
-#include "optim/adam.h"
+#include "optim/optimizers.h"
 
 #include "ops/optimizer/adam.h"
+#include "optim/option_keys.h"
 #include "optim/row_slices.h"
 
 namespace frugal::optim {
+
+std::vector<options::Option<AdamOptions>> AdamOptions::list() {
+  return {{keys::kBeta1, &AdamOptions::beta1},
+          {keys::kBeta2, &AdamOptions::beta2},
+          {keys::kEps, &AdamOptions::eps}};
+}
 
 void check_adam_options(const char* op, const AdamOptions& options) {
   for (const double beta : {options.beta1, options.beta2})

@@ -1,8 +1,12 @@
-#include "optim/adam8bit.h"
+#include "optim/optimizers.h"
 
 #include "ops/optimizer/adam8bit.h"
 
 namespace frugal::optim {
+
+std::vector<options::Option<Adam8bitOptions>> Adam8bitOptions::list() {
+  return options::options_of(&Adam8bitOptions::adam, AdamOptions::list());
+}
 
 Adam8bit::Adam8bit(const std::vector<ParameterGroup>& groups, const Adam8bitOptions& options)
     : SlotOptimizer("adam8bit", groups, options.adam.weight_decay), options_(options) {

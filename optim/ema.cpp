@@ -1,4 +1,4 @@
-#include "optim/ema.h"
+#include "optim/averaged.h"
 
 #include <algorithm>
 #include <map>

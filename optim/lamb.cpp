@@ -1,8 +1,15 @@
-#include "optim/lamb.h"
+#include "optim/optimizers.h"
 
 #include "ops/optimizer/adam.h"
+#include "optim/option_keys.h"
 
 namespace frugal::optim {
+
+std::vector<options::Option<LambOptions>> LambOptions::list() {
+  return {{keys::kBeta1, &LambOptions::beta1},
+          {keys::kBeta2, &LambOptions::beta2},
+          {keys::kEps, &LambOptions::eps}};
+}
 
 Lamb::Lamb(const std::vector<ParameterGroup>& groups, const LambOptions& options)
     : SlotOptimizer("lamb", groups, options.weight_decay), options_(options) {

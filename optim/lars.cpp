@@ -1,8 +1,17 @@
-#include "optim/lars.h"
+#include "optim/optimizers.h"
 
 #include "ops/optimizer/lars.h"
+#include "optim/option_keys.h"
 
 namespace frugal::optim {
+
+std::vector<options::Option<LarsOptions>> LarsOptions::list() {
+  return {{keys::kMomentum, &LarsOptions::momentum},
+          {{"trust", options::range::positive(10),
+            "lars: how far a step of rate 1 moves a parameter, relative to its norm. Norms and "
+            "biases take the rate as it is."},
+           &LarsOptions::trust}};
+}
 
 Lars::Lars(const std::vector<ParameterGroup>& groups, const LarsOptions& options)
     : SlotOptimizer("lars", groups, options.weight_decay), options_(options) {

@@ -1,4 +1,4 @@
-#include "optim/leaf_index.h"
+#include "optim/optimizer.h"
 
 #include "core/error.h"
 

@@ -1,9 +1,14 @@
-#include "optim/lion.h"
+#include "optim/optimizers.h"
 
 #include "ops/optimizer/lion.h"
+#include "optim/option_keys.h"
 #include "optim/row_slices.h"
 
 namespace frugal::optim {
+
+std::vector<options::Option<LionOptions>> LionOptions::list() {
+  return {{keys::kBeta1, &LionOptions::beta1}, {keys::kBeta2, &LionOptions::beta2}};
+}
 
 Lion::Lion(const std::vector<ParameterGroup>& groups, const LionOptions& options)
     : SlotOptimizer("lion", groups, options.weight_decay), options_(options) {

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -19,7 +20,7 @@ class Ema;
 }
 
 struct ParameterGroup {
-  std::vector<std::pair<std::string, Variable>> parameters;
+  NamedVariables parameters;
   double lr_scale = 1;                      // multiplies the schedule's rate
   std::optional<double> weight_decay = {};  // without one: the options' of the optimizer
 };
@@ -33,8 +34,8 @@ concept NamedParameters = requires(const P& parameters) {
 
 // Names and handles, as groups and decay_groups() take them.
 template <NamedParameters P>
-std::vector<std::pair<std::string, Variable>> named_variables(const P& parameters) {
-  std::vector<std::pair<std::string, Variable>> all;
+NamedVariables named_variables(const P& parameters) {
+  NamedVariables all;
   for (const auto& p : parameters) all.emplace_back(p.name, *p.parameter);
   return all;
 }
@@ -108,3 +109,25 @@ class Optimizer {
 };
 
 }  // namespace frugal
+
+namespace frugal::optim {
+
+// Finds the parameter of an optimizer to which a leaf of the backward pass belongs.
+// Parameters may be frozen and thawed at any time. A frozen parameter has no leaf. A thawed one has
+// a new leaf, perhaps at the address of an old one. So each result is checked, and looked up again
+// if it is out of date. Not thread-safe.
+class LeafIndex {
+ public:
+  // `op` and `name` are for messages.  Errors: a parameter that was added before.
+  void add(const char* op, const std::string& name, const Variable& parameter);
+  // The number of the parameter in the order of add(), from 0. Nothing if the leaf belongs to none
+  // of them.
+  std::optional<size_t> find(const GradAccumulator& leaf);
+
+ private:
+  std::vector<Variable> parameters_;  // held so that their addresses are not used again
+  std::unordered_map<const void*, size_t> by_identity_;
+  std::unordered_map<const GradAccumulator*, size_t> by_leaf_;  // entries may be out of date
+};
+
+}  // namespace frugal::optim

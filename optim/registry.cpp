@@ -3,14 +3,8 @@
 #include <algorithm>
 
 #include "core/quoted.h"
-#include "optim/adafactor.h"
-#include "optim/adam.h"
-#include "optim/adam8bit.h"
-#include "optim/lamb.h"
-#include "optim/lars.h"
-#include "optim/lion.h"
-#include "optim/sgd.h"
-#include "optim/sgd8bit.h"
+#include "optim/optimizers.h"
+#include "optim/option_keys.h"
 
 namespace frugal::optim {
 namespace {

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "core/option.h"
 #include "optim/blockwise_options.h"
 #include "optim/optimizer.h"
-#include "optim/option_keys.h"
 
 namespace frugal::optim {
 

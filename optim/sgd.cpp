@@ -1,4 +1,4 @@
-#include "optim/sgd.h"
+#include "optim/optimizers.h"
 
 #include <map>
 #include <set>
@@ -6,9 +6,16 @@
 #include "autograd/gradient.h"
 #include "ops/dense/copy.h"
 #include "ops/optimizer/sgd.h"
+#include "optim/option_keys.h"
 #include "optim/row_slices.h"
 
 namespace frugal::optim {
+
+std::vector<options::Option<SgdOptions>> SgdOptions::list() {
+  return {{keys::kMomentum, &SgdOptions::momentum},
+          {{"nesterov", options::range::flag(), "sgd, sgd_8bit: Nesterov's momentum."},
+           &SgdOptions::nesterov}};
+}
 namespace {
 const std::string kMomentumPrefix = "momentum/";
 }

@@ -1,8 +1,12 @@
-#include "optim/sgd8bit.h"
+#include "optim/optimizers.h"
 
 #include "ops/optimizer/sgd8bit.h"
 
 namespace frugal::optim {
+
+std::vector<options::Option<Sgd8bitOptions>> Sgd8bitOptions::list() {
+  return options::options_of(&Sgd8bitOptions::sgd, SgdOptions::list());
+}
 
 Sgd8bit::Sgd8bit(const std::vector<ParameterGroup>& groups, const Sgd8bitOptions& options)
     : SlotOptimizer("sgd8bit", groups, options.sgd.weight_decay), options_(options) {

@@ -1,7 +1,6 @@
 // SlotOptimizer: the base of optimizers that keep a count of steps and a few state tensors for each
 // parameter. It has the groups, the updates of single leaves, and the checkpoints.
 #pragma once
-#include "optim/leaf_index.h"
 #include "optim/optimizer.h"
 
 namespace frugal::optim {

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "ops/dense/elementwise.h"
+#include "ops/dense/functors.h"
 
 namespace frugal_test {
 

@@ -1,7 +1,8 @@
 #include "train/compression.h"
 
-#include "compress/policies/make_policy.h"
+#include "compress/policies/choice.h"
 #include "core/stopwatch.h"
+#include "train/compression_state.h"
 #include "train/convergence.h"
 #include "train/policy_parts.h"
 #include "train/ranks/ranks.h"

@@ -16,14 +16,16 @@
 #include <vector>
 
 #include "compress/policies/choice.h"
-#include "train/planning/planner.h"
+#include "train/planning/budget.h"
 #include "train/tracking_options.h"
 #include "train/training_step.h"
 
 namespace frugal::train {
 
 class Adaptation;
+class Planner;
 class Tracking;
+struct CompressionState;  // compression_state.h
 struct Measured;
 struct PolicyParts;
 
@@ -81,12 +83,7 @@ class Compression {
   bool adapt(const Batch& batch, int64_t step, const StepReplay& pass);
 
   // For checkpoints: all that later decisions depend on.
-  struct State {
-    compress::Learned learned;     // empty: no Learner is there
-    std::vector<double> tracking;  // see Tracking::state()
-    std::optional<Planner::State> planner;
-    compress::OffloadStats offload;  // what this run moved so far
-  };
+  using State = CompressionState;
   State state() const;
   void restore(const State& state);  // Errors: a state of other options; values that no run has
 

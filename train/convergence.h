@@ -14,7 +14,7 @@
 
 #include "core/option.h"
 #include "optim/convergence.h"
-#include "optim/leaf_index.h"
+#include "optim/optimizer.h"
 #include "optim/variance_guard.h"
 #include "train/policy_parts.h"
 #include "train/tracking_options.h"

@@ -3,22 +3,10 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/option.h"
 #include "core/tensor.h"
+#include "train/tasks/make_task.h"
 
 namespace frugal::train {
-
-struct KnnOptions {
-  int64_t k = 200;  // neighbours that vote; no more than there are
-  double temperature = 0.1;
-
-  static std::vector<options::Option<KnnOptions>> list() {
-    return {{{"neighbours", options::range::integer(1, 1 << 20),
-              "simsiam, byol, moco_v2: training samples that vote for the class of a test sample "
-              "in the metric knn."},
-             &KnnOptions::k}};
-  }
-};
 
 // Features with classes. The neighbours of a feature are those with the highest cosine; among equal
 // cosines the first ones. A neighbour of cosine s has e^(s / temperature) votes for its class, and

@@ -1,6 +1,6 @@
 // Errors about options of training have the class of those about networks.
 #pragma once
-#include "core/option_error.h"
+#include "core/error.h"
 
 namespace frugal::train {
 

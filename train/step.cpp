@@ -10,6 +10,7 @@
 #include "optim/row_slices.h"
 #include "train/batch_spec.h"
 #include "train/captured_step.h"
+#include "train/ranks/gradient_exchange.h"
 #include "train/ranks/ranks.h"
 
 namespace frugal::train {

@@ -15,12 +15,13 @@
 #include "autograd/variable.h"
 #include "models/module.h"
 #include "optim/optimizer.h"
-#include "train/ranks/gradient_exchange.h"
+#include "train/ranks/ranks.h"
 #include "train/training_step.h"
 
 namespace frugal::train {
 
 class CapturedStep;
+class GradientExchange;
 
 // The rate of updates in steps that are measured and not kept. Its value does not matter.
 constexpr double kTrialRate = 1e-3;

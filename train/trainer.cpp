@@ -16,14 +16,18 @@
 #include "models/freeze.h"
 #include "models/graph_layers.h"
 #include "ops/precision.h"
+#include "optim/averaged.h"
 #include "optim/clip.h"
-#include "optim/ema.h"
 #include "train/captured_step.h"
+#include "train/compression_state.h"
 #include "train/evaluate.h"
 #include "train/loss_watch.h"
 #include "train/option_error.h"
 #include "train/planning/own_plan.h"
+#include "train/ranks/gradient_exchange.h"
+#include "train/run/checkpoint.h"
 #include "train/step_recorder.h"
+#include "train/step_times.h"
 #include "train/tasks/make_task.h"
 
 namespace frugal::train {
@@ -140,7 +144,7 @@ class Trainer::Watch final : public StepObserver {
   SavePolicy* before_forward(const Batch& batch, int64_t part, bool last,
                              const Context& context) override {
     const bool has_lasting = batch.held || t_.task_.spec().target_of_each_pixel();
-    if (is_recorded_ && part == 0 && t_.times_.steps() == 0 && has_lasting)
+    if (is_recorded_ && part == 0 && t_.times_->steps() == 0 && has_lasting)
       t_.make_lasting(batch, context);
     t_.compression_.before_forward(batch,
                                    {static_cast<uint64_t>(t_.state_.batches), t_.last_rng_,
@@ -225,7 +229,8 @@ Trainer::Trainer(Module& model, Optimizer& optimizer, optim::SchedulePtr schedul
       compression_(task_, model, options_.compression, seed_of_rank(options_.seed, ranks_.rank()),
                    ranks_),
       loss_watch_(std::make_unique<LossWatch>(task_.spec())),
-      rng_(streams::kDropout.rng(seed_of_rank(options_.seed, ranks_.rank()))) {
+      rng_(streams::kDropout.rng(seed_of_rank(options_.seed, ranks_.rank()))),
+      times_(std::make_unique<StepTimes>()) {
   if (options_.freeze_epochs > 0 && options_.compression.planner != nullptr)
     throw OptionError("trainer.freeze_epochs",
                       "expected 0 with a memory budget: a plan for what is trained at first does "
@@ -265,8 +270,8 @@ Trainer::Trainer(Module& model, Optimizer& optimizer, optim::SchedulePtr schedul
 
 void Trainer::join_ranks() {
   writes_ = ranks_.any(options_.folder != nullptr, "the folder of the run");
-  exchange_.emplace(ranks_, model_, optimizer_, options_.ranks, options_.in_backward,
-                    options_.seed);
+  exchange_ = std::make_unique<GradientExchange>(ranks_, model_, optimizer_, options_.ranks,
+                                                 options_.in_backward, options_.seed);
   if (ranks_.alone()) return;
   has_small_batches_ = batches_.smallest_batch() < ranks_.size();
   if (task_.spec().kind == BatchSpec::Kind::graph && has_small_batches_ && ranks_.rank() == 0)
@@ -311,7 +316,7 @@ void Trainer::load_checkpoint(int64_t per_epoch) {
   const std::string path = folder != nullptr ? folder->path() : "the folder of rank 0";
   if (folder != nullptr) folder->loaded(state_, model_);
   try {
-    restore(per_epoch);
+    restore(per_epoch, checkpoint.compression);
   } catch (const std::exception& e) {
     throw Error(
         fmt::format("[checkpoint] the state of the run in {} does not fit its "
@@ -335,7 +340,7 @@ void Trainer::count_again(int64_t per_epoch) {
   state_.epoch = {};
 }
 
-void Trainer::restore(int64_t per_epoch) {
+void Trainer::restore(int64_t per_epoch, const CompressionState& compression) {
   if (options_.data_changed) count_again(per_epoch);
   const auto [epoch, next_batch] = state_.loader;
   batches_.seek(state_.loader);
@@ -352,7 +357,7 @@ void Trainer::restore(int64_t per_epoch) {
                state_.rng.seed, state_.rng.offset);
   rng_.restore({rng_.state().seed, state_.rng.offset});
   thaw_if_due();
-  compression_.restore(state_.compression);
+  compression_.restore(compression);
   if (early_stop_) {
     EarlyStopState& stop = state_.early_stop;
     // Earlier versions kept no state where the patience counted epochs.
@@ -529,7 +534,7 @@ LayerNorms Trainer::layer_norms(const UpdateInBackward::Squares& squares) const 
 }
 
 void Trainer::finish(const StepResult& step, Watch& watch, double lr, double seconds) {
-  times_.add(seconds, watch.samples(), step.units);
+  times_->add(seconds, watch.samples(), step.units);
   StepReport report;
   report.epoch = batches_.state().epoch + 1;
   report.step = state_.step;
@@ -670,9 +675,10 @@ void Trainer::checkpoint() {
   const NamedTensors optimizer = optimizer_.state();  // all ranks may have a part of it
   state_.loader = batches_.state();
   state_.rng = rng_.state();
-  state_.compression = compression_.state();
+  const CompressionState compression = compression_.state();
   const NamedTensors exchange = exchange_->state();
-  if (options_.folder != nullptr) options_.folder->save(state_, model_, optimizer, exchange);
+  if (options_.folder != nullptr)
+    options_.folder->save(state_, compression, model_, optimizer, exchange);
   save_average();
   // A rank that ended before the file is there would end rank 0, too.
   ranks_.communicator().barrier("the checkpoint");
@@ -689,15 +695,15 @@ void Trainer::save_average() {
 
 Speed Trainer::speed() const {
   Speed speed;
-  speed.samples_per_second = times_.samples_per_second();
+  speed.samples_per_second = times_->samples_per_second();
   speed.unit = unit_of(task_.spec());
-  speed.units_per_second = times_.units_per_second();
+  speed.units_per_second = times_->units_per_second();
   const double adapted = compression_.adaptation_seconds();
   const double tracked = compression_.tracking_seconds();
-  const double all = times_.seconds() + adapted + tracked;
+  const double all = times_->seconds() + adapted + tracked;
   if (all > 0) speed.adaptation_share = adapted / all;
   if (all > 0) speed.tracking_share = tracked / all;
-  speed.step_ms_median = 1000 * times_.median();
+  speed.step_ms_median = 1000 * times_->median();
   return speed;
 }
 
@@ -706,7 +712,7 @@ std::optional<RanksReport> Trainer::ranks_report() const {
   RanksReport report;
   report.ranks = ranks_.size();
   const double n = ranks_.size();
-  const double all = std::max(times_.seconds(), 1e-9);
+  const double all = std::max(times_->seconds(), 1e-9);
   report.communication = ranks_.sum(exchange_->communication() / all, "seconds of sums") / n;
   report.waiting = ranks_.sum(exchange_->waiting() / all, "seconds of waiting") / n;
   const double computed = std::max(all - exchange_->waiting(), 1e-9);
@@ -714,7 +720,7 @@ std::optional<RanksReport> Trainer::ranks_report() const {
   const double slowest = ranks_.communicator().all_reduce(computed, distributed::Reduction::max,
                                                           "the most seconds of computing");
   report.imbalance = slowest / mean - 1;
-  report.step_bytes = exchange_->bytes() / std::max<int64_t>(times_.steps(), 1);
+  report.step_bytes = exchange_->bytes() / std::max<int64_t>(times_->steps(), 1);
   return report;
 }
 

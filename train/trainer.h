@@ -18,18 +18,19 @@
 #include "train/batch_spec.h"
 #include "train/compression.h"
 #include "train/early_stop.h"
-#include "train/ranks/gradient_exchange.h"
+#include "train/ranks/ranks.h"
 #include "train/run/run_folder.h"
 #include "train/run/run_state.h"
 #include "train/step.h"
 #include "train/step_record.h"
-#include "train/step_times.h"
 #include "train/training_step.h"
 
 namespace frugal::train {
 
 class CapturedStep;
+class GradientExchange;
 class LossWatch;
+class StepTimes;
 
 // Thrown when a loss or a gradient is not finite.
 class NotFinite : public Error {
@@ -187,7 +188,7 @@ class Trainer {
   int64_t steps() const { return steps_; }    // all that the run has, also those to come
   int64_t epochs() const { return epochs_; }  // all that the run has, also those to come
   const RunState& state() const { return state_; }
-  const StepTimes& times() const { return times_; }
+  const StepTimes& times() const { return *times_; }  // train/step_times.h
   Speed speed() const;
   // Empty where one process trains. All ranks call it together.
   std::optional<RanksReport> ranks_report() const;
@@ -198,7 +199,7 @@ class Trainer {
   void join_ranks();
   void check_same_data();
   void load_checkpoint(int64_t per_epoch);
-  void restore(int64_t per_epoch);
+  void restore(int64_t per_epoch, const CompressionState& compression);
   void count_again(int64_t per_epoch);
   void next_epoch();  // REQUIRES: all batches of the epoch are done
   void thaw_if_due();
@@ -232,7 +233,7 @@ class Trainer {
   Device device_;
   Compression compression_;
   std::shared_ptr<CapturedStep> captured_;  // shared: deleted by who made it, in CUDA builds only
-  std::optional<GradientExchange> exchange_;
+  std::unique_ptr<GradientExchange> exchange_;
   std::optional<TrainingStep> step_;
   distributed::CommunicatorPtr statistics_;  // a channel of its own for batch norms
   bool writes_ = false;                      // has rank 0 a folder?
@@ -249,7 +250,7 @@ class Trainer {
   bool stopped_ = false;                                // has a callback ended the run?
   std::chrono::steady_clock::time_point written_ = {};  // when the last checkpoint was
   std::chrono::steady_clock::time_point begun_ = {};    // when run() began
-  StepTimes times_;
+  std::unique_ptr<StepTimes> times_;
 };
 
 // Trains with a trainer of these options and returns the last evaluation of a run with a test set.

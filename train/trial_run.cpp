@@ -1,6 +1,7 @@
 #include "train/trial_run.h"
 
 #include "train/captured_step.h"
+#include "train/ranks/gradient_exchange.h"
 
 namespace frugal::train {
 namespace {
@@ -17,13 +18,16 @@ TrialRun::TrialRun(const Task& task, Module& model, Optimizer& optimizer, NextBa
     : next_(std::move(next)),
       options_(options.step),
       rng_(rng),
-      exchange_(one_rank(), model, optimizer, {}, options.step.in_backward, options.seed),
+      exchange_(std::make_unique<GradientExchange>(one_rank(), model, optimizer, RanksOptions(),
+                                                   options.step.in_backward, options.seed)),
       compression_(task, model, without_tracking(options.compression), options.seed),
-      step_({task, model, optimizer, exchange_}, options.step) {
+      step_({task, model, optimizer, *exchange_}, options.step) {
   if constexpr (kHasCuda)
     if (options.cuda_graphs)
       captured_ = std::make_shared<CapturedStep>(task, model, compression_.policy());
 }
+
+TrialRun::~TrialRun() = default;
 
 StepResult TrialRun::step(uint64_t number, double lr) {
   number_ = number;

@@ -6,7 +6,6 @@
 #include <optional>
 
 #include "train/compression.h"
-#include "train/ranks/gradient_exchange.h"
 #include "train/step.h"
 
 namespace frugal::train {
@@ -26,6 +25,7 @@ class TrialRun final : private StepObserver {
   // All must outlive it. rng: of dropout. Errors: those of Compression.
   TrialRun(const Task& task, Module& model, Optimizer& optimizer, NextBatch next,
            const TrialOptions& options, Rng& rng);
+  ~TrialRun() override;
 
   // number: of the forward pass, which policies that look at gradients now and then go by.
   StepResult step(uint64_t number, double lr = kTrialRate);
@@ -46,7 +46,7 @@ class TrialRun final : private StepObserver {
   NextBatch next_;
   StepOptions options_;
   Rng& rng_;
-  GradientExchange exchange_;
+  std::unique_ptr<GradientExchange> exchange_;
   Compression compression_;
   std::shared_ptr<CapturedStep> captured_;  // shared: deleted by who made it, in CUDA builds only
   TrainingStep step_;

@@ -7,6 +7,7 @@
 #include "apps/cli/report.h"
 #include "apps/config/config_readers.h"
 #include "train/planning/bytes.h"
+#include "train/planning/way_steps.h"
 
 namespace frugal::apps {
 namespace {

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "apps/config/config.h"
+#include "train/planning/way_steps.h"
 #include "train/planning/ways.h"
 #include "train/step_record.h"
 

@@ -4,6 +4,8 @@
 #include <array>
 
 #include "apps/json.h"
+#include "autograd/timeline.h"
+#include "core/memory_trace.h"
 
 namespace frugal::apps {
 namespace {
@@ -58,7 +60,8 @@ std::string trace_json(const train::Profile& profile) {
     if (!layer.empty() && span.kind != Kind::phase) event["args"] = {{"layer", layer}};
     append(event);
   }
-  for (const MemoryTrace::Event& event : profile.live) {
+  static const std::vector<MemoryTrace::Event> kNone;
+  for (const MemoryTrace::Event& event : profile.live != nullptr ? profile.live->events() : kNone) {
     Json bytes = Json::object();
     for (size_t i = 0; i < event.live.size(); ++i)
       bytes[std::string(frugal::name_of(static_cast<Category>(i)))] = event.live[i];

@@ -7,6 +7,7 @@
 #include "apps/config/config_table.h"
 #include "apps/config/level_keys.h"
 #include "apps/config/make_data.h"
+#include "compress/policies/policy_kind.h"
 #include "train/metric_names.h"
 
 namespace frugal::apps {

@@ -16,6 +16,7 @@
 #include "data/formats/json_strict.h"
 #include "ops/image/batch_norm.h"
 #include "train/run/weights.h"
+#include "train/step_times.h"
 
 namespace frugal::apps {
 namespace {

@@ -11,6 +11,7 @@
 #include "apps/config/config_error.h"
 #include "apps/json.h"
 #include "compress/policies/choice.h"
+#include "compress/policies/policy_kind.h"
 #include "compress/policies/width_profile.h"
 #include "core/value.h"
 #include "data/image/changes.h"

@@ -10,6 +10,7 @@
 #include "apps/config/config_readers.h"
 #include "apps/config/config_table.h"
 #include "apps/config/value_schema.h"
+#include "compress/policies/policy_kind.h"
 
 namespace frugal::apps {
 

@@ -4,6 +4,7 @@
 
 #include "apps/config/level_keys.h"
 #include "apps/config/make_model.h"
+#include "compress/policies/policy_kind.h"
 
 namespace frugal::apps {
 namespace {

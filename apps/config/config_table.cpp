@@ -8,6 +8,7 @@
 #include "apps/config/make_data.h"
 #include "apps/config/make_model.h"
 #include "apps/config/resolve.h"
+#include "compress/policies/policy_kind.h"
 #include "models/registry.h"
 #include "models/sequential/sequential.h"
 #include "models/zoo/keys.h"

@@ -7,6 +7,7 @@
 #include "apps/config/config_error.h"
 #include "apps/config/config_field.h"
 #include "compress/policies/levels.h"
+#include "compress/policies/policy_kind.h"
 #include "core/nearest.h"
 #include "core/quoted.h"
 #include "data/fetch/sources.h"

@@ -6,6 +6,7 @@
 #include "apps/config/level_keys.h"
 #include "apps/config/value_named.h"
 #include "compress/policies/acgc_policy.h"
+#include "compress/policies/policy_kind.h"
 
 namespace frugal::apps {
 namespace {

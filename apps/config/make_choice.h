@@ -1,7 +1,7 @@
 // From the configuration to the choice of how activations are kept.
 #pragma once
 #include "apps/config/config.h"
-#include "compress/policies/make_policy.h"
+#include "compress/policies/choice.h"
 
 namespace frugal::apps {
 

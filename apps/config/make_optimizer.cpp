@@ -11,8 +11,8 @@
 #include "models/layer_order.h"
 #include "models/name_pattern.h"
 #include "optim/averaged.h"
+#include "optim/optimizers.h"
 #include "optim/registry.h"
-#include "optim/sgd.h"
 
 namespace frugal::apps {
 namespace {

@@ -8,6 +8,7 @@
 #include "apps/config/planned_run.h"
 #include "apps/config/resolve.h"
 #include "apps/config/train_options.h"
+#include "compress/policies/policy_kind.h"
 
 namespace frugal::apps {
 

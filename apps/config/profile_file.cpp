@@ -6,6 +6,7 @@
 #include "apps/config/config_table.h"
 #include "apps/config/level_keys.h"
 #include "apps/config/make_choice.h"
+#include "compress/policies/policy_kind.h"
 #include "core/quoted.h"
 #include "data/formats/atomic_file.h"
 

@@ -6,6 +6,7 @@
 #include "apps/config/make_data.h"
 #include "apps/config/make_model.h"
 #include "apps/config/profile_file.h"
+#include "compress/policies/policy_kind.h"
 #include "core/log.h"
 #include "train/planning/planner.h"
 

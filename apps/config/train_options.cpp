@@ -9,8 +9,11 @@
 #include "apps/config/make_task.h"
 #include "apps/config/resolve.h"
 #include "apps/config/set_up_device.h"
+#include "compress/policies/policy_kind.h"
 #include "core/integers.h"
 #include "train/evaluate.h"
+#include "train/planning/planned_run.h"
+#include "train/planning/planner.h"
 
 namespace frugal::apps {
 namespace {

@@ -6,6 +6,7 @@
 
 #include "apps/config/config.h"
 #include "train/compression.h"
+#include "train/planning/planned_run.h"
 #include "train/sensitivity.h"
 #include "train/trainer.h"
 

@@ -9,6 +9,7 @@
 #include "autograd/functions.h"
 #include "autograd/functions/conv.h"
 #include "autograd/node.h"
+#include "autograd/trace.h"
 #include "core/integers.h"
 #include "ops/dense/bitmask.h"
 #include "ops/dense/copy.h"

@@ -3,6 +3,7 @@
 
 #include "autograd/functions/conv.h"
 #include "autograd/node.h"
+#include "autograd/trace.h"
 #include "ops/dense/copy.h"
 #include "ops/dense/inplace.h"
 #include "ops/dense/matmul.h"

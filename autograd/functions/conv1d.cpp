@@ -1,4 +1,5 @@
 #include "autograd/record.h"
+#include "autograd/trace.h"
 #include "autograd/transformer_functions.h"
 #include "ops/dense/copy.h"
 #include "ops/dense/matmul.h"

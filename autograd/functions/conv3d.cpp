@@ -1,6 +1,7 @@
 #include "ops/image/conv3d.h"
 
 #include "autograd/record.h"
+#include "autograd/trace.h"
 #include "autograd/volume_functions.h"
 #include "ops/dense/matmul.h"
 

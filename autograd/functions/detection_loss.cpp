@@ -2,6 +2,7 @@
 
 #include "autograd/detection_functions.h"
 #include "autograd/functions/loss_gradient.h"
+#include "autograd/trace.h"
 
 namespace frugal {
 namespace {

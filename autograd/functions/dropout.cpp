@@ -3,6 +3,7 @@
 #include "autograd/functions.h"
 #include "autograd/record.h"
 #include "autograd/segmentation_functions.h"
+#include "autograd/trace.h"
 #include "ops/dense/elementwise.h"
 
 namespace frugal {

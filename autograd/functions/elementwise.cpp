@@ -3,6 +3,7 @@
 #include "autograd/functions.h"
 #include "autograd/functions/factor.h"
 #include "autograd/record.h"
+#include "autograd/trace.h"
 #include "ops/dense/bitmask.h"
 #include "ops/dense/reduce.h"
 

@@ -2,6 +2,7 @@
 
 #include "autograd/graph_functions.h"
 #include "autograd/record.h"
+#include "autograd/trace.h"
 #include "ops/dense/bitmask.h"
 #include "ops/dense/dropout.h"
 #include "ops/dense/inplace.h"

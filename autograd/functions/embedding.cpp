@@ -1,6 +1,7 @@
 #include "ops/sequence/embedding.h"
 
 #include "autograd/record.h"
+#include "autograd/trace.h"
 #include "autograd/transformer_functions.h"
 
 namespace frugal {

@@ -1,6 +1,7 @@
 #include "autograd/functions/saved_square.h"
 #include "autograd/graph_functions.h"
 #include "autograd/record.h"
+#include "autograd/trace.h"
 #include "ops/graph/segment.h"
 
 namespace frugal {

@@ -2,6 +2,7 @@
 
 #include "autograd/graph_functions.h"
 #include "autograd/record.h"
+#include "autograd/trace.h"
 
 namespace frugal {
 namespace {

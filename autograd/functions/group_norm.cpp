@@ -1,6 +1,7 @@
 #include "ops/image/group_norm.h"
 
 #include "autograd/record.h"
+#include "autograd/trace.h"
 #include "autograd/transformer_functions.h"
 #include "ops/dense/matmul.h"
 

@@ -1,5 +1,6 @@
 #include "autograd/graph_functions.h"
 #include "autograd/record.h"
+#include "autograd/trace.h"
 #include "ops/checks.h"
 #include "ops/dense/copy.h"
 #include "ops/dense/elementwise.h"

@@ -1,6 +1,7 @@
 #include "ops/sequence/layer_norm.h"
 
 #include "autograd/record.h"
+#include "autograd/trace.h"
 #include "autograd/transformer_functions.h"
 #include "ops/dense/bitmask.h"
 #include "ops/dense/matmul.h"

@@ -4,6 +4,7 @@
 
 #include "autograd/functions/factor.h"
 #include "autograd/record.h"
+#include "autograd/trace.h"
 #include "autograd/transformer_functions.h"
 #include "ops/dense/bitmask.h"
 #include "ops/dense/copy.h"

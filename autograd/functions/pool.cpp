@@ -2,6 +2,7 @@
 
 #include "autograd/functions.h"
 #include "autograd/record.h"
+#include "autograd/trace.h"
 #include "autograd/volume_functions.h"
 #include "ops/image/adaptive_max_pool2d.h"
 #include "ops/image/window_codes.h"

@@ -2,6 +2,7 @@
 
 #include "autograd/functions.h"
 #include "autograd/record.h"
+#include "autograd/trace.h"
 #include "ops/dense/copy.h"
 
 // Gradients that are views of dy cost nothing; ops that need them contiguous copy them. Only

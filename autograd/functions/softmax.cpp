@@ -3,6 +3,7 @@
 #include "autograd/functions.h"
 #include "autograd/functions/saved_square.h"
 #include "autograd/record.h"
+#include "autograd/trace.h"
 #include "ops/dense/elementwise.h"
 #include "ops/dense/reduce.h"
 

@@ -25,6 +25,7 @@
 #include "compress/bounded/error_bounded.h"
 #include "compress/policies/acgc_collect.h"
 #include "compress/policies/adjustable.h"
+#include "compress/policies/fixed_policy.h"
 #include "compress/policies/learner.h"
 #include "compress/policies/policy_options.h"
 

@@ -18,25 +18,9 @@
 
 #include "compress/policies/fixed_policy.h"
 #include "compress/policies/learner.h"
+#include "compress/quantize/quantize.h"
 
 namespace frugal::compress {
-
-struct AdaptiveOptions {
-  FixedPolicyOptions keep = {};  // its bits do not count
-  double average = 4;            // bits per element of what is packed, in [1, 16], without metadata
-  int min_bits = 1, max_bits = 16;
-  // As the published program: widths 1, 2, 4, 8 and raw, by its greedy search; the average counts
-  // codes alone.
-  bool greedy = false;
-  bool operator==(const AdaptiveOptions&) const = default;
-
-  static std::vector<options::Option<AdaptiveOptions>> list() {
-    return {{{"solver", options::range::choice("exact, greedy"),
-              "exact: widths of 1 to 16 bits with the least variance; greedy: as the published "
-              "program, 1, 2, 4, 8 bits or raw, by steps down from raw."},
-             &AdaptiveOptions::greedy}};
-  }
-};
 
 // Thread safety: as SavePolicy. Must outlive the graphs it decided for.
 class AdaptivePolicy final : public SavePolicy, public Learner, public Adjustable, private Codec {

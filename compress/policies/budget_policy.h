@@ -58,14 +58,6 @@ struct BudgetState {
   static BudgetState read(const Learned& learned);  // Errors: see Learner
 };
 
-struct BudgetPolicyOptions {
-  FixedPolicyOptions keep = {};  // bits, recipes and slice_bytes do not count
-  // What the tensors of a step may take (train/planning/budget.h). Who makes the plan reads it; the
-  // policy does not.
-  std::string memory = {};
-  bool operator==(const BudgetPolicyOptions&) const = default;
-};
-
 // Thread safety: as SavePolicy. Must outlive the graphs it decided for.
 class BudgetPolicy final : public SavePolicy, public PackPlan, public Learner, public Adjustable {
  public:

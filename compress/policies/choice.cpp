@@ -4,6 +4,8 @@
 #include <type_traits>
 
 #include "compress/policies/levels.h"
+#include "compress/policies/policy_kind.h"
+#include "compress/quantize/group_layout.h"
 
 namespace frugal::compress {
 namespace {

@@ -6,7 +6,7 @@
 //   budget("2 GiB")                  what fits into so many bytes
 //   Choice{.policy = ActnnOptions{}} the options of a policy
 //
-// make_policy() (make_policy.h) makes the policy of a choice.
+// make_policy() makes the policy of a choice.
 #pragma once
 #include <functional>
 #include <memory>
@@ -15,15 +15,13 @@
 #include <string_view>
 #include <variant>
 
-#include "compress/policies/adaptive_policy.h"
-#include "compress/policies/budget_policy.h"
-#include "compress/policies/fixed_policy.h"
-#include "compress/policies/policy_kind.h"
+#include "compress/offload/offload_options.h"
 #include "compress/policies/policy_options.h"
 
 namespace frugal::compress {
 
-struct WidthProfile;  // width_profile.h
+struct WidthProfile;              // width_profile.h
+enum class PolicyKind : uint8_t;  // policy_kind.h
 
 // A policy that a program brings. `seed` drives its rounding.
 struct OwnPolicy {
@@ -90,5 +88,16 @@ Choice preset(std::string_view name);
 // bytes to a file. Blocks that a level recomputes are not in the choice: TrainerOptions has them.
 // Errors: an unknown policy or level, listing those that there are; no folder where one is needed.
 Choice paper(std::string_view policy, std::string_view level, const std::string& folder = {});
+
+// The policy that keeps activations so, with all that wraps it.
+// `seed` drives the rounding. On `meta`, where no bytes are moved, the policy takes no memory for a
+// file. Errors: those of the policy, and of its file.
+std::unique_ptr<SavePolicy> make_policy(const Choice& choice, Device device, uint64_t seed);
+
+// What suits a device, where a choice leaves rounding and slices open.
+Rounding rounding_on(Device device);
+int64_t slice_bytes_on(Device device);
+// Returns the choice with what suits the device, where it leaves rounding and slices open.
+Choice on_device(Choice choice, Device device);
 
 }  // namespace frugal::compress

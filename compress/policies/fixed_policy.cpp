@@ -3,6 +3,7 @@
 #include <array>
 
 #include "compress/policies/policy_roles.h"
+#include "compress/quantize/quantize.h"
 
 namespace frugal::compress {
 
@@ -82,6 +83,12 @@ FixedPolicy::FixedPolicy(const FixedPolicyOptions& options)
                options.min_elements);
   FRUGAL_CHECK(slice_bytes_ >= 0, "[compression] expected slice_bytes >= 0, got {}", slice_bytes_);
   FRUGAL_CHECK(options.chain >= 0, "[compression] expected chain >= 0, got {}", options.chain);
+}
+
+FixedPolicy::~FixedPolicy() = default;
+
+double FixedPolicy::fineness() const {
+  return codec_->options().rounding == Rounding::nearest ? 0 : bits_;
 }
 
 void FixedPolicy::set_bits(int bits) {

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "compress/policies/policy_kind.h"
 #include "core/error.h"
 
 namespace frugal::compress {

@@ -25,6 +25,7 @@
 #include <string_view>
 
 #include "compress/policies/choice.h"
+#include "compress/policies/policy_kind.h"
 
 namespace frugal::compress {
 

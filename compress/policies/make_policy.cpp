@@ -1,7 +1,9 @@
-#include "compress/policies/make_policy.h"
+#include "compress/policies/choice.h"
 
 #include "compress/policies/acgc_policy.h"
 #include "compress/policies/actnn_policy.h"
+#include "compress/policies/adaptive_policy.h"
+#include "compress/policies/budget_policy.h"
 #include "compress/policies/entropy_policy.h"
 #include "compress/policies/offload_policy.h"
 #include "compress/policies/width_profile.h"

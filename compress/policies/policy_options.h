@@ -1,12 +1,85 @@
-// The options of policies whose classes a program needs not to know: make_policy() makes them.
+// The options of the policies. A program needs not to know their classes: make_policy() makes them.
 #pragma once
+#include <optional>
 #include <string>
+#include <vector>
 
-#include "compress/offload/offload_options.h"
-#include "compress/policies/fixed_policy.h"
+#include "autograd/saved_tensor.h"
+#include "compress/quantize/quantize_options.h"
+#include "core/option.h"
 
 namespace frugal::compress {
 
+// ---- one width (fixed_policy.h)
+// Where the exact signs of activation functions are kept.
+//   codes: in the codes of the function's input or output, at no cost (quantize.h). Where there are
+//          no such codes, in masks.
+//   masks: 1 bit per element
+enum class Signs : uint8_t { codes, masks };
+
+struct FixedPolicyOptions {
+  int bits = 4;  // bits per packed element; 0: everything is kept raw
+  bool recipes = true;
+  bool corrected = true;  // uses recipes whose bias is corrected, from 4 bits on
+  Signs signs = Signs::codes;
+  // How many elements may be rebuilt on the way to a tensor, as a multiple of the tensor's own.
+  // They cost time once, and packed memory while backward is among them. 0: recipes start from kept
+  // tensors alone.
+  double chain = 16;
+  // Activations of at most this many elements stay raw. They take little memory, and the input of a
+  // classifier is among them, which quantizing hurts most. Ref: Liu et al. 2022 (GACT).
+  // Groups by column also need kLeastRows rows (group_layout.h).
+  int64_t min_elements = 16384;
+  int64_t group = 256;  // see QuantizeOptions
+  // Groups along rows mix channels: a channel of small values beside one of large values is lost.
+  // They exist to compare with. Their codes carry no sign, so masks
+  // are kept even with Signs::codes. Ref: Liu et al. 2022 (GACT), whose groups are neighbours in
+  // memory: GroupAxis::nchw.
+  GroupAxis axis = GroupAxis::column;
+  // Backward takes packed and rebuilt tensors in slices of about this many bytes. 0: whole. Not
+  // set: as many as suit the device (make_policy()); a policy that is made without one takes
+  // SavePolicy::kSliceBytes.
+  std::optional<int64_t> slice_bytes = {};
+  // Not set: what suits the device (make_policy()); a policy that is made without one rounds
+  // stochastically, as published.
+  std::optional<Rounding> rounding = {};
+  uint64_t seed = 0;
+
+  int64_t slice_bytes_here() const { return slice_bytes.value_or(SavePolicy::kSliceBytes); }
+  Rounding rounding_here() const { return rounding.value_or(Rounding::stochastic); }
+  bool operator==(const FixedPolicyOptions&) const = default;
+  // Without `bits`, whose meaning depends on the policy (choice.h).
+  static std::vector<options::Option<FixedPolicyOptions>> list();
+};
+
+// ---- widths by sensitivity (adaptive_policy.h)
+struct AdaptiveOptions {
+  FixedPolicyOptions keep = {};  // its bits do not count
+  double average = 4;            // bits per element of what is packed, in [1, 16], without metadata
+  int min_bits = 1, max_bits = 16;
+  // As the published program: widths 1, 2, 4, 8 and raw, by its greedy search; the average counts
+  // codes alone.
+  bool greedy = false;
+  bool operator==(const AdaptiveOptions&) const = default;
+
+  static std::vector<options::Option<AdaptiveOptions>> list() {
+    return {{{"solver", options::range::choice("exact, greedy"),
+              "exact: widths of 1 to 16 bits with the least variance; greedy: as the published "
+              "program, 1, 2, 4, 8 bits or raw, by steps down from raw."},
+             &AdaptiveOptions::greedy}};
+  }
+};
+
+// ---- a memory budget (budget_policy.h)
+struct BudgetPolicyOptions {
+  FixedPolicyOptions keep = {};  // bits, recipes and slice_bytes do not count
+  // What the tensors of a step may take (train/planning/budget.h). Who makes the plan reads it; the
+  // policy does not.
+  std::string memory = {};
+  bool operator==(const BudgetPolicyOptions&) const = default;
+};
+
+// ---- bounds instead of bits (acgc_policy.h)
 namespace acgc {
 // What errors keep a bound: acgc_bounds.h derives both.
 enum class Count : uint8_t { worst, expected };
@@ -15,7 +88,6 @@ enum class Count : uint8_t { worst, expected };
 enum class Rule : uint8_t { derived, published };
 }  // namespace acgc
 
-// Bounds instead of bits (acgc_policy.h).
 struct AcgcOptions {
   double e = 1;
   // Published: the bounds and the widths of the paper (AutoQuant; with fixed_z AutoQuantZ), as its
@@ -33,8 +105,8 @@ struct AcgcOptions {
   static std::vector<options::Option<AcgcOptions>> list();
 };
 
-// Formulas for tensors and samples (actnn_policy.h). The paper's levels are sets of these options
-// (levels.h); the defaults are its L2 with recipes.
+// ---- formulas for tensors and samples (actnn_policy.h)
+// The paper's levels are sets of these options (levels.h); the defaults are its L2 with recipes.
 struct ActnnOptions {
   FixedPolicyOptions keep = {};  // its bits do not count
   double average = 4;            // bits per element, without metadata; 0: everything is kept raw

@@ -1,6 +1,7 @@
 #include "compress/entropy/cuda_decode.h"
 #include "compress/quantize/fused_kernels.h"
 #include "ops/dense/elementwise.h"
+#include "ops/dense/functors.h"
 
 namespace frugal::compress {
 namespace {

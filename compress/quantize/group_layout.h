@@ -21,13 +21,10 @@
 #include <array>
 #include <cstdint>
 
+#include "compress/quantize/quantize_options.h"
 #include "core/shape.h"
 
 namespace frugal::compress {
-
-// nchw: the column axis for images, [N, H, W, C], and the row axis for all others. These are about
-// the groups of a framework that keeps images as [N, C, H, W] and groups neighbours in memory.
-enum class GroupAxis : uint8_t { column, row, nchw };
 
 inline constexpr int64_t kRowAxisLanes = 16;
 inline constexpr int kMaxBits = 16;  // the widest code

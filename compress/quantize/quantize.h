@@ -38,10 +38,9 @@
 #include "autograd/packed_pass.h"
 #include "compress/quantize/grouped.h"
 #include "compress/quantize/nonfinite_count.h"
+#include "compress/quantize/quantize_options.h"
 
 namespace frugal::compress {
-
-enum class Rounding : uint8_t { stochastic, nearest, dithered };
 
 // Names one tensor's random words. Distinct (step, seq) of one seed never share a stream.
 struct CodeStream {
@@ -50,14 +49,6 @@ struct CodeStream {
   uint64_t seed = 0, step = 0, seq = 0;  // what they were made of
 };
 CodeStream code_stream(uint64_t seed, const SaveInfo& info);
-
-struct QuantizeOptions {
-  int bits = 4;                        // 1..16
-  int64_t group = 256;                 // elements per group: a multiple of 8 in 8..65536
-  GroupAxis axis = GroupAxis::column;  // see group_layout.h
-  Rounding rounding = Rounding::stochastic;
-  uint64_t seed = 0;  // with SaveInfo's step and seq: the random stream
-};
 
 // Largest magnitude that a finite group may hold: 240 * 2^120 (3.19e38), half of it at 1 bit, so
 // that every rebuilt value is finite.

@@ -42,4 +42,14 @@ struct TwoViewOptions {
 // view: 0 or 1. is_cut: a reader of files has cut the part out. REQUIRES: as with_changes().
 DatasetPtr with_view(DatasetPtr dataset, const TwoViewOptions& options, size_t view, bool is_cut);
 
+// How the samples of a batch are mixed (mix.h).
+// The strengths are the alphas of Beta(alpha, alpha), from which a batch's share is drawn; 0: off.
+// With both, each batch draws which of the two it gets.
+struct MixOptions {
+  double mixup = 0;     // both pictures everywhere, one faded into the other
+  double cutmix = 0;    // a rectangle of one picture in the other
+  int64_t classes = 0;  // columns of the targets; 0: the dataset's
+  bool mixes() const { return mixup > 0 || cutmix > 0; }
+};
+
 }  // namespace frugal::data

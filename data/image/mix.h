@@ -2,18 +2,9 @@
 #pragma once
 #include <vector>
 
-#include "data/dataset.h"
+#include "data/image/changes.h"
 
 namespace frugal::data {
-
-// The strengths are the alphas of Beta(alpha, alpha), from which a batch's share is drawn; 0: off.
-// With both, each batch draws which of the two it gets.
-struct MixOptions {
-  double mixup = 0;     // both pictures everywhere, one faded into the other
-  double cutmix = 0;    // a rectangle of one picture in the other
-  int64_t classes = 0;  // columns of the targets; 0: the dataset's
-  bool mixes() const { return mixup > 0 || cutmix > 0; }
-};
 
 // The sample before the first one of a part of a batch: its values, without mixing, and its label.
 struct SampleBefore {

@@ -24,6 +24,17 @@ struct PictureInfo {
 // Whether pictures are turned as their EXIF orientation says, or stay as the file stores them.
 enum class Exif : uint8_t { ignore, turn };
 
+// How a picture becomes samples [height, width, channels]: its shorter side is resized to `resize`
+// pixels, then a part is cut out. resize 0: the longer side of the sample.
+struct ViewOptions {
+  int64_t height = 0, width = 0, channels = 3, resize = 0;
+  Exif exif = Exif::turn;  // how files are turned
+};
+
+// What a prediction is averaged over. The names are torchvision's: `flip` is the centre and its
+// mirror image; `ten_crop` is the centre, the four corners and their mirror images.
+enum class Views : uint8_t { centre, flip, ten_crop };
+
 // Whether this build can decode pictures: it was built with TurboJPEG, libpng, libwebp and libexif.
 bool can_decode_pictures();
 

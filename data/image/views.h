@@ -9,18 +9,8 @@
 
 namespace frugal::data {
 
-// How a picture becomes samples [height, width, channels]: its shorter side is resized to `resize`
-// pixels, then a part is cut out. resize 0: the longer side of the sample.
-struct ViewOptions {
-  int64_t height = 0, width = 0, channels = 3, resize = 0;
-  Exif exif = Exif::turn;  // how files are turned
-};
-
 enum class Crop : uint8_t { centre, top_left, top_right, bottom_left, bottom_right };
 
-// What a prediction is averaged over. The names are torchvision's: `flip` is the centre and its
-// mirror image; `ten_crop` is the centre, the four corners and their mirror images.
-enum class Views : uint8_t { centre, flip, ten_crop };
 std::vector<Crop> crops_of(Views views);
 bool mirrors(Views views);
 

@@ -39,8 +39,6 @@ inline double beta_of(BoxLoss loss, double smooth) {
   return 0;
 }
 
-using NamedVariables = std::vector<std::pair<std::string, Variable>>;
-
 class Detector : public Module {
  public:
   Detector* as_detector() final { return this; }

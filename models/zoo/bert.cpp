@@ -2,6 +2,7 @@
 
 #include "autograd/functions.h"
 #include "models/checkpointed.h"
+#include "models/dense.h"
 #include "ops/dense/copy.h"
 
 namespace frugal::models {

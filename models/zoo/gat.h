@@ -1,6 +1,6 @@
 // GAT. Ref: Velickovic et al. 2018. Inputs: models/graph_layers.h.
 #pragma once
-#include "models/graph_layers.h"
+#include "models/zoo/graph_keys.h"
 
 namespace frugal::models {
 
@@ -18,7 +18,7 @@ struct GatOptions : GnnOptions {
 
   static Published<GatOptions> published() { return {{"gat", {}}}; }
   static std::vector<Option<GatOptions>> list() {
-    return joined(GnnOptions::list<GatOptions>(),
+    return joined(keys::of_graph_networks<GatOptions>(),
                   {{keys::kInputDropout, &GatOptions::input_dropout},
                    {keys::kHeads, &GatOptions::heads},
                    {{"out_heads", range::integer(1, 4096),

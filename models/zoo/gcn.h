@@ -1,13 +1,13 @@
 // GCN. Ref: Kipf & Welling 2017. Inputs: models/graph_layers.h.
 #pragma once
-#include "models/graph_layers.h"
+#include "models/zoo/graph_keys.h"
 
 namespace frugal::models {
 
 struct GcnOptions : GnnOptions {
   static Published<GcnOptions> published() { return {{"gcn", {}}}; }
   static std::vector<Option<GcnOptions>> list() {
-    return joined(GnnOptions::list<GcnOptions>(),
+    return joined(keys::of_graph_networks<GcnOptions>(),
                   {{keys::kInputDropout, &GcnOptions::input_dropout}});
   }
 };

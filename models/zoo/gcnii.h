@@ -1,7 +1,7 @@
 // GCNII: deep graph convolutions with initial residuals and identity mappings.
 // Ref: Chen et al. 2020, equation 5. Inputs: models/graph_layers.h.
 #pragma once
-#include "models/graph_layers.h"
+#include "models/zoo/graph_keys.h"
 
 namespace frugal::models {
 
@@ -18,7 +18,7 @@ struct GcniiOptions : GnnOptions {
   static Published<GcniiOptions> published() { return {{"gcnii", {}}}; }
   static std::vector<Option<GcniiOptions>> list() {
     return joined(
-        GnnOptions::list<GcniiOptions>(),
+        keys::of_graph_networks<GcniiOptions>(),
         {{{"alpha", range::number(0, 1),
            "gcnii: share of the first layer's output in every layer; null: 0.1.", Key::own},
           &GcniiOptions::alpha},

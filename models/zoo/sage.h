@@ -1,6 +1,6 @@
 // GraphSAGE. Ref: Hamilton et al. 2017. Inputs: models/graph_layers.h.
 #pragma once
-#include "models/graph_layers.h"
+#include "models/zoo/graph_keys.h"
 
 namespace frugal::models {
 
@@ -11,7 +11,7 @@ struct SageOptions : GnnOptions {
 
   static Published<SageOptions> published() { return {{"sage", {}}}; }
   static std::vector<Option<SageOptions>> list() {
-    return joined(GnnOptions::list<SageOptions>(),
+    return joined(keys::of_graph_networks<SageOptions>(),
                   {{keys::kInputDropout, &SageOptions::input_dropout},
                    {{"aggregation", range::choice("mean, max"),
                      "sage: what it takes of a node's neighbours."},

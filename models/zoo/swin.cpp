@@ -4,6 +4,7 @@
 
 #include "autograd/functions.h"
 #include "models/checkpointed.h"
+#include "models/dense.h"
 #include "models/zoo/swin_window.h"
 
 namespace frugal::models {

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "models/dense.h"
 #include "models/transformer_layers.h"
 #include "models/zoo/keys.h"
 

@@ -2,6 +2,7 @@
 
 #include "ops/cuda/cuda_map.h"
 #include "ops/cuda/cuda_strides.h"
+#include "ops/dense/functors.h"
 #include "ops/dense/reduce.h"
 
 namespace frugal::ops {

@@ -2,7 +2,6 @@
 // ops/dense/functors.h lists the ops and their formulas.
 #pragma once
 #include "core/tensor.h"
-#include "ops/dense/functors.h"
 #include "ops/options.h"
 
 namespace frugal::ops {

@@ -3,12 +3,10 @@
 // its input or its output. A smooth op that saves its input has the second and third derivatives
 // d2f(x) and d3f(x), which correct the mean effect of noise in x.
 #pragma once
+#include "ops/options.h"
 #include "ops/simd/scalar_math.h"
 
 namespace frugal::ops {
-
-enum class Binary : uint8_t { add, sub, mul, div };
-enum class Unary : uint8_t { neg, exp, log, sqrt, sigmoid, tanh, gelu_exact, gelu_tanh, silu };
 
 namespace functors {
 

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "core/host_device.h"
-#include "ops/detection/detection_options.h"
+#include "ops/options.h"
 
 namespace frugal::ops::boxes {
 

@@ -3,7 +3,7 @@
 // Ref: torchvision's ops.boxes and its BoxCoder.
 #pragma once
 #include "core/tensor.h"
-#include "ops/detection/detection_options.h"
+#include "ops/options.h"
 
 namespace frugal::ops {
 

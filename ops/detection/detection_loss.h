@@ -3,7 +3,7 @@
 // is linear in that.
 #pragma once
 #include "core/tensor.h"
-#include "ops/detection/detection_options.h"
+#include "ops/options.h"
 
 namespace frugal::ops {
 

@@ -4,7 +4,7 @@
 
 #include "core/host_device.h"
 #include "ops/detection/box_kernels.h"
-#include "ops/detection/detection_options.h"
+#include "ops/options.h"
 
 namespace frugal::ops::boxes {
 

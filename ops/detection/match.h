@@ -2,7 +2,7 @@
 // Ref: torchvision's Matcher, RetinaNet and BoxCoder; Ren et al. 2015; Lin et al. 2017.
 #pragma once
 #include "core/tensor.h"
-#include "ops/detection/detection_options.h"
+#include "ops/options.h"
 
 namespace frugal::ops {
 

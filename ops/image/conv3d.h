@@ -3,30 +3,8 @@
 // so every backend of conv2d has these, too; the sum over the window's layers is in the dtype of x.
 // Ref: Dumoulin & Visin 2016.
 #pragma once
-#include <array>
-
 #include "core/tensor.h"
-
-namespace frugal {
-
-using Triple = std::array<int64_t, 3>;  // depth, height, width
-
-struct Conv3dOptions {
-  Triple stride{1, 1, 1};
-  Triple padding{0, 0, 0};
-  Triple dilation{1, 1, 1};
-  int64_t groups = 1;
-};
-
-struct ConvTranspose3dOptions {
-  Triple stride{1, 1, 1};
-  Triple padding{0, 0, 0};
-  Triple output_padding{0, 0, 0};  // less than the stride
-  Triple dilation{1, 1, 1};
-  int64_t groups = 1;
-};
-
-}  // namespace frugal
+#include "ops/options.h"
 
 namespace frugal::ops {
 

@@ -1,7 +1,7 @@
 // Dice loss of logits and class indices: the overlap of each class's probabilities with its region.
 #pragma once
 #include "core/tensor.h"
-#include "ops/loss/segmentation_options.h"
+#include "ops/options.h"
 
 namespace frugal::ops {
 

@@ -1,7 +1,7 @@
 // Focal loss of logits and class indices: cross-entropy in which easy rows count less.
 #pragma once
 #include "core/tensor.h"
-#include "ops/loss/segmentation_options.h"
+#include "ops/options.h"
 
 namespace frugal::ops {
 

@@ -2,20 +2,10 @@
 // never in memory. f32 and bf16 (SIMD, sums in f32) and f64 (plain loops, the reference).
 // Ref: Vaswani et al. 2017, equation 1; Dao et al. 2022, algorithms 1 and 4.
 #pragma once
-#include "core/rng.h"
 #include "core/tensor.h"
+#include "ops/options.h"
 
-namespace frugal {
-
-struct AttentionOptions {
-  bool causal = false;  // query t sees keys up to t + S - T
-  double scale = 0;     // 0: 1 / sqrt(D)
-  double dropout = 0;   // probability of dropout of the coefficients; REQUIRES `key` if it is not 0
-  RngKey key{};         // coefficient (n, h, t, s) uses element ((n heads + h) T + t) S + s of the
-                        // stream
-};
-
-namespace ops {
+namespace frugal::ops {
 
 // q [N, T, heads, D], k and v [N, S, heads, D], with any strides; no copy is made if the last axis
 // is dense. mask: undefined, or [N, S] i64, where 0 hides a key, or [heads or 1, T, S] or [N, heads
@@ -58,5 +48,4 @@ void attention_backward_kernel(Cpu, const Tensor& dy, const AttentionProblem& p,
 void attention_backward_kernel(Cuda, const Tensor& dy, const AttentionProblem& p,
                                const AttentionOutput& out, const AttentionGradients& gradients);
 
-}  // namespace ops
-}  // namespace frugal
+}  // namespace frugal::ops

@@ -6,6 +6,7 @@
 #include "apps/config/resolve.h"
 #include "compress/policies/actnn_policy.h"
 #include "compress/policies/levels.h"
+#include "compress/policies/policy_kind.h"
 #include "tests/apps/find_in.h"
 #include "tests/apps/run.h"
 

@@ -6,6 +6,7 @@
 #include "apps/config/resolve.h"
 #include "apps/config/train_options.h"
 #include "apps/json.h"
+#include "compress/policies/policy_kind.h"
 #include "tests/apps/run.h"
 #include "train/planning/planner.h"
 

@@ -5,7 +5,8 @@
 #include "apps/config/make_choice.h"
 #include "apps/config/resolve.h"
 #include "apps/json.h"
-#include "compress/policies/make_policy.h"
+#include "compress/policies/choice.h"
+#include "compress/policies/policy_kind.h"
 #include "tests/apps/find_in.h"
 #include "tests/apps/run.h"
 

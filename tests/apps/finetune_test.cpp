@@ -12,8 +12,8 @@
 #include "data/formats/safetensors.h"
 #include "models/state.h"
 #include "models/zoo/resnet_cifar.h"
+#include "optim/optimizers.h"
 #include "optim/registry.h"
-#include "optim/sgd.h"
 #include "tests/apps/run.h"
 #include "train/run/model_file.h"
 

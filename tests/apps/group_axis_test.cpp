@@ -5,6 +5,7 @@
 #include "apps/config/make_choice.h"
 #include "apps/config/resolve.h"
 #include "compress/policies/fixed_policy.h"
+#include "compress/quantize/quantize.h"
 #include "tests/apps/run.h"
 
 using namespace frugal;

@@ -6,6 +6,7 @@
 #include "apps/config/make_choice.h"
 #include "apps/config/planned_run.h"
 #include "apps/config/resolve.h"
+#include "compress/policies/policy_kind.h"
 #include "tests/apps/run.h"
 
 namespace frugal::apps {

@@ -5,8 +5,8 @@
 #include "core/rng.h"
 #include "ops/dense/copy.h"
 #include "optim/averaged.h"
+#include "optim/optimizers.h"
 #include "optim/registry.h"
-#include "optim/sgd.h"
 #include "tests/cuda/gpu.h"
 #include "tests/optim/samples.h"
 

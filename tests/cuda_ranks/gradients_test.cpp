@@ -6,7 +6,7 @@
 #include "distributed/gradient_buckets.h"
 #include "distributed/reduce_in_backward.h"
 #include "distributed/sharded_optimizer.h"
-#include "optim/sgd.h"
+#include "optim/optimizers.h"
 #include "tests/cuda_ranks/cuda_ranks.h"
 #include "train/gradient_codec.h"
 

@@ -7,8 +7,7 @@
 #include "data/memory_dataset.h"
 #include "distributed/sharded_optimizer.h"
 #include "models/layers.h"
-#include "optim/adam.h"
-#include "optim/sgd.h"
+#include "optim/optimizers.h"
 #include "tests/cuda_ranks/cuda_ranks.h"
 #include "train/trainer.h"
 

@@ -99,7 +99,7 @@ class Counted : public Dataset {
   DatasetPtr inner_;
 };
 
-LoaderOptions options(int threads, int64_t batch_size = 4) {
+LoaderOptions loading(int threads, int64_t batch_size = 4) {
   LoaderOptions result;
   result.batch_size = batch_size;
   result.threads = threads;
@@ -110,7 +110,7 @@ LoaderOptions options(int threads, int64_t batch_size = 4) {
 }  // namespace
 
 TEST_CASE("an epoch holds every sample once, in another order each time") {
-  Loader loader(numbers(10), options(2));
+  Loader loader(numbers(10), loading(2));
   CHECK(loader.batches() == 3);
   CHECK(loader.samples() == 10);
   std::set<std::vector<double>> orders;
@@ -138,7 +138,7 @@ TEST_CASE("an epoch holds every sample once, in another order each time") {
 }
 
 TEST_CASE("without shuffling the order is the dataset's; drop_last drops") {
-  LoaderOptions wanted = options(1);
+  LoaderOptions wanted = loading(1);
   wanted.shuffle = false;
   wanted.drop_last = true;
   Loader loader(numbers(10), wanted);
@@ -151,37 +151,37 @@ TEST_CASE("without shuffling the order is the dataset's; drop_last drops") {
 }
 
 TEST_CASE("content does not depend on threads or prefetch") {
-  Loader plain(augmented(30), options(0));
+  Loader plain(augmented(30), loading(0));
   const Contents expected = take_epochs(plain, 3);
   CHECK(expected.size() == 24);
   CHECK(expected[0].first != expected[8].first);
   for (int threads : {1, 2, 5})
     for (int prefetch : {1, 3, 40}) {
-      LoaderOptions wanted = options(threads);
+      LoaderOptions wanted = loading(threads);
       wanted.prefetch = prefetch;
       Loader loader(std::make_shared<Troubled>(augmented(30), -1), wanted);
       CHECK(take_epochs(loader, 3) == expected);
     }
-  LoaderOptions other = options(0);
+  LoaderOptions other = loading(0);
   other.seed = 12;
   Loader different(augmented(30), other);
   CHECK(take_epochs(different, 3) != expected);
 }
 
 TEST_CASE("a resumed loader continues exactly") {
-  Loader whole(augmented(22), options(2));
+  Loader whole(augmented(22), loading(2));
   const Contents expected = take_epochs(whole, 3);
   for (size_t stop : {size_t{0}, size_t{1}, size_t{5}, size_t{6}, size_t{9}, size_t{17}}) {
     CAPTURE(stop);
     Contents contents;
     LoaderState state;
     {
-      Loader before(augmented(22), options(2));
+      Loader before(augmented(22), loading(2));
       while (contents.size() < stop)
         if (const auto batch = before.next()) append(contents, *batch);
       state = before.state();
     }
-    Loader after(augmented(22), options(1));
+    Loader after(augmented(22), loading(1));
     after.next();  // seek must drop what is in flight
     after.seek(state);
     CHECK(after.state() == state);
@@ -192,7 +192,7 @@ TEST_CASE("a resumed loader continues exactly") {
 }
 
 TEST_CASE("an error in a worker reaches the consumer at its batch, again and again") {
-  LoaderOptions wanted = options(2);
+  LoaderOptions wanted = loading(2);
   wanted.shuffle = false;
   for (int threads : {0, 2}) {
     wanted.threads = threads;
@@ -212,16 +212,16 @@ TEST_CASE("a loader ends cleanly anywhere in an epoch and frees its batches") {
   {
     const DatasetPtr data = numbers(50);
     for (int taken = 0; taken < 6; ++taken) {
-      Loader loader(std::make_shared<Troubled>(data, -1), options(3));
+      Loader loader(std::make_shared<Troubled>(data, -1), loading(3));
       for (int i = 0; i < taken; ++i) loader.next();
     }
-    Loader idle(data, options(2));
+    Loader idle(data, loading(2));
   }
   CHECK(allocator(kCpu).report().of(Category::input) == before);
 }
 
 TEST_CASE("the queue is bounded") {
-  LoaderOptions wanted = options(2, 5);
+  LoaderOptions wanted = loading(2, 5);
   wanted.prefetch = 2;
   Loader loader(numbers(50), wanted);
   const int64_t before = allocator(kCpu).report().of(Category::input);
@@ -245,16 +245,16 @@ TEST_CASE("shuffling is a fair permutation") {
 
 TEST_CASE("impossible loaders are refused") {
   const DatasetPtr data = numbers(3);
-  CHECK_THROWS_WITH_AS(Loader(data, options(1, 0)), doctest::Contains("batch_size"), Error);
-  CHECK_THROWS_WITH_AS(Loader(data, options(-1)), doctest::Contains("threads"), Error);
-  LoaderOptions wanted = options(1);
+  CHECK_THROWS_WITH_AS(Loader(data, loading(1, 0)), doctest::Contains("batch_size"), Error);
+  CHECK_THROWS_WITH_AS(Loader(data, loading(-1)), doctest::Contains("threads"), Error);
+  LoaderOptions wanted = loading(1);
   wanted.drop_last = true;
   CHECK_THROWS_WITH_AS(Loader(data, wanted), doctest::Contains("at most 3 samples"), Error);
-  wanted = options(1);
+  wanted = loading(1);
   wanted.prefetch = 0;
   CHECK_THROWS_WITH_AS(Loader(data, wanted), doctest::Contains("prefetch"), Error);
-  CHECK_THROWS_WITH_AS(Loader(nullptr, options(1)), doctest::Contains("empty"), Error);
-  Loader loader(data, options(1));
+  CHECK_THROWS_WITH_AS(Loader(nullptr, loading(1)), doctest::Contains("empty"), Error);
+  Loader loader(data, loading(1));
   CHECK_THROWS_WITH_AS(loader.seek({0, 2}), doctest::Contains("a batch in [0, 1]"), Error);
   CHECK_THROWS_AS(loader.seek({-1, 0}), Error);
 }
@@ -317,7 +317,7 @@ TEST_CASE("shares of images: labels, pixels, rows of targets and second views") 
     for (const bool drop_last : {false, true}) {
       CAPTURE(threads);
       CAPTURE(drop_last);
-      LoaderOptions wanted = options(threads, 5);
+      LoaderOptions wanted = loading(threads, 5);
       wanted.drop_last = drop_last;
       const auto check = [&](const DatasetPtr& dataset) {
         const auto make = [&] { return std::make_unique<Loader>(dataset, wanted); };
@@ -343,7 +343,7 @@ TEST_CASE("shares of mixed images: partners may lie in another share") {
   for (const int threads : {0, 2})
     for (const MixOptions& mix :
          {MixOptions{.mixup = 1}, MixOptions{.cutmix = 1}, MixOptions{.mixup = 0.4, .cutmix = 1}}) {
-      LoaderOptions wanted = options(threads, 5);
+      LoaderOptions wanted = loading(threads, 5);
       wanted.mix = mix;
       check_shares([&] { return std::make_unique<Loader>(images, wanted); });
     }
@@ -352,7 +352,7 @@ TEST_CASE("shares of mixed images: partners may lie in another share") {
 TEST_CASE("a process reads its own samples, and one partner where they are mixed") {
   for (const bool mixed : {false, true}) {
     const auto counted = std::make_shared<Counted>(numbers(16));
-    LoaderOptions wanted = options(0, 8);
+    LoaderOptions wanted = loading(0, 8);
     if (mixed) wanted.mix.mixup = 1;
     Loader loader(counted, wanted);
     loader.set_share({1, 4});
@@ -365,7 +365,7 @@ TEST_CASE("a process reads its own samples, and one partner where they are mixed
 }
 
 TEST_CASE("another share drops the batches that were made in advance") {
-  LoaderOptions wanted = options(2, 8);
+  LoaderOptions wanted = loading(2, 8);
   Loader loader(numbers(64), wanted);
   const int64_t before = allocator(kCpu).report().of(Category::input);
   loader.next();

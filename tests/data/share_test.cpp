@@ -1,4 +1,4 @@
-#include "data/share.h"
+#include "data/batch_source.h"
 
 #include <doctest/doctest.h>
 

@@ -70,7 +70,7 @@ inline void check_together(const std::vector<Batch>& shares, const Batch& whole)
     });
 }
 
-// check_together(), and each share has as many samples as data/share.h says.
+// check_together(), and each share has as many samples as Share says.
 inline void check_rows(const std::vector<Batch>& shares, const Batch& whole) {
   const int64_t samples = whole.input.size(0);
   for (size_t r = 0; r < shares.size(); ++r) {

@@ -5,7 +5,7 @@
 #include "core/memory.h"
 #include "distributed/sharded_optimizer.h"
 #include "ops/dense/copy.h"
-#include "optim/sgd.h"
+#include "optim/optimizers.h"
 #include "tests/distributed/ranks.h"
 #include "tests/distributed/small_network.h"
 #include "train/gradient_codec.h"

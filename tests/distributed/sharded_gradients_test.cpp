@@ -5,9 +5,8 @@
 #include "core/memory.h"
 #include "distributed/gradient_buckets.h"
 #include "ops/dense/copy.h"
-#include "optim/adam.h"
 #include "optim/clip.h"
-#include "optim/sgd.h"
+#include "optim/optimizers.h"
 #include "tests/distributed/sharded_parameters.h"
 #include "tests/distributed/small_network.h"
 

@@ -3,9 +3,8 @@
 #include "core/memory.h"
 #include "models/zoo/resnet_cifar.h"
 #include "ops/dense/copy.h"
-#include "optim/adam.h"
 #include "optim/averaged.h"
-#include "optim/lamb.h"
+#include "optim/optimizers.h"
 #include "tests/distributed/sharded_parameters.h"
 
 namespace frugal::distributed {

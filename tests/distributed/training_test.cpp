@@ -13,12 +13,11 @@
 #include "distributed/sharded_optimizer.h"
 #include "models/layers.h"
 #include "ops/dense/copy.h"
-#include "optim/adam.h"
 #include "optim/averaged.h"
-#include "optim/lamb.h"
-#include "optim/sgd.h"
+#include "optim/optimizers.h"
 #include "tests/distributed/ranks.h"
 #include "tests/distributed/small_network.h"
+#include "train/compression_state.h"
 #include "train/evaluate.h"
 #include "train/option_error.h"
 #include "train/tasks/classification.h"
@@ -311,9 +310,8 @@ TEST_CASE("ranks draw dropout and rounding of their own, and decide alike") {
     check_equal_everywhere(ops::contiguous(value));
   }
   // What steers later decisions.
-  train::RunState decided;
-  decided.compression = trainer.compression().state();
-  compress::Learned& learned = decided.compression.learned;
+  train::CompressionState decided = trainer.compression().state();
+  compress::Learned& learned = decided.learned;
   using Widths = compress::AdaptivePolicy::State;
   if (learned.policy == Widths::kPolicy) {
     // Shapes are those of the share.
@@ -325,7 +323,7 @@ TEST_CASE("ranks draw dropout and rounding of their own, and decide alike") {
     if (learned.policy != Widths::kPolicy &&
         (name == "extents" || name == "ranges" || name == "samples"))
       list.clear();
-  const std::vector<std::string> texts = ranks().all_gather(train::text_of(decided));
+  const std::vector<std::string> texts = ranks().all_gather(train::text_of({}, decided));
   for (const std::string& text : texts) CHECK(text == texts[0]);
 }
 

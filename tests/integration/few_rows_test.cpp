@@ -8,7 +8,8 @@
 #include "autograd/engine.h"
 #include "autograd/functions.h"
 #include "autograd/transformer_functions.h"
-#include "compress/policies/make_policy.h"
+#include "compress/policies/choice.h"
+#include "compress/policies/fixed_policy.h"
 #include "models/layers.h"
 #include "tests/integration/noise.h"
 

@@ -8,11 +8,12 @@
 #include "autograd/record.h"
 #include "compress/policies/fixed_policy.h"
 #include "compress/policies/levels.h"
+#include "compress/quantize/quantize.h"
 #include "core/rng.h"
 #include "models/zoo/resnet_cifar.h"
 #include "ops/dense/bitmask.h"
 #include "ops/image/batch_norm.h"
-#include "optim/sgd.h"
+#include "optim/optimizers.h"
 #include "tests/integration/bias.h"
 
 using namespace frugal;

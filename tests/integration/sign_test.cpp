@@ -8,6 +8,7 @@
 #include "autograd/functions.h"
 #include "autograd/node.h"
 #include "compress/policies/fixed_policy.h"
+#include "compress/quantize/quantize.h"
 #include "core/rng.h"
 #include "ops/dense/copy.h"
 #include "tests/integration/bias.h"

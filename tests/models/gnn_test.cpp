@@ -4,6 +4,7 @@
 
 #include "autograd/engine.h"
 #include "autograd/record.h"
+#include "models/graph_inputs.h"
 #include "tests/models/gnn_samples.h"
 
 using namespace frugal;

@@ -1,6 +1,6 @@
-#include "optim/adafactor.h"
 
 #include "ops/optimizer/adafactor.h"
+#include "optim/optimizers.h"
 #include "tests/optim/samples.h"
 
 namespace frugal::optim {

@@ -1,9 +1,9 @@
-#include "optim/adam8bit.h"
 
 #include <algorithm>
 #include <limits>
 
 #include "ops/optimizer/adam8bit.h"
+#include "optim/optimizers.h"
 #include "tests/optim/samples.h"
 
 namespace frugal::optim {

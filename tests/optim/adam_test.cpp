@@ -1,6 +1,6 @@
-#include "optim/adam.h"
 
 #include "ops/optimizer/adam.h"
+#include "optim/optimizers.h"
 #include "tests/optim/samples.h"
 
 namespace frugal::optim {

@@ -1,9 +1,7 @@
-#include "optim/ema.h"
-#include "optim/adam.h"
 #include "optim/averaged.h"
-#include "optim/sgd.h"
 
 #include "ops/optimizer/adam.h"
+#include "optim/optimizers.h"
 #include "tests/optim/samples.h"
 
 namespace frugal::optim {

@@ -1,8 +1,8 @@
-#include "optim/lamb.h"
 
 #include <limits>
 
 #include "ops/optimizer/adam.h"
+#include "optim/optimizers.h"
 #include "tests/optim/samples.h"
 
 namespace frugal::optim {

@@ -1,8 +1,8 @@
-#include "optim/lars.h"
 
 #include <limits>
 
 #include "ops/optimizer/lars.h"
+#include "optim/optimizers.h"
 #include "tests/optim/samples.h"
 
 namespace frugal::optim {

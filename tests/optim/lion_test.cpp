@@ -1,6 +1,6 @@
-#include "optim/lion.h"
 
 #include "ops/optimizer/lion.h"
+#include "optim/optimizers.h"
 #include "tests/optim/samples.h"
 
 namespace frugal::optim {

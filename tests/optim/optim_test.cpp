@@ -4,12 +4,10 @@
 #include <functional>
 #include <limits>
 
-#include "optim/adafactor.h"
-#include "optim/adam.h"
 #include "optim/averaged.h"
 #include "optim/clip.h"
+#include "optim/optimizers.h"
 #include "optim/schedule.h"
-#include "optim/sgd.h"
 
 using namespace frugal;
 using namespace frugal::optim;

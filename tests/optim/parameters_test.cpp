@@ -2,14 +2,9 @@
 
 #include <memory>
 
-#include "optim/adafactor.h"
-#include "optim/adam8bit.h"
 #include "optim/averaged.h"
-#include "optim/lamb.h"
-#include "optim/lars.h"
+#include "optim/optimizers.h"
 #include "optim/registry.h"
-#include "optim/sgd.h"
-#include "optim/sgd8bit.h"
 
 using namespace frugal;
 using namespace frugal::optim;

@@ -4,9 +4,8 @@
 #include "autograd/functions.h"
 #include "autograd/transformer_functions.h"
 #include "core/memory.h"
-#include "optim/adam.h"
 #include "optim/clip.h"
-#include "optim/sgd.h"
+#include "optim/optimizers.h"
 #include "tests/optim/samples.h"
 
 namespace frugal::optim {

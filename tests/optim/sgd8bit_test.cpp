@@ -1,6 +1,6 @@
-#include "optim/sgd8bit.h"
 
 #include "ops/optimizer/sgd8bit.h"
+#include "optim/optimizers.h"
 #include "tests/optim/samples.h"
 
 namespace frugal::optim {

@@ -5,7 +5,7 @@
 #include "autograd/functions.h"
 #include "data/loader.h"
 #include "data/memory_dataset.h"
-#include "optim/sgd.h"
+#include "optim/optimizers.h"
 #include "tests/train/task_of.h"
 #include "train/evaluate.h"
 #include "train/option_error.h"

@@ -8,7 +8,7 @@
 #include "data/loader.h"
 #include "data/memory_dataset.h"
 #include "models/layers.h"
-#include "optim/sgd.h"
+#include "optim/optimizers.h"
 
 namespace frugal::train {
 namespace {

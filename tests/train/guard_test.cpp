@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "compress/policies/policy_kind.h"
 #include "tests/train/find_in.h"
 #include "tests/train/tiny_run.h"
 #include "train/convergence.h"

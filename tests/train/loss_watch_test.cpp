@@ -10,7 +10,7 @@
 #include "data/loader.h"
 #include "data/memory_dataset.h"
 #include "models/layers.h"
-#include "optim/sgd.h"
+#include "optim/optimizers.h"
 #include "train/trainer.h"
 
 using namespace frugal;

@@ -9,7 +9,7 @@
 #include "data/memory_dataset.h"
 #include "models/zoo/resnet_cifar.h"
 #include "optim/averaged.h"
-#include "optim/sgd.h"
+#include "optim/optimizers.h"
 #include "tests/train/temp_folder.h"
 #include "train/option_error.h"
 #include "train/tasks/make_task.h"

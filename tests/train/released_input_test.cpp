@@ -9,7 +9,7 @@
 #include "data/memory_dataset.h"
 #include "models/zoo/resnet_cifar.h"
 #include "ops/kernel_memory.h"
-#include "optim/sgd.h"
+#include "optim/optimizers.h"
 #include "tests/train/task_of.h"
 #include "tests/train/temp_folder.h"
 #include "train/sensitivity.h"

@@ -8,7 +8,7 @@
 #include "data/loader.h"
 #include "data/memory_dataset.h"
 #include "models/zoo/resnet_cifar.h"
-#include "optim/sgd.h"
+#include "optim/optimizers.h"
 #include "train/trainer.h"
 
 using namespace frugal;

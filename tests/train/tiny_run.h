@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "compress/policies/make_policy.h"
+#include "compress/policies/choice.h"
 #include "core/random_streams.h"
 #include "data/graph/graph_samplers.h"
 #include "data/graph/graph_split.h"
@@ -15,7 +15,7 @@
 #include "data/memory_dataset.h"
 #include "data/text/sequence_batches.h"
 #include "models/registry.h"
-#include "optim/sgd.h"
+#include "optim/optimizers.h"
 #include "tests/train/gradient_of.h"
 #include "train/convergence.h"
 #include "train/run/run.h"

@@ -5,11 +5,13 @@
 #include "data/loader.h"
 #include "data/memory_dataset.h"
 #include "models/zoo/mlp.h"
-#include "optim/sgd.h"
+#include "optim/optimizers.h"
 #include "tests/train/task_of.h"
 #include "tests/train/temp_folder.h"
 #include "train/evaluate.h"
 #include "train/option_error.h"
+#include "train/planning/planned_run.h"
+#include "train/planning/planner.h"
 
 using namespace frugal;
 using namespace frugal::train;

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "train/option_error.h"
+#include "train/planning/way_steps.h"
 #include "train/planning/ways.h"
 
 namespace frugal::train {

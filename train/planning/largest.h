@@ -4,15 +4,10 @@
 #include <map>
 #include <memory>
 
-#include "train/planning/planned_run.h"
+#include "train/planning/meta_step.h"
+#include "train/planning/ways.h"
 
 namespace frugal::train {
-
-struct Largest {
-  int64_t value = 0;     // 0: the smallest value does not fit
-  int64_t peak = 0;      // bytes of a step with `value`; where it is 0, with the smallest value
-  bool limited = false;  // `value` is the largest that the number may have
-};
 
 // The largest value whose peak is at most `memory`: by `coarse` first, from `own` on, then the
 // values between the one that was found and the next. A rise that is not quite even is forgiven:

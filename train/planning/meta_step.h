@@ -8,6 +8,7 @@
 #include "compress/policies/adaptive_policy.h"
 #include "core/tensor_identity.h"
 #include "train/planning/borrowed_model.h"
+#include "train/planning/planned_run.h"
 #include "train/ranks/gradient_exchange.h"
 #include "train/step_record.h"
 #include "train/training_step.h"
@@ -15,39 +16,6 @@
 namespace frugal::train {
 
 class StepRecorder;
-
-// How to make a run's network, optimizer and batches on `meta`, and what its steps do with them.
-struct MetaRun {
-  std::function<std::shared_ptr<Module>(Device device)> make_model;
-  std::function<std::unique_ptr<Optimizer>(Module& model)> make_optimizer;
-  // The network of the run itself and its optimizer may replace these two functions. Steps on meta
-  // borrow the network (train/planning/borrowed_model.h) and ask the optimizer for
-  // Optimizer::without_state().
-  Module* own_model = nullptr;
-  const Optimizer* own_optimizer = nullptr;
-  TaskPtr task;
-  // Makes a batch of so many samples, which is not filled; empty: Task::shape() makes it.
-  std::function<Batch(int64_t samples, Device device)> shape = {};
-  // Gives the sizes of the batches that the loader holds ahead of one of so many samples; empty: it
-  // holds none ahead.
-  std::function<std::vector<int64_t>(int64_t samples)> ahead = {};
-  // Says how many samples of a batch tracking holds through a step (train/convergence.h); empty:
-  // tracking holds none.
-  std::function<int64_t(int64_t samples)> tracked = {};
-  bool has_blocks = true;  // may the network's blocks be recomputed?
-  int64_t gradient_accumulation = 1;
-  double label_smoothing = 0;
-  double clip_norm = 0;      // see StepOptions
-  bool in_backward = false;  // parameters are updated in the backward pass
-  // Does the step count what graphs are built from, such as edges? They lie on the host, so this is
-  // so where the run computes there. What is built from them counts in any case.
-  bool counts_edges = true;
-  // Does a step count what kernels of the CPU take for themselves (ops/kernel_memory.h)? It depends
-  // on the machine.
-  bool counts_kernels = false;
-  bool on_cuda = false;     // does the run compute on CUDA, which takes large tensors whole?
-  RanksOptions ranks = {};  // imagined ranks, and the step is that of one; null: it is alone
-};
 
 // Gives `batch` with extras on `meta` that have the shapes of those on the host. `held` remembers
 // them.

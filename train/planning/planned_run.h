@@ -4,10 +4,64 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
-#include "train/planning/planner.h"
+#include "compress/policies/choice.h"
+#include "models/module.h"
+#include "optim/optimizer.h"
+#include "train/planning/budget.h"
+#include "train/ranks/ranks.h"
+#include "train/task.h"
 
 namespace frugal::train {
+
+// How to make a run's network, optimizer and batches on `meta`, and what its steps do with them.
+struct MetaRun {
+  std::function<std::shared_ptr<Module>(Device device)> make_model;
+  std::function<std::unique_ptr<Optimizer>(Module& model)> make_optimizer;
+  // The network of the run itself and its optimizer may replace these two functions. Steps on meta
+  // borrow the network (train/planning/borrowed_model.h) and ask the optimizer for
+  // Optimizer::without_state().
+  Module* own_model = nullptr;
+  const Optimizer* own_optimizer = nullptr;
+  TaskPtr task;
+  // Makes a batch of so many samples, which is not filled; empty: Task::shape() makes it.
+  std::function<Batch(int64_t samples, Device device)> shape = {};
+  // Gives the sizes of the batches that the loader holds ahead of one of so many samples; empty: it
+  // holds none ahead.
+  std::function<std::vector<int64_t>(int64_t samples)> ahead = {};
+  // Says how many samples of a batch tracking holds through a step (train/convergence.h); empty:
+  // tracking holds none.
+  std::function<int64_t(int64_t samples)> tracked = {};
+  bool has_blocks = true;  // may the network's blocks be recomputed?
+  int64_t gradient_accumulation = 1;
+  double label_smoothing = 0;
+  double clip_norm = 0;      // see StepOptions
+  bool in_backward = false;  // parameters are updated in the backward pass
+  // Does the step count what graphs are built from, such as edges? They lie on the host, so this is
+  // so where the run computes there. What is built from them counts in any case.
+  bool counts_edges = true;
+  // Does a step count what kernels of the CPU take for themselves (ops/kernel_memory.h)? It depends
+  // on the machine.
+  bool counts_kernels = false;
+  bool on_cuda = false;     // does the run compute on CUDA, which takes large tensors whole?
+  RanksOptions ranks = {};  // imagined ranks, and the step is that of one; null: it is alone
+};
+
+struct PlannerOptions {
+  MetaRun run;
+  // How the run keeps activations: by a budget. Plans are tried with its policy.
+  compress::Choice choice = compress::budget("");
+  uint64_t seed = 0;  // drives the rounding
+  Budget budget;
+  Device device = kCpu;                          // where the run computes
+  int64_t batch = 128, test_batch = 256;         // in samples
+  int64_t checkpointed_blocks = 0;               // blocks that are recomputed in any case
+  bool recompute = false;                        // blocks may be recomputed where that helps
+  bool may_update_in_backward = true;            // could in_backward be set?
+  int64_t workspace_limit = int64_t{512} << 20;  // the most bytes that CUDA's libraries may take
+  bool moving = false;  // a folder for a file is taken as given, although there is none
+};
 
 // A way to keep activations, as a row of a table (train/planning/ways.h).
 struct Way {

@@ -6,7 +6,7 @@
 #include <limits>
 #include <set>
 
-#include "compress/policies/make_policy.h"
+#include "compress/policies/choice.h"
 #include "core/log.h"
 #include "ops/precision.h"
 #include "train/option_error.h"

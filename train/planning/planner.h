@@ -29,50 +29,17 @@
 #pragma once
 #include <string>
 
-#include "compress/policies/choice.h"
-#include "train/planning/budget.h"
+#include "compress/policies/budget_policy.h"
 #include "train/planning/meta_step.h"
+#include "train/planning/planned_run.h"
 
 namespace frugal::train {
-
-struct PlannerOptions {
-  MetaRun run;
-  // How the run keeps activations: by a budget. Plans are tried with its policy.
-  compress::Choice choice = compress::budget("");
-  uint64_t seed = 0;  // drives the rounding
-  Budget budget;
-  Device device = kCpu;                          // where the run computes
-  int64_t batch = 128, test_batch = 256;         // in samples
-  int64_t checkpointed_blocks = 0;               // blocks that are recomputed in any case
-  bool recompute = false;                        // blocks may be recomputed where that helps
-  bool may_update_in_backward = true;            // could in_backward be set?
-  int64_t workspace_limit = int64_t{512} << 20;  // the most bytes that CUDA's libraries may take
-  bool moving = false;  // a folder for a file is taken as given, although there is none
-};
 
 // What a run must do beside keeping to the plan.
 struct PlannedSettings {
   int64_t checkpointed_blocks = 0;
   int64_t test_batch = 0;       // with more samples an evaluation would exceed the budget
   int64_t workspace_limit = 0;  // the most bytes that CUDA's libraries may take
-};
-
-// A plan in numbers.
-struct PlanReport {
-  const char* kind = "";  // plain, exact or mixed
-  int64_t limit_bytes = 0;
-  bool of_activations = false;  // the limit is one of kept activations, not of the peak
-  int64_t peak_bytes = 0, reserve_bytes = 0, activation_bytes = 0;
-  double predicted_variance = 0, average_bits = 0;
-  int64_t tensors = 0, raw_tensors = 0, kept_recipes = 0;
-  int64_t entropy_saved_bytes = 0;
-  uint64_t moved_before = 0;
-  int64_t slice_bytes = 0;
-  int waiting_bits = 0;
-  int64_t checkpointed_blocks = 0;  // kAllBlocks: all
-  int64_t margin_bytes = 0;
-  bool feasible = true;
-  bool operator==(const PlanReport&) const = default;
 };
 
 // A plan, and what a step takes under it.

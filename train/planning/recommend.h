@@ -1,33 +1,10 @@
 // Which preset fits the memory at hand, and what else does where none does.
 #pragma once
-#include <optional>
-#include <string>
-#include <vector>
+#include <cstdint>
 
-#include "train/planning/ways.h"
+#include "train/planning/way_steps.h"
 
 namespace frugal::train {
-
-struct Recommendation {
-  struct Row {
-    std::string preset, what;           // empty: no preset, but a memory budget
-    Savings with = {};                  // what the run does beside the preset
-    int64_t budget = 0;                 // bytes of a budget in the place of the run's; 0: its own
-    int64_t activations = 0, peak = 0;  // bytes of a step, without what entropy coding saves
-    bool changes() const { return budget > 0 || with != Savings(); }
-  };
-  // With a memory budget, a row for its plan; if that does not fit, also one for the plan of a
-  // budget of `memory`. Without one, a row for each preset alone. If no step of these fits, rows
-  // for presets with savings follow, up to the first one that fits.
-  std::vector<Row> rows;
-  size_t chosen = 0;  // the row that fits, or else the one of the lowest peak
-  bool fits = false;
-  int64_t memory = 0;  // what tensors may take
-  // The largest test batch whose evaluation fits, where the run's does not.
-  std::optional<int64_t> test_batch = {};
-
-  const Row& row() const { return rows.at(chosen); }
-};
 
 // What the machine has free for another process, within the limit of its control group; 0: unknown.
 // Linux.

@@ -5,8 +5,11 @@
 #include <filesystem>
 #include <utility>
 
-#include "compress/policies/make_policy.h"
+#include "compress/policies/choice.h"
+#include "compress/policies/policy_kind.h"
 #include "train/option_error.h"
+#include "train/planning/largest.h"
+#include "train/planning/way_steps.h"
 #include "train/policy_parts.h"
 
 namespace frugal::train {

@@ -1,50 +1,13 @@
 // Ways to keep activations, side by side: what a step of a run takes with each, on `meta`.
 #pragma once
-#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "compress/policies/levels.h"
-#include "train/planning/largest.h"
+#include "train/planning/planned_run.h"
+#include "train/training_step.h"
 
 namespace frugal::train {
-
-// What the run does itself.
-Way own_way(const PlannedRun& run);
-// Every tensor has one width; 0: all are kept whole, and none is rebuilt.
-Way bits_way(const PlannedRun& run, int bits);
-Way preset_way(const PlannedRun& run, const compress::Named& preset);
-
-// The rows of a table, in this order:
-//   whole; lossless (recipes); 8, 4, 3 and 2 bits; the presets that pack
-//   with policy actnn its levels that stay in memory; with policy acgc growths of 1/4, 1 and 4
-//   whole, 4 and 2 bits with every block recomputed, where the network has blocks
-//   whole, 4 and 2 bits with offload, to the folder of the run or to the system's folder for files
-//   of short life; without a folder in the run also with a window, which memory_of_ways() and
-//   largest_of_ways() choose
-std::vector<Way> ways(const PlannedRun& run);
-
-// The policy of steps on `meta` that keep activations in this way. What entropy coding would save
-// is not counted, because it depends on values.
-std::unique_ptr<SavePolicy> policy_on_meta(const Way& way, const PlannerOptions& options);
-
-// Steps of one run on `meta`. All ways share the network, the optimizer and the batches.
-class WaySteps {
- public:
-  // REQUIRES: the run can have the savings. Errors: those of the run's parts.
-  explicit WaySteps(const PlannedRun& run, const Savings& with = {});
-  // The memory of a step that keeps activations in this way. plan: of the way's memory budget.
-  StepMemory step(const Way& way, const Planner* plan = nullptr);
-  // What such a step keeps, tensor by tensor.
-  StepRecord record(const Way& way);
-  Module& model() { return meta_->model(); }
-  // The peak of an evaluation.
-  int64_t evaluation(int64_t samples) { return meta_->evaluation(samples); }
-
- private:
-  PlannerOptions options_;
-  std::unique_ptr<MetaStep> meta_;
-};
 
 struct WayMemory {
   Way way;
@@ -53,8 +16,13 @@ struct WayMemory {
   // Is the peak that of `way.without`, or higher? Then what costs time saves nothing.
   bool idle = false;
 };
-// Rows for the run itself (not with a memory budget) and for all ways.
-std::vector<WayMemory> memory_of_ways(const PlannedRun& run, WaySteps& steps);
+
+// A result of a search for the largest that fits (largest.h).
+struct Largest {
+  int64_t value = 0;     // 0: the smallest value does not fit
+  int64_t peak = 0;      // bytes of a step with `value`; where it is 0, with the smallest value
+  bool limited = false;  // `value` is the largest that the number may have
+};
 
 struct LargestOfWay {
   Way way;
@@ -66,5 +34,27 @@ struct LargestOfWay {
 // those of LargestSearch's constructor.
 std::vector<LargestOfWay> largest_of_ways(const PlannedRun& run, Growth growth, int64_t memory,
                                           bool only = false);
+
+// Which preset fits the memory at hand, and what else does where none does (recommend.h).
+struct Recommendation {
+  struct Row {
+    std::string preset, what;           // empty: no preset, but a memory budget
+    Savings with = {};                  // what the run does beside the preset
+    int64_t budget = 0;                 // bytes of a budget in the place of the run's; 0: its own
+    int64_t activations = 0, peak = 0;  // bytes of a step, without what entropy coding saves
+    bool changes() const { return budget > 0 || with != Savings(); }
+  };
+  // With a memory budget, a row for its plan; if that does not fit, also one for the plan of a
+  // budget of `memory`. Without one, a row for each preset alone. If no step of these fits, rows
+  // for presets with savings follow, up to the first one that fits.
+  std::vector<Row> rows;
+  size_t chosen = 0;  // the row that fits, or else the one of the lowest peak
+  bool fits = false;
+  int64_t memory = 0;  // what tensors may take
+  // The largest test batch whose evaluation fits, where the run's does not.
+  std::optional<int64_t> test_batch = {};
+
+  const Row& row() const { return rows.at(chosen); }
+};
 
 }  // namespace frugal::train

@@ -38,7 +38,7 @@ GradientExchange::GradientExchange(const Ranks& ranks, Module& model, Optimizer&
 
 void GradientExchange::take_parameters_of(Module& model) {
   if (communicator_->size() == 1) return;
-  distributed::NamedVariables parameters;
+  NamedVariables parameters;
   for (const auto& p : model.parameters())
     if (p.parameter->requires_grad()) parameters.emplace_back(p.name, *p.parameter);
   if (in_backward_) {
@@ -102,7 +102,7 @@ std::vector<std::optional<double>> GradientExchange::norms(
       if (parameters[i].has_grad()) found[i] = optim::grad_norm({parameters[i]});
     return found;
   }
-  const distributed::NamedVariables& known = buckets_->parameters();
+  const NamedVariables& known = buckets_->parameters();
   const std::vector<double> all = sharded_->gradient_norms(known);
   for (size_t i = 0; i < parameters.size(); ++i)
     for (size_t k = 0; k < known.size(); ++k)

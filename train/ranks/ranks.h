@@ -11,8 +11,7 @@
 #include "core/named_tensors.h"
 #include "core/option.h"
 #include "core/rng.h"
-#include "data/share.h"
-#include "distributed/bucket_options.h"
+#include "data/batch_source.h"
 #include "distributed/communicator.h"
 #include "train/training_step.h"
 

@@ -7,17 +7,17 @@ namespace frugal::train {
 namespace {
 
 // The arrays of what was learned are not part of the text of a state.
-void share_state(const Ranks& ranks, RunState& state) {
+void share_state(const Ranks& ranks, RunState& state, CompressionState& compression) {
   const std::string text =
-      ranks.communicator().broadcast(text_of(state), 0, "the state of the run");
+      ranks.communicator().broadcast(text_of(state, compression), 0, "the state of the run");
   NamedTensors arrays;
-  for (const auto& [name, array] : state.compression.learned.arrays)
+  for (const auto& [name, array] : compression.learned.arrays)
     arrays.emplace_back(name, Tensor::from(array, {static_cast<int64_t>(array.size())}));
   arrays = ranks.broadcast(arrays, "what the policy learned");
   if (ranks.rank() == 0) return;
-  state = run_state_from(text);
+  state = run_state_from(text, compression);
   for (const auto& [name, array] : arrays)
-    state.compression.learned.arrays[name] = array.to_vector<float>();
+    compression.learned.arrays[name] = array.to_vector<float>();
 }
 
 }  // namespace
@@ -25,7 +25,7 @@ void share_state(const Ranks& ranks, RunState& state) {
 void share(const Ranks& ranks, Checkpoint& checkpoint) {
   if (ranks.alone()) return;
   const CategoryScope scope(Category::workspace);
-  share_state(ranks, checkpoint.state);
+  share_state(ranks, checkpoint.state, checkpoint.compression);
   checkpoint.model = ranks.broadcast(checkpoint.model, "the weights of the checkpoint");
   checkpoint.optimizer = ranks.broadcast(checkpoint.optimizer, "the optimizer of the checkpoint");
   checkpoint.exchange = ranks.broadcast(checkpoint.exchange, "what codes of gradients lost");
@@ -38,23 +38,24 @@ void apply(const Checkpoint& checkpoint, Module& model, Optimizer& optimizer) {
   optimizer.load_state(checkpoint.optimizer);
 }
 
-void share(const Ranks& ranks, Compression::State& state) {
+void share(const Ranks& ranks, CompressionState& state) {
   if (ranks.alone()) return;
   const CategoryScope scope(Category::workspace);
-  RunState whole;
-  whole.compression = std::move(state);
-  share_state(ranks, whole);
-  state = std::move(whole.compression);
+  RunState none;
+  share_state(ranks, none, state);
 }
 
 std::vector<compress::Learned> gather(const Ranks& ranks, const compress::Learned& learned) {
   if (ranks.alone()) return {learned};
-  RunState mine;
-  mine.compression.learned = learned;
+  CompressionState mine;
+  mine.learned = learned;
   std::vector<compress::Learned> all;
   for (const std::string& text :
-       ranks.communicator().all_gather(text_of(mine), "what the policies learned"))
-    all.push_back(run_state_from(text).compression.learned);
+       ranks.communicator().all_gather(text_of({}, mine), "what the policies learned")) {
+    CompressionState of_rank;
+    run_state_from(text, of_rank);
+    all.push_back(std::move(of_rank.learned));
+  }
   return all;
 }
 

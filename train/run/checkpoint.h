@@ -5,6 +5,7 @@
 #include "core/named_tensors.h"
 #include "models/module.h"
 #include "optim/optimizer.h"
+#include "train/compression_state.h"
 #include "train/ranks/ranks.h"
 #include "train/run/run_state.h"
 
@@ -14,6 +15,7 @@ namespace frugal::train {
 // rank, and another number of ranks adds it up.
 struct Checkpoint {
   RunState state;
+  CompressionState compression;
   NamedTensors model, optimizer;  // Module's state and Optimizer::state(), on the host
   NamedTensors exchange;          // GradientExchange::state()
   std::string path;               // names the file in messages
@@ -26,7 +28,7 @@ void share(const Ranks& ranks, Checkpoint& checkpoint);
 void apply(const Checkpoint& checkpoint, Module& model, Optimizer& optimizer);
 
 // What steers compression, of rank 0, on all ranks.
-void share(const Ranks& ranks, Compression::State& state);
+void share(const Ranks& ranks, CompressionState& state);
 // What the policies of all ranks learned, by rank, without Learned::arrays.
 std::vector<compress::Learned> gather(const Ranks& ranks, const compress::Learned& learned);
 

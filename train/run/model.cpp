@@ -12,6 +12,8 @@
 #include "data/formats/file_bytes.h"
 #include "data/image/mask_files.h"
 #include "data/image/picture.h"
+#include "data/image/views.h"
+#include "data/tables/csv_table.h"
 #include "data/text/wordpiece.h"
 #include "ops/dense/copy.h"
 #include "train/tasks/make_task.h"
@@ -240,6 +242,12 @@ Prediction Model::predict(const std::string& input, const PredictOptions& option
     return true;
   });
   return found;
+}
+
+Tensor Model::rows_of(const std::string& csv) const {
+  FRUGAL_CHECK(description_.table != nullptr,
+               "[predict] expected a network that was trained on a table");
+  return description_.table->inputs_of(data::CsvTable(csv, description_.table->input_columns()));
 }
 
 void Model::predict_rows(

@@ -9,11 +9,14 @@
 #include <string>
 #include <vector>
 
-#include "data/image/views.h"
-#include "data/tables/csv_table.h"
-#include "data/text/tokenizer.h"
+#include "data/image/picture.h"
 #include "models/module.h"
 #include "train/task.h"
+
+namespace frugal::data {
+class CsvEncoder;
+class Tokenizer;
+}  // namespace frugal::data
 
 namespace frugal::train {
 
@@ -96,9 +99,11 @@ class Model {
       const std::vector<std::string>& inputs, const PredictOptions& options,
       const std::function<bool(int64_t index, const Answer& answer)>& on_answer) const;
 
-  // Rows of numbers as the network takes them, [N, F] f32, in their order. Those of a table come
-  // from description().table->inputs_of(). Errors: another shape or dtype; a network of other
-  // inputs.
+  // The rows of a CSV file as the network takes them, [N, F] f32. Errors: a network that was not
+  // trained on a table; those of data::CsvTable and data::CsvEncoder::inputs_of().
+  Tensor rows_of(const std::string& csv) const;
+  // Rows of numbers as the network takes them, [N, F] f32, in their order. Errors: another shape or
+  // dtype; a network of other inputs.
   void predict_rows(
       const Tensor& rows, const PredictOptions& options,
       const std::function<bool(int64_t index, const Answer& answer)>& on_answer) const;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <map>
 
+#include "autograd/timeline.h"
+
 namespace frugal::train {
 namespace {
 

@@ -5,10 +5,13 @@
 #include <string>
 #include <vector>
 
-#include "autograd/timeline.h"
-#include "core/memory_trace.h"
 #include "models/module.h"
 #include "train/training_step.h"
+
+namespace frugal {
+class MemoryTrace;
+class Timeline;
+}  // namespace frugal
 
 namespace frugal::train {
 
@@ -29,9 +32,9 @@ struct Profile {
   std::shared_ptr<Timeline> timeline;
   bool timed = true;  // false: on meta, where nothing takes time
   int64_t steps = 0;
-  StepMemory memory;                     // what the last step took
-  std::vector<MemoryTrace::Event> live;  // what is allocated, where that was asked for
-  double live_begin = 0;                 // milliseconds of the timeline when `live` began
+  StepMemory memory;                        // what the last step took
+  std::shared_ptr<const MemoryTrace> live;  // what is allocated; null: nobody asked for it
+  double live_begin = 0;                    // milliseconds of the timeline when `live` began
 
   // The ops or layers, those that take longest first (on meta: those that store most). Behind them
   // are the rows "loader", "optimizer" and "other": what is in no span, and what is kept by no op.

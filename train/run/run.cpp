@@ -5,9 +5,12 @@
 
 #include "autograd/timeline.h"
 #include "core/integers.h"
+#include "core/memory_trace.h"
 #include "core/random_streams.h"
 #include "train/option_error.h"
 #include "train/planning/own_plan.h"
+#include "train/planning/recommend.h"
+#include "train/planning/way_steps.h"
 #include "train/tasks/make_task.h"
 
 namespace frugal::train {
@@ -136,10 +139,10 @@ const PlannedRun& Run::planned() {
 RunPlan Run::plan(std::optional<int64_t> memory) {
   RunPlan plan;
   WaySteps steps(planned());
-  plan.budget = planner();
+  if (planner() != nullptr) plan.budget = planner()->report();
   if (memory)
-    plan.recommended = plan.budget != nullptr ? recommend(planned(), *memory, *plan.budget)
-                                              : recommend(planned(), *memory, steps);
+    plan.recommended = planner() != nullptr ? recommend(planned(), *memory, *planner())
+                                            : recommend(planned(), *memory, steps);
   plan.ways = memory_of_ways(planned(), steps);
   return plan;
 }
@@ -166,14 +169,14 @@ Profile Run::profile(int64_t steps, bool traces) {
   profile.timed = runs;
   profile.steps = runs ? steps : 1;
   profile.timeline = timeline_of(runs ? model() : counted->model(), device());
-  std::optional<MemoryTrace> live;
-  if (traces) live.emplace(device());
+  const auto live = traces ? std::make_shared<MemoryTrace>(device()) : nullptr;
   profile.live_begin = profile.timeline->milliseconds();
   const TimelineScope scope(*profile.timeline);
   for (int64_t i = 1; i <= profile.steps; ++i)
     profile.memory = runs ? trials->step(kFirstMeasuredStep + static_cast<uint64_t>(i)).memory
                           : counted->step(own_way(planned()), plan.get());
-  if (live) profile.live = live->events();
+  if (live != nullptr) live->stop();
+  profile.live = live;
   return profile;
 }
 

@@ -20,7 +20,7 @@
 #include "models/module.h"
 #include "optim/optimizer.h"
 #include "optim/schedule.h"
-#include "train/planning/recommend.h"
+#include "train/planning/ways.h"
 #include "train/rate_range.h"
 #include "train/run/profile.h"
 #include "train/trainer.h"
@@ -57,7 +57,7 @@ TrialOptions trial_options(const TrainerOptions& options);
 struct RunPlan {
   std::vector<WayMemory> ways;
   std::optional<Recommendation> recommended;  // where the memory is given
-  std::shared_ptr<Planner> budget;            // the plan of the run's memory budget; null: none
+  std::optional<PlanReport> budget;           // the plan of the run's memory budget
 };
 
 // What a function returns by reference belongs to the run. Errors: those of the recipe's functions;

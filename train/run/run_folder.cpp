@@ -19,6 +19,7 @@
 #include "data/formats/safetensors.h"
 #include "models/state.h"
 #include "train/option_error.h"
+#include "train/run/checkpoint.h"
 
 namespace frugal::train {
 namespace {
@@ -239,7 +240,7 @@ Checkpoint RunFolder::read() const {
   RunState& state = checkpoint.state;
   try {
     // The version first: another one may have another description.
-    state = run_state_from(file.metadata().at("run"));
+    state = run_state_from(file.metadata().at("run"), checkpoint.compression);
     if (check_) check_(file.metadata().at("config"));
   } catch (const OptionError&) {
     throw;
@@ -257,7 +258,7 @@ Checkpoint RunFolder::read() const {
     else if (name.starts_with(kExchange))
       checkpoint.exchange.emplace_back(name.substr(std::strlen(kExchange)), file.read(name));
     else if (name.starts_with(kLearned))
-      state.compression.learned.arrays[name.substr(std::strlen(kLearned))] =
+      checkpoint.compression.learned.arrays[name.substr(std::strlen(kLearned))] =
           file.read(name).to_vector<float>();
   }
   return checkpoint;
@@ -268,8 +269,8 @@ void RunFolder::loaded(const RunState& state, Module& model) {
   remove_unkept(state);
 }
 
-void RunFolder::save(RunState& state, Module& model, const NamedTensors& optimizer,
-                     const NamedTensors& exchange) {
+void RunFolder::save(RunState& state, const CompressionState& compression, Module& model,
+                     const NamedTensors& optimizer, const NamedTensors& exchange) {
   sync_waiting();
   state.metrics_bytes = appended_[kMetrics].bytes;
   commit_held(state);
@@ -279,14 +280,14 @@ void RunFolder::save(RunState& state, Module& model, const NamedTensors& optimiz
     tensors.emplace_back(kModel + name, tensor);
   for (const auto& [name, tensor] : optimizer) tensors.emplace_back(kOptimizer + name, tensor);
   for (const auto& [name, tensor] : exchange) tensors.emplace_back(kExchange + name, tensor);
-  for (const auto& [name, array] : state.compression.learned.arrays)
+  for (const auto& [name, array] : compression.learned.arrays)
     tensors.emplace_back(kLearned + name,
                          Tensor::from(array, {static_cast<int64_t>(array.size())}));
   write(std::string("checkpoint/") + kSeconds, fmt::format("{} {}\n", state.step, state.seconds),
         Lasting::never);
   data::write_safetensors(
       path_ + "/checkpoint/state.safetensors", tensors,
-      {{"config", description_}, {"frugal", kVersion}, {"run", text_of(state)}});
+      {{"config", description_}, {"frugal", kVersion}, {"run", text_of(state, compression)}});
   save_last(state, model);
   remove_unkept(state);
 }

@@ -38,14 +38,18 @@
 #include <string_view>
 #include <vector>
 
-#include "data/formats/atomic_file.h"
-#include "data/formats/safetensors.h"
+#include "core/named_tensors.h"
 #include "models/module.h"
 #include "optim/optimizer.h"
-#include "train/run/checkpoint.h"
 #include "train/run/run_state.h"
 
+namespace frugal::data {
+class AtomicFile;
+}
+
 namespace frugal::train {
+
+struct Checkpoint;  // checkpoint.h
 
 class RunFolder {
  public:
@@ -80,8 +84,8 @@ class RunFolder {
   // process may have been killed before, and removes weights that it does not name.
   void loaded(const RunState& state, Module& model);
   // optimizer: Optimizer::state(); exchange: GradientExchange::state().
-  void save(RunState& state, Module& model, const NamedTensors& optimizer,
-            const NamedTensors& exchange);
+  void save(RunState& state, const CompressionState& compression, Module& model,
+            const NamedTensors& optimizer, const NamedTensors& exchange);
   // The next save() lets the file appear.
   void save_best(const RunState& state, Module& model, bool averaged);
   // The file of weights that are kept for step `step`, below checkpoint/.
@@ -107,7 +111,8 @@ class RunFolder {
   void make_folders();
   void remove_leftovers() const;
   void sync_waiting();
-  void hold(const std::string& name, Module& model, const data::Metadata& metadata);
+  void hold(const std::string& name, Module& model,
+            const std::map<std::string, std::string>& metadata);
   void commit_held(const RunState& state);
   void save_last(const RunState& state, Module& model);
   void remove_unkept(const RunState& state) const;

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "data/formats/json_strict.h"
+#include "train/compression_state.h"
 
 namespace frugal::train {
 namespace {
@@ -307,7 +308,7 @@ void Totals::add(const BatchResult& batch) {
   samples += batch.counted;
 }
 
-std::string text_of(const RunState& s) {
+std::string text_of(const RunState& s, const CompressionState& compression) {
   const Json json = {
       {"version", RunState::kVersion},
       {"step", s.step},
@@ -322,18 +323,18 @@ std::string text_of(const RunState& s) {
       {"early_stop", to_json(s.early_stop)},
       {"memory", to_json(s.memory)},
       {"last_step", {{"lr", s.last_step.lr}, {"mean_bits", s.last_step.mean_bits}}},
-      {"adaptive", widths_json(s.compression.learned)},
-      {"learned", to_json(s.compression.learned)},
-      {"tracking", s.compression.tracking},
-      {"planner", s.compression.planner ? to_json(*s.compression.planner) : Json(nullptr)},
-      {"offload", to_json(s.compression.offload)},
+      {"adaptive", widths_json(compression.learned)},
+      {"learned", to_json(compression.learned)},
+      {"tracking", compression.tracking},
+      {"planner", compression.planner ? to_json(*compression.planner) : Json(nullptr)},
+      {"offload", to_json(compression.offload)},
       {"metrics_bytes", s.metrics_bytes},
       {"finished", s.finished},
       {"ended", s.ended}};
   return json.dump();
 }
 
-RunState run_state_from(const std::string& text) {
+RunState run_state_from(const std::string& text, CompressionState& compression) {
   const Json json = data::parse_json<Json>(text);
   const auto version = json.find("version");
   const int64_t written = version == json.end() ? 1 : whole(json, "version");
@@ -366,10 +367,10 @@ RunState run_state_from(const std::string& text) {
   if (const auto found = json.find("last_step"); found != json.end()) {  // not in earlier runs
     s.last_step = {number(*found, "lr", 0), number(*found, "mean_bits", 0)};
   }
-  s.compression.learned = learned_from(json.at("learned"), json.at("adaptive"));
-  s.compression.tracking = numbers_from(json.at("tracking"));
-  if (!json.at("planner").is_null()) s.compression.planner = planner_from(json.at("planner"));
-  s.compression.offload = offload_from(json.at("offload"));
+  compression.learned = learned_from(json.at("learned"), json.at("adaptive"));
+  compression.tracking = numbers_from(json.at("tracking"));
+  if (!json.at("planner").is_null()) compression.planner = planner_from(json.at("planner"));
+  compression.offload = offload_from(json.at("offload"));
   s.metrics_bytes = whole(json, "metrics_bytes");
   json.at("finished").get_to(s.finished);
   s.ended = ended_from(json, s.finished);

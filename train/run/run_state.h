@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "data/batch_source.h"
-#include "train/compression.h"
 #include "train/training_step.h"
 
 namespace frugal::train {
@@ -67,17 +66,19 @@ struct RunState {
   // What the steps have taken. It is kept beside the written state (RunFolder), whose bytes do not
   // depend on time.
   double seconds = 0;
-  Compression::State compression;
   int64_t metrics_bytes = 0;  // the bytes of metrics.jsonl that belong to this state
   bool finished = false;
   // Why it finished: "epochs", "steps", "patience" or "early_stop"; empty: it has not.
   std::string ended;
 };
 
-// Writes the state as JSON for the metadata of a checkpoint, without Learned::arrays, which are
-// tensors of the checkpoint.
-std::string text_of(const RunState& state);
-// Errors: another version; a key missing, of the wrong type, or with a value that no run has.
-RunState run_state_from(const std::string& text);
+struct CompressionState;  // train/compression_state.h
+
+// Writes the state and that of compression as JSON for the metadata of a checkpoint, without
+// Learned::arrays, which are tensors of the checkpoint.
+std::string text_of(const RunState& state, const CompressionState& compression);
+// Fills `compression`, too. Errors: another version; a key missing, of the wrong type, or with a
+// value that no run has.
+RunState run_state_from(const std::string& text, CompressionState& compression);
 
 }  // namespace frugal::train

@@ -27,8 +27,6 @@ constexpr std::array kOfObjects = {Rows{"boxes", "counts"},
                                    Rows{"crowd_difficult", "crowd_counts"}};
 constexpr int64_t kColumns = 6;
 
-using NamedVariables = models::NamedVariables;
-
 Tensor extra(const Batch& batch, const char* name) {
   const Tensor found = find_tensor(batch.extras, name);
   FRUGAL_CHECK(found.defined(), "[detection] expected batches with the tensor {}, got none", name);

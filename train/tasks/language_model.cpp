@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "autograd/functions.h"
+#include "compress/quantize/group_layout.h"
 #include "core/integers.h"
 
 namespace frugal::train {

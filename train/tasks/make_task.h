@@ -6,7 +6,6 @@
 
 #include "core/option.h"
 #include "data/batch_source.h"
-#include "train/knn.h"
 #include "train/task.h"
 
 namespace frugal::train {
@@ -16,6 +15,19 @@ enum class PixelLoss : uint8_t { cross_entropy, focal, dice, cross_entropy_dice 
 
 // Logits of more bytes are made in parts.
 constexpr int64_t kLogitBytes = int64_t{64} << 20;
+
+// How the metric knn judges features (train/knn.h).
+struct KnnOptions {
+  int64_t k = 200;  // neighbours that vote; no more than there are
+  double temperature = 0.1;
+
+  static std::vector<options::Option<KnnOptions>> list() {
+    return {{{"neighbours", options::range::integer(1, 1 << 20),
+              "simsiam, byol, moco_v2: training samples that vote for the class of a test sample "
+              "in the metric knn."},
+             &KnnOptions::k}};
+  }
+};
 
 // What tasks are made with, beside the data. Each of them reads what concerns it.
 struct TaskOptions {

@@ -6,6 +6,7 @@
 #include "data/batch_source.h"
 #include "train/knn.h"
 #include "train/task.h"
+#include "train/tasks/make_task.h"
 
 namespace frugal::train {
 

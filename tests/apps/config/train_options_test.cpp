@@ -9,6 +9,7 @@
 #include <doctest/doctest.h>
 
 #include "apps/config/make_choice.h"
+#include "compress/policies/policy_kind.h"
 #include "optim/registry.h"
 #include "tests/apps/gradient_of.h"
 

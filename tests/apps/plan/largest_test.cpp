@@ -6,6 +6,7 @@
 #include "apps/config/resolve.h"
 #include "apps/config/train_options.h"
 #include "tests/apps/run.h"
+#include "train/planning/largest.h"
 
 namespace frugal::apps {
 namespace {

@@ -9,6 +9,7 @@
 #include "autograd/functions.h"
 #include "compress/policies/levels.h"
 #include "compress/policies/offload_policy.h"
+#include "compress/policies/policy_kind.h"
 #include "core/parallel.h"
 #include "ops/optimizer/sgd.h"
 #include "tests/compress/offload/offload_samples.h"

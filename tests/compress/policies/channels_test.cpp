@@ -9,7 +9,9 @@
 #include <limits>
 
 #include "compress/bounded/error_bounded.h"
-#include "compress/policies/make_policy.h"
+#include "compress/policies/budget_policy.h"
+#include "compress/policies/choice.h"
+#include "compress/policies/fixed_policy.h"
 #include "compress/quantize/mixed.h"
 #include "tests/compress/codec_table.h"
 #include "tests/compress/policies/one_step.h"

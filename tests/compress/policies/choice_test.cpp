@@ -5,8 +5,10 @@
 
 #include <filesystem>
 
+#include "compress/policies/adaptive_policy.h"
+#include "compress/policies/fixed_policy.h"
 #include "compress/policies/levels.h"
-#include "compress/policies/make_policy.h"
+#include "compress/policies/policy_kind.h"
 #include "compress/policies/policy_roles.h"
 
 namespace frugal::compress {

@@ -6,6 +6,7 @@
 #include "autograd/functions.h"
 #include "compress/policies/budget_policy.h"
 #include "compress/policies/levels.h"
+#include "compress/policies/policy_kind.h"
 #include "ops/dense/bitmask.h"
 #include "tests/compress/policies/one_step.h"
 

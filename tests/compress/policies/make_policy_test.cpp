@@ -1,4 +1,3 @@
-#include "compress/policies/make_policy.h"
 
 #include <doctest/doctest.h>
 
@@ -6,6 +5,9 @@
 
 #include "compress/policies/acgc_policy.h"
 #include "compress/policies/actnn_policy.h"
+#include "compress/policies/adaptive_policy.h"
+#include "compress/policies/budget_policy.h"
+#include "compress/policies/choice.h"
 #include "compress/policies/entropy_policy.h"
 #include "compress/policies/offload_policy.h"
 #include "core/error.h"

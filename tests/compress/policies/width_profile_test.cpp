@@ -4,8 +4,9 @@
 #include <doctest/doctest.h>
 
 #include "compress/policies/acgc_policy.h"
+#include "compress/policies/choice.h"
 #include "compress/policies/entropy_policy.h"
-#include "compress/policies/make_policy.h"
+#include "compress/policies/fixed_policy.h"
 #include "tests/compress/policies/one_step.h"
 #include "tests/compress/quantize/samples.h"
 

@@ -5,6 +5,7 @@
 
 #include "tests/train/planning/planned.h"
 #include "train/option_error.h"
+#include "train/planning/way_steps.h"
 #include "train/planning/ways.h"
 
 namespace frugal::train {

@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "compress/policies/make_policy.h"
+#include "compress/policies/choice.h"
 #include "core/draws.h"
 #include "models/registry.h"
-#include "optim/sgd.h"
+#include "optim/optimizers.h"
 #include "train/planning/planned_run.h"
 #include "train/policy_parts.h"
 #include "train/tasks/make_task.h"

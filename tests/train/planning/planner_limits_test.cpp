@@ -6,6 +6,7 @@
 
 #include "tests/train/planning/planned.h"
 #include "train/option_error.h"
+#include "train/planning/planner.h"
 
 using namespace frugal;
 using namespace frugal::train;

@@ -3,7 +3,7 @@
 
 #include <doctest/doctest.h>
 
-#include "optim/sgd8bit.h"
+#include "optim/optimizers.h"
 #include "tests/train/planning/planned.h"
 
 namespace frugal::train {

@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include "tests/train/planning/planned.h"
+#include "train/planning/way_steps.h"
 
 namespace frugal::train {
 namespace {

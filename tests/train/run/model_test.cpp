@@ -3,10 +3,14 @@
 
 #include <doctest/doctest.h>
 
+#include <filesystem>
+#include <fstream>
+
 #include "data/loader.h"
 #include "data/memory_dataset.h"
+#include "data/tables/csv_table.h"
 #include "models/zoo/mlp.h"
-#include "optim/sgd.h"
+#include "optim/optimizers.h"
 #include "train/rate_range.h"
 
 using namespace frugal;
@@ -71,6 +75,31 @@ TEST_CASE("a network of one's own predicts, and names classes") {
   several.spec.target = BatchSpec::Target::labels;  // each class has an answer of its own
   const Prediction each = Model(net.mlp, several).predict(Tensor::full({4, 4, 1}, 1));
   CHECK(each[0].probability + each[1].probability != doctest::Approx(1).epsilon(1e-3));
+}
+
+TEST_CASE("a network of a table predicts the rows of a file") {
+  const std::string path = std::filesystem::temp_directory_path() / "frugal_rows_of.csv";
+  std::ofstream(path) << "height,colour,label\n1,red,a\n3,blue,b\n2,red,a\n";
+  const data::CsvTable table(path);
+  const auto encoder =
+      std::make_shared<data::CsvEncoder>(table, data::CsvOptions(), std::vector<int64_t>{0, 1, 2});
+  ModelDescription all;
+  all.spec = {.sample = {3}, .classes = 2, .kind = BatchSpec::Kind::rows};
+  all.table = encoder;
+  models::Init init;
+  const Model model(std::make_shared<models::Mlp>(init, models::MlpOptions{3, {4}, 2, 0.0}), all);
+  CHECK(model.rows_of(path).to_vector() == encoder->inputs_of(table).to_vector());
+  int64_t answers = 0;
+  model.predict_rows(model.rows_of(path), {}, [&](int64_t, const Answer& answer) {
+    answers += answer.prediction.size() == 2 ? 1 : 0;
+    return true;
+  });
+  CHECK(answers == 3);
+  std::filesystem::remove(path);
+  CHECK_THROWS_AS(model.rows_of(path), Error);
+  Net net;
+  CHECK_THROWS_WITH_AS(Model(net.mlp, description()).rows_of(path),
+                       doctest::Contains("trained on a table"), Error);
 }
 
 TEST_CASE("a model refuses what its network does not read") {

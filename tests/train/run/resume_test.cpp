@@ -14,9 +14,10 @@
 #include <sstream>
 
 #include "data/image/transforms.h"
-#include "optim/adam.h"
+#include "optim/optimizers.h"
 #include "tests/train/temp_folder.h"
 #include "tests/train/tiny_run.h"
+#include "train/compression_state.h"
 #include "train/run/run_state.h"
 
 namespace frugal::train {
@@ -351,12 +352,12 @@ Left trained(const RunRecipe& recipe, const std::string& folder, bool moved, Wat
   REQUIRE(trainer.run());
   Left left = watch.left;
   RunState state = trainer.state();
-  state.compression = trainer.compression().state();
-  left.learned = state.compression.learned;
+  CompressionState compression = trainer.compression().state();
+  left.learned = compression.learned;
   // With a file, what lies in memory beside it goes with the speed of the disk, as its reads do.
-  state.compression.offload = {};
+  compression.offload = {};
   if (moved) state.memory = {}, state.last_step.mean_bits = 0;
-  left.state = train::text_of(state);
+  left.state = train::text_of(state, compression);
   left.last = bytes_of_file(folder + "/checkpoint/last.safetensors");
   left.best = bytes_of_file(folder + "/checkpoint/best.safetensors");
   REQUIRE(!left.last.empty());

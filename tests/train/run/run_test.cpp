@@ -5,7 +5,7 @@
 #include "data/loader.h"
 #include "data/memory_dataset.h"
 #include "models/zoo/mlp.h"
-#include "optim/sgd.h"
+#include "optim/optimizers.h"
 
 namespace frugal {
 namespace {

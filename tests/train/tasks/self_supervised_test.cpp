@@ -12,7 +12,7 @@
 #include "models/self_supervised/self_supervised.h"
 #include "models/state.h"
 #include "models/zoo/resnet_cifar.h"
-#include "optim/sgd.h"
+#include "optim/optimizers.h"
 #include "tests/train/temp_folder.h"
 #include "train/evaluate.h"
 #include "train/trainer.h"

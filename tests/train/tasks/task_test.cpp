@@ -8,7 +8,7 @@
 #include "data/loader.h"
 #include "data/memory_dataset.h"
 #include "models/zoo/mlp.h"
-#include "optim/sgd.h"
+#include "optim/optimizers.h"
 #include "tests/train/task_of.h"
 #include "train/evaluate.h"
 #include "train/metric_names.h"
