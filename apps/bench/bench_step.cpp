@@ -140,7 +140,7 @@ std::vector<Batch> first_batches(const Config& config) {
   std::vector<Batch> batches;
   while (static_cast<int64_t>(batches.size()) < config.train.gradient_accumulation) {
     std::optional<Batch> batch = source->next();
-    if (!batch) continue;  // an epoch has ended
+    if (!batch) break;  // a step takes no more batches than an epoch has
     const bool drawn = config.data.name == "random" || config.data.name == "random_tokens";
     if (drawn && batch->input.size(0) != config.data.batch_size)
       throw ConfigError("data.train_samples",
@@ -211,7 +211,8 @@ struct Bench {
 void prepare(Variant& v, Bench& bench, bool records) {
   if (bench.steps != nullptr) return;
   train::TrialOptions options =
-      train::trial_options(trainer_options(v.config, make_planner(v.config)));
+      train::trial_options(trainer_options(v.config, make_plan(v.config)));
+  options.step.gradient_accumulation = static_cast<int64_t>(bench.batches.size());
   if (records)
     options.compression.choice = {
         .policy =

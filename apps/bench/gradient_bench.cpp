@@ -2,6 +2,7 @@
 
 #include "apps/config/config_error.h"
 #include "apps/config/make_run.h"
+#include "apps/config/planned_run.h"
 #include "apps/config/set_up_device.h"
 #include "apps/config/train_options.h"
 #include "train/planning/planner.h"
@@ -29,7 +30,7 @@ void GradientBench::let_learn(SavePolicy& policy, const Config& config) {
   const PolicyParts parts(policy);
   std::optional<Planner> planner;
   if (parts.budget != nullptr) {
-    planner.emplace(planner_options(config));
+    planner.emplace(planned_run(config).options);
     planner->adopt(*parts.budget);
   }
   const Batch batch = GradientStudy::let_learn(policy);

@@ -103,6 +103,25 @@ MetaRun limited(MetaRun run, const Config& config) {
   return run;
 }
 
+PlannerOptions planner_options(const Config& config) {
+  PlannerOptions options;
+  options.run = limited(meta_run(config), config);
+  options.run.has_blocks = is_read(config, "train.checkpointing");
+  options.choice = make_choice(config.compression);
+  options.seed = static_cast<uint64_t>(config.run.seed);
+  const std::string& budget = config.compression.memory_budget;
+  options.budget = parse_budget(budget.empty() ? "1x" : budget, "compression.memory_budget");
+  options.device = Device::parse(config.run.device);
+  options.batch = config.data.batch_size;
+  options.test_batch = config.data.test_batch();
+  options.checkpointed_blocks = checkpointed_blocks(config.train);
+  options.recompute = config.compression.budget_recompute;
+  options.may_update_in_backward =
+      config.train.clip_norm == 0 && config.train.gradient_accumulation == 1;
+  options.workspace_limit = config.run.workspace_limit;
+  return options;
+}
+
 // What a run does in the way that it would do with other keys in its file: the widths of a profile
 // are recorded for keys.
 void add_profile(train::Way& way, const Config& config) {
@@ -140,12 +159,7 @@ train::Way way_of(const Config& config) {
 
 train::PlannedRun planned_run(const Config& config) {
   train::PlannedRun run;
-  Config budgeted = config;  // planner_options() reads a budget
-  if (config.compression.memory_budget.empty()) budgeted.compression.memory_budget = "1x";
-  run.options = planner_options(budgeted);
-  run.options.choice = make_choice(config.compression);
-  run.options.run = limited(std::move(run.options.run), config);
-  run.options.run.has_blocks = is_read(config, "train.checkpointing");
+  run.options = planner_options(config);
   run.counts_kernels = counts_kernels(config);
   const OptimConfig& optim = config.optim;
   if (optim.name == "adamw" || (optim.name == "sgd" && optim.value("momentum").number() > 0)) {

@@ -97,28 +97,6 @@ bool counts_kernels(const Config& config) {
   return config.run.device != "meta" || config.run.threads > 0;
 }
 
-PlannerOptions planner_options(const Config& config) {
-  PlannerOptions options;
-  options.run = meta_run(config);
-  options.choice = make_choice(config.compression);
-  options.seed = static_cast<uint64_t>(config.run.seed);
-  options.budget = parse_budget(config.compression.memory_budget, "compression.memory_budget");
-  options.device = Device::parse(config.run.device);
-  options.batch = config.data.batch_size;
-  options.test_batch = config.data.test_batch();
-  options.checkpointed_blocks = checkpointed_blocks(config.train);
-  options.recompute = config.compression.budget_recompute;
-  options.may_update_in_backward =
-      config.train.clip_norm == 0 && config.train.gradient_accumulation == 1;
-  options.workspace_limit = config.run.workspace_limit;
-  return options;
-}
-
-std::shared_ptr<Planner> make_planner(const Config& config) {
-  if (config.compression.policy != PolicyKind::budget) return nullptr;
-  return std::make_shared<Planner>(planner_options(config));
-}
-
 Config share_of_rank(Config config) {
   const int64_t ranks = config.distributed.ranks, test_batch = config.data.test_batch();
   if (ranks > 1) config.distributed.whole_batch = config.data.batch_size;

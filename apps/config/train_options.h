@@ -20,10 +20,6 @@ MetaRun meta_run(const Config& config);
 // Does a step on `meta` count what kernels of the CPU take for themselves? With device meta only
 // where run.threads is given: without, what is counted is equal on all machines.
 bool counts_kernels(const Config& config);
-// REQUIRES: a memory budget.
-PlannerOptions planner_options(const Config& config);
-// A first plan; null without a memory budget. Errors: no plan within the budget.
-std::shared_ptr<Planner> make_planner(const Config& config);
 // The largest share of a rank: batches of config.data are those of the rank that has most of them.
 Config share_of_rank(Config config);
 // The run in its largest phase: with train.freeze_epochs, the one in which all is trained. A

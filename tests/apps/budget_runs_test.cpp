@@ -3,6 +3,7 @@
 
 #include <sstream>
 
+#include "apps/config/planned_run.h"
 #include "apps/config/resolve.h"
 #include "apps/config/train_options.h"
 #include "apps/json.h"
@@ -26,7 +27,7 @@ bool is_feasible(Json document, int64_t bytes) {
   document["compression"]["memory_budget"] = std::to_string(bytes);
   Config config = parse_config(document);
   resolve(config);
-  return Planner::is_feasible(planner_options(config));
+  return Planner::is_feasible(planned_run(config).options);
 }
 
 // A feasible budget, at most a 64th above the least.

@@ -6,6 +6,7 @@
 #include "apps/config/make_model.h"
 #include "apps/config/make_optimizer.h"
 #include "apps/config/make_task.h"
+#include "apps/config/planned_run.h"
 #include "apps/config/resolve.h"
 #include "apps/config/set_up_device.h"
 #include "apps/config/train_options.h"
@@ -80,7 +81,7 @@ TEST_CASE("steps on CUDA take what was planned, within the budget") {
       CAPTURE(std::string(precision));
       const std::vector<std::string> sets = {std::string("precision=") + precision};
       const Config config = config_of(kImages, budget, sets);
-      const Planner planner(planner_options(config));
+      const Planner planner(planned_run(config).options);
       const auto policy = make_policy(make_choice(config.compression), kCpu, 1);
       planner.adopt(*find_in<compress::BudgetPolicy>(*policy));
       const StepMemory planned = planner.planned().memory;
@@ -102,7 +103,7 @@ TEST_CASE("runs on CUDA stay within a budget, rerun or not") {
       CAPTURE(std::string(graphs));
       CAPTURE(std::string(budget));
       const Config config = config_of(kEncoder, budget, {graphs});
-      const Planner planner(planner_options(config));
+      const Planner planner(planned_run(config).options);
       TrainOptions options;
       options.quiet = true;
       const int64_t before = allocator(gpu::kCuda).report().live_total;

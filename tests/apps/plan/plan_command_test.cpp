@@ -138,6 +138,10 @@ TEST_CASE("a step of a whole graph has the one batch of its epoch, whatever it m
   CHECK(profiled_peak("profile --json --set device=meta " + path) == planned(""));
   constexpr int64_t kLabels = 2 * 2000 * 8;  // those for validation and for the test
   CHECK(profiled_peak("profile --json --steps 1 " + path) == trained - kLabels);
+  CHECK(row_peak("bench step --json --repeats 1 --only "
+                 "--variant 'this config: compression.recipes=true' " +
+                     path,
+                 "variants", "this config") == trained - kLabels);
 }
 
 TEST_CASE("frugal plan shows levels, the largest that fits and what takes most, in 80 columns") {
