@@ -15,6 +15,7 @@
 
 #include "apps/cli/signals.h"
 #include "apps/config/config_table.h"
+#include "apps/config/keys_of_options.h"
 #include "core/device.h"
 #include "core/nearest.h"
 #include "core/quoted.h"
@@ -229,7 +230,7 @@ int run_command_line(CLI::App& app, int argc, char** argv,
     const std::string word = misspelled(app, {argv + 1, argv + argc});
     return complain(fmt::format("{}; see --help", word.empty() ? e.what() : word), kUsage);
   } catch (const ConfigError& e) {
-    return complain(ConfigError(key_of_option(e.path()), e.reason()).what(), kUsage);
+    return complain(with_keys(e.what()), kUsage);
   } catch (const Interrupted& e) {
     // All ranks of a job stop at the same step. Rank 0 says so, and the others wait for that.
     if (is_first_rank()) complain(e.what(), 0);

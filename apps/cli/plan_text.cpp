@@ -4,6 +4,7 @@
 #include <sstream>
 
 #include "apps/cli/report.h"
+#include "apps/config/keys_of_options.h"
 #include "apps/config/planned_run.h"
 #include "train/planning/bytes.h"
 
@@ -108,7 +109,7 @@ std::string text_of(const std::vector<WayMemory>& ways) {
   std::string reasons;
   for (const WayMemory& each : ways) {
     if (!each.why.empty()) {
-      reasons += fmt::format("{}: {}\n", row_name(each.way), each.why);
+      reasons += fmt::format("{}: {}\n", row_name(each.way), with_keys(each.why));
       continue;
     }
     if (each.idle) continue;
@@ -138,7 +139,7 @@ Json to_json(const std::vector<WayMemory>& ways) {
       row["memory"].erase("host_peak_rss");
       if (!each.way.without.empty()) row["lowers_peak"] = !each.idle;
     } else {
-      row["why"] = each.why;
+      row["why"] = with_keys(each.why);
     }
     list.push_back(row);
   }
@@ -155,7 +156,7 @@ std::string text_of(const std::vector<LargestOfWay>& ways, const std::string& wh
       whole = each.largest.value;
   for (const LargestOfWay& each : ways) {
     if (!each.why.empty()) {
-      reasons += fmt::format("{}: {}\n", row_name(each.way), each.why);
+      reasons += fmt::format("{}: {}\n", row_name(each.way), with_keys(each.why));
       continue;
     }
     if (each.idle) continue;
@@ -179,7 +180,7 @@ Json to_json(const std::vector<LargestOfWay>& ways) {
       row["limited"] = each.largest.limited;
       if (!each.way.without.empty()) row["fits_more"] = !each.idle;
     } else {
-      row["why"] = each.why;
+      row["why"] = with_keys(each.why);
     }
     list.push_back(row);
   }

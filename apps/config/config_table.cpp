@@ -149,6 +149,7 @@ Section data() {
               [](const Config& c) {
                 return traits(c).kind == BatchSpec::Kind::graph || traits(c).splits;
               }})}};
+  field_named(section, "batch_size").option = "loader.batch_size";
   for (const DataKind* kind : data_kinds())
     for (const DataKey& key : kind->keys()) {
       section.fields.push_back(field_of(
@@ -292,6 +293,8 @@ Section compression() {
              "memory. The file has no name and vanishes with the run. On CUDA they go to pinned "
              "host memory instead.",
              every_run())}};
+  field_named(section, "memory_budget").option = "budget.memory";
+  field_named(section, "offload").option = "choice.offload";
   add(section, "keep", Keep::list(), kKeep, {"recipes"});
   add(section, "tracking", TrackingOptions::list(), kTracking, {"guard"});
   field_named(section, "recipes").reader = {
@@ -373,14 +376,17 @@ Section acgc() {
 }
 
 Section budget() {
-  return {"compression.budget",
-          "The plan of memory_budget.",
-          {field(&Config::compression, "recompute", &CompressionConfig::budget_recompute, boolean(),
-                 "Recompute blocks, as with checkpointing, where nothing else fits or leaves good "
-                 "widths; as few as do that.",
-                 {"memory_budget", {"compression.memory_budget"}, [](const Config& c) {
-                    return policy_of(c) == PolicyKind::budget;
-                  }})}};
+  Section section{
+      "compression.budget",
+      "The plan of memory_budget.",
+      {field(&Config::compression, "recompute", &CompressionConfig::budget_recompute, boolean(),
+             "Recompute blocks, as with checkpointing, where nothing else fits or leaves good "
+             "widths; as few as do that.",
+             {"memory_budget", {"compression.memory_budget"}, [](const Config& c) {
+                return policy_of(c) == PolicyKind::budget;
+              }})}};
+  section.fields[0].option = "planner.recompute";
+  return section;
 }
 
 Section advanced() {
@@ -529,6 +535,7 @@ Section distributed_section() {
                             "state (ZeRO-1); gradients: it also keeps its share of the gradients "
                             "alone (ZeRO-2).",
                             every_run()))}};
+  section.fields[0].option = "ranks.share_gradients";
   add(
       section, "ranks", RanksOptions::list(), [](auto& c) -> auto& { return c.distributed; });
   section.fields.push_back(
@@ -558,6 +565,7 @@ Section run() {
              every_run())}};
   add(
       section, "run", RunConfig::list(), [](auto& c) -> auto& { return c.run; });
+  field_named(section, "cuda_graphs").option = "trainer.cuda_graphs";
   return section;
 }
 
@@ -586,14 +594,6 @@ const std::vector<Section>& config_sections() {
       distributed_section(),
       run()};
   return sections;
-}
-
-std::string key_of_option(const std::string& option) {
-  for (const Section& section : config_sections())
-    for (const Field& field : section.fields)
-      if (!option.empty() && field.option == option) return section.path(field);
-  if (option == "trainer.cuda_graphs") return "cuda_graphs";
-  return option == "ranks.share_gradients" ? "distributed.sharding" : option;
 }
 
 }  // namespace frugal::apps

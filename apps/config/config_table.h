@@ -36,9 +36,6 @@ struct Section {
 };
 
 const std::vector<Section>& config_sections();
-// The path of the key of an option of the training library, which errors of the library name:
-// "train.keep_best" for "trainer.keep_best". Another text: as it is.
-std::string key_of_option(const std::string& option);
 
 // The keys that nothing reads although they have another value than their default: paths, and what
 // is wrong with each, which names who reads it and the values that decide. A key with its default

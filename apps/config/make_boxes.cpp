@@ -15,7 +15,7 @@
 namespace frugal::apps {
 namespace {
 
-constexpr int64_t kRandomTrain = 256, kRandomTest = 64;
+constexpr int64_t kRandomBoxesTrain = 256, kRandomBoxesTest = 64;
 constexpr int64_t kMultiple = 32;  // divides the sides of batches that are no letterbox
 
 const char* name_of(data::BoxPart part) {
@@ -98,7 +98,7 @@ const data::BoxSet& OpenBoxes::box_split(const Config& config, Split split) {
   return found;
 }
 
-bool is_random(const Config& config) { return config.data.name == kRandomBoxes; }
+bool is_random_boxes(const Config& config) { return config.data.name == kRandomBoxes; }
 
 Shape random_shape(const Config& config) {
   if (config.data.shape) return Shape(std::span<const int64_t>(*config.data.shape));
@@ -110,7 +110,7 @@ int64_t random_classes(const Config& config) { return config.data.classes.value_
 // The extents of a batch, the largest ones where they differ.
 Shape sample_of(const Config& config) {
   const DataConfig& c = config.data;
-  if (is_random(config)) return random_shape(config);
+  if (is_random_boxes(config)) return random_shape(config);
   if (!c.sides) return {c.image_size, c.image_size, c.channels};
   const int64_t side = *std::max_element(c.sides->begin(), c.sides->end());
   return {round_up(std::min(side, c.longest_side), kMultiple), round_up(c.longest_side, kMultiple),
@@ -120,7 +120,8 @@ Shape sample_of(const Config& config) {
 BatchSpec OpenBoxes::spec(const Config& config) {
   BatchSpec spec;
   spec.sample = sample_of(config);
-  spec.classes = is_random(config) ? random_classes(config) : classes_of_boxes(config).classes();
+  spec.classes =
+      is_random_boxes(config) ? random_classes(config) : classes_of_boxes(config).classes();
   spec.target = BatchSpec::Target::boxes;
   spec.metric = usual_metric(spec.target);
   return spec;
@@ -128,7 +129,7 @@ BatchSpec OpenBoxes::spec(const Config& config) {
 
 void check_boxes(const Config& config) {
   const DataConfig& c = config.data;
-  if (is_random(config)) {
+  if (is_random_boxes(config)) {
     const Shape shape = random_shape(config);
     if (shape[0] < 16 || shape[1] < 16 || (shape[2] != 1 && shape[2] != 3))
       throw ConfigError("data.shape",
@@ -140,7 +141,7 @@ void check_boxes(const Config& config) {
                         fmt::format("expected at least 2 for {}, with the background, got {}",
                                     kRandomBoxes, random_classes(config)));
   }
-  if (!is_random(config) && c.dir && !std::filesystem::is_directory(*c.dir))
+  if (!is_random_boxes(config) && c.dir && !std::filesystem::is_directory(*c.dir))
     throw ConfigError("data.dir", fmt::format("found no folder {}", in_quotes(*c.dir)));
   const int64_t channels = sample_of(config)[2];
   if (channels != 1 && channels != 3)
@@ -156,16 +157,16 @@ void check_boxes(const Config& config) {
 std::unique_ptr<data::BatchSource> OpenBoxes::batches(const Config& config, Split split) {
   const DataConfig& c = config.data;
   const bool train = split == Split::train;
-  if (is_random(config) && split == Split::validation) return nullptr;
+  if (is_random_boxes(config) && split == Split::validation) return nullptr;
   const int64_t limit = train ? c.train_samples : c.test_samples;
   data::BoxSet set;
-  if (is_random(config)) {
+  if (is_random_boxes(config)) {
     const Shape shape = random_shape(config);
     const RandomStream& stream = train ? streams::kTrainImages : streams::kTestImages;
     set = data::random_boxes(shape[0], shape[1], random_classes(config),
                              limit > 0 ? limit
-                             : train   ? kRandomTrain
-                                       : kRandomTest,
+                             : train   ? kRandomBoxesTrain
+                                       : kRandomBoxesTest,
                              stream.key(static_cast<uint64_t>(config.run.seed)));
   } else {
     set = box_split(config, split);
@@ -191,11 +192,11 @@ std::vector<int64_t> OpenBoxes::samples_ahead(const Config& config, int64_t batc
 }
 
 std::vector<std::string> OpenBoxes::class_names(const Config& config) {
-  return is_random(config) ? std::vector<std::string>{} : classes_of_boxes(config).names;
+  return is_random_boxes(config) ? std::vector<std::string>{} : classes_of_boxes(config).names;
 }
 
 std::vector<int64_t> OpenBoxes::category_ids(const Config& config) {
-  return is_random(config) ? std::vector<int64_t>{} : classes_of_boxes(config).ids;
+  return is_random_boxes(config) ? std::vector<int64_t>{} : classes_of_boxes(config).ids;
 }
 
 void OpenBoxes::describe(const Config& config, RunEncoding& known) {
@@ -217,7 +218,7 @@ data::BoxBatchOptions box_options(const Config& config, bool train) {
   options.threads = static_cast<int>(c.workers);
   const Shape sample = sample_of(config);
   options.channels = sample[2];
-  options.letterbox = is_random(config) || !c.sides;
+  options.letterbox = is_random_boxes(config) || !c.sides;
   if (options.letterbox) {
     options.height = sample[0];
     options.width = sample[1];
@@ -243,7 +244,7 @@ class BoxKind final : public DataKind {
   std::vector<DataKey> keys() const override;
   DataTraits traits(const Config& config) const override {
     DataTraits traits;
-    traits.reads_files = !is_random(config);
+    traits.reads_files = !is_random_boxes(config);
     traits.target = BatchSpec::Target::boxes;
     return traits;
   }

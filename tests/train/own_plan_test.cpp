@@ -190,6 +190,6 @@ TEST_CASE("budgets that cannot be kept, and options that contradict one, are ref
     CHECK(text.find(part) != std::string::npos);
   };
   has(refused([](TrainerOptions& o) { o.compression.choice = compress::budget("20 KiB"); }),
-      "compression.memory_budget");
+      "budget.memory");
   has(refused([](TrainerOptions& o) { o.compression.choice = compress::budget("many"); }), "many");
 }

@@ -115,7 +115,7 @@ int64_t LargestSearch::peak_of(const Way& way, int64_t value) {
 Largest LargestSearch::find(const Way& way, int64_t memory) {
   if (const std::string budget = way.choice.memory_budget(); !budget.empty())
     throw OptionError(
-        "compression.memory_budget",
+        "budget.memory",
         fmt::format("expected none where the largest that fits is asked for, got {}", budget));
   return find_largest(growing_.range, growing_.own, memory,
                       [&](int64_t value) { return peak_of(way, value); });

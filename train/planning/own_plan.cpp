@@ -8,7 +8,7 @@
 namespace frugal::train {
 namespace {
 
-constexpr const char* kBudget = "compression.memory_budget";
+constexpr const char* kBudget = "budget.memory";
 
 Batch first_batch(data::BatchSource& batches) {
   const data::LoaderState before = batches.state();

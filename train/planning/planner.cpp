@@ -47,7 +47,7 @@ int waiting_bits(const std::vector<AdaptivePolicy::Item>& items, const BudgetPla
   return static_cast<int>(std::clamp(std::round(average_bits(packed, plan)), 2.0, 8.0));
 }
 
-constexpr const char* kPath = "compression.memory_budget";
+constexpr const char* kPath = "budget.memory";
 // Memory that kernels take for themselves: partial sums of a weight's gradient, and a little more.
 // The real number depends on the machine and its threads. Plans should not, so they take this one
 // wherever it is enough: it is with AVX2 and AVX-512. Kernels for SSE4.1 may take more; then steps
@@ -187,16 +187,16 @@ std::string Planner::advice() {
     other.batch = samples;
     return samples > 0 && is_feasible(other);
   });
-  if (batch > 0) ways.push_back(fmt::format("data.batch_size = {}", batch));
+  if (batch > 0) ways.push_back(fmt::format("loader.batch_size = {}", batch));
   if (blocks_ == 0 && !options_.run.in_backward)
-    offer("compression.budget.recompute = true",
-          [](PlannerOptions& other) { other.recompute = true; });
+    offer("planner.recompute = true", [](PlannerOptions& other) { other.recompute = true; });
   if (!draft_->can_move())
-    offer("a folder for compression.offload with a window of 0",
+    offer("a folder for choice.offload with a window of 0",
           [](PlannerOptions& other) { other.moving = true; });
   if (options_.may_update_in_backward && !options_.run.in_backward && blocks_ == 0 &&
       !options_.recompute)
-    offer("optim.in_backward = true", [](PlannerOptions& other) { other.run.in_backward = true; });
+    offer("trainer.in_backward = true",
+          [](PlannerOptions& other) { other.run.in_backward = true; });
   if (ways.empty()) return text;
   text += ". What fits: ";
   for (size_t i = 0; i < ways.size(); ++i) text += (i == 0 ? "" : ", or ") + ways[i];
@@ -455,9 +455,8 @@ void Planner::replace_plan(BudgetPolicy& policy) {
     planned_ = std::move(*found);
   else if (feasible_)
     log().warn(
-        "compression.memory_budget: steps take {} more than planned, and then the smallest plan "
-        "misses the budget by {}; the last one stays. Raise the budget by that, or lower "
-        "data.batch_size",
+        "memory budget: steps take {} more than planned, and then the smallest plan misses the "
+        "budget by {}; the last one stays. Raise the budget by that, or take smaller batches",
         readable_bytes(margin_), readable_bytes(measure(smallest(batch_)) + margin_ - limit_));
   feasible_ = found.has_value();
   adopt(policy);

@@ -54,7 +54,7 @@ struct Planned {
 
 class Planner {
  public:
-  // Makes a first plan. Errors: OptionError at compression.memory_budget if there is no plan within
+  // Makes a first plan. Errors: OptionError at "budget.memory" if there is no plan within
   // the budget: by how much the smallest misses it, and which settings would fit, each tried.
   explicit Planner(const PlannerOptions& options);
   static bool is_feasible(const PlannerOptions& options);  // is there a plan?

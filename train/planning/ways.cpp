@@ -55,8 +55,8 @@ std::vector<Row> rows_of(const PlannedRun& run, bool only, const Measure& measur
     row.way = way;
     try {
       if (run.options.run.in_backward && way.checkpointed_blocks > 0)
-        throw OptionError("optim.in_backward",
-                          "expected false with train.checkpointing, which needs all gradients or "
+        throw OptionError("trainer.in_backward",
+                          "expected false with recomputed blocks, which need all gradients or "
                           "parameters until backward has ended");
       if (way.kind != Way::own && run.complete) run.complete(row.way);
       measure(row);

@@ -69,13 +69,13 @@ bool is_of_checkpoint(const std::string& name) {
   return kFiles.contains(name) || name.starts_with(kKept) || is_leftover_of_checkpoint(name);
 }
 
-// Returns the reason why the folder is none that --overwrite may replace. Empty: it is.
+// Returns the reason why the folder is none that `overwrite` may replace. Empty: it is.
 std::string objection_to_replacing(const std::string& path) {
   if (!fs::exists(path)) return "";
   if (!fs::is_directory(path)) return "is not a folder";
   const auto other = [](const fs::path& found) {
     return fmt::format(
-        "holds {}, which is no file of a run; --overwrite replaces runs alone, and "
+        "holds {}, which is no file of a run; run_folder.overwrite replaces runs alone, and "
         "nothing was changed",
         in_quotes(found.string()));
   };
@@ -116,14 +116,15 @@ std::string objection(const std::string& path, bool resume) {
     if (entry.is_symlink() && !is_leftover_of_run(name))
       return fmt::format(
           "holds {}, which is a link, and nothing is written through links inside the folder of a "
-          "run; put what it names in its place, or start anew with another --out; nothing was "
-          "changed",
+          "run; put what it names in its place, or start anew with another run_folder.path; "
+          "nothing "
+          "was changed",
           in_quotes(name));
     // A process that is killed early leaves an empty folder of checkpoints and nothing else.
     const bool bare = name == "checkpoint" && entry.is_directory() && fs::is_empty(entry.path());
     if (!resume && !bare)
-      return "is not empty; --resume continues the run in it, --overwrite replaces it, another "
-             "--out starts anew";
+      return "is not empty; run_folder.resume continues the run in it, run_folder.overwrite "
+             "replaces it, another run_folder.path starts anew";
     if (!kNames.contains(name) && !is_leftover_of_run(name))
       return fmt::format("holds {}, which is no file of a run; nothing was changed",
                          printable(name));
@@ -134,7 +135,7 @@ std::string objection(const std::string& path, bool resume) {
     if (fs::exists(path + "/" + name))
       return fmt::format(
           "holds {} and no checkpoint/{}, without which a run cannot go on; put that file back, or "
-          "start anew with another --out; nothing was changed",
+          "start anew with another run_folder.path; nothing was changed",
           name, kState);
   return "";
 }
@@ -152,7 +153,7 @@ RunFolder::RunFolder(const std::string& path, bool resume, bool overwrite)
     : path_(path), replaces_(overwrite) {
   try {
     const std::string why = overwrite ? objection_to_replacing(path_) : objection(path_, resume);
-    if (!why.empty()) throw OptionError("", fmt::format("--out {} {}", path_, why));
+    if (!why.empty()) throw OptionError("run_folder.path", path_ + " " + why);
     make_folders();
   } catch (const fs::filesystem_error& e) {
     throw Error(fmt::format("[output] cannot use the folder {}: {}", path_, e.code().message()));

@@ -340,8 +340,8 @@ RunState run_state_from(const std::string& text, CompressionState& compression) 
   const int64_t written = version == json.end() ? 1 : whole(json, "version");
   FRUGAL_CHECK(written == RunState::kVersion,
                "expected a state of version {}, got one of version {}: resume it with the version "
-               "of frugal that wrote it, or start anew with another --out; the weights alone are "
-               "in last.safetensors",
+               "of frugal that wrote it, or start anew in another folder; the weights alone are in "
+               "last.safetensors",
                RunState::kVersion, written);
   RunState s;
   s.step = whole(json, "step");

@@ -109,7 +109,7 @@ TEST_CASE("what a run does not have cannot grow") {
                          doctest::Contains("which is to grow"), ConfigError);
   CHECK_THROWS_WITH_AS(
       find_largest(config_of(kImages, {"compression.memory_budget=1/4"}), Growth::batch, 1 << 30),
-      doctest::Contains("compression.memory_budget"), ConfigError);
+      doctest::Contains("budget.memory"), ConfigError);
 }
 
 }  // namespace

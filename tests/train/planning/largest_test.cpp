@@ -92,7 +92,7 @@ TEST_CASE("the largest batch fits, the next one does not, and packing makes it l
                        OptionError);
   Way budget = whole;
   budget.choice = compress::budget("1/4");
-  CHECK_THROWS_WITH_AS(search.find(budget, kMemory), doctest::Contains("memory_budget"),
+  CHECK_THROWS_WITH_AS(search.find(budget, kMemory), doctest::Contains("budget.memory"),
                        OptionError);
 }
 

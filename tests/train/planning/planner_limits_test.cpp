@@ -31,7 +31,7 @@ std::string complaint(const PlannerOptions& options) {
   try {
     const Planner planner(options);
   } catch (const OptionError& e) {
-    CHECK(e.path() == "compression.memory_budget");
+    CHECK(e.path() == "budget.memory");
     return e.what();
   }
   return "";
@@ -75,15 +75,15 @@ TEST_CASE("an infeasible budget says what is, and that is so") {
   while (--smaller.batch > 0 && !Planner::is_feasible(smaller)) {
   }
   REQUIRE(smaller.batch > 0);
-  CHECK(message.find(fmt::format("data.batch_size = {},", smaller.batch)) != std::string::npos);
+  CHECK(message.find(fmt::format("loader.batch_size = {},", smaller.batch)) != std::string::npos);
   CHECK(Planner(smaller).planned().memory.peak < near);
   PlannerOptions recomputed = within(near), in_backward = within(near);
   recomputed.recompute = true;
   in_backward.run.in_backward = true;
   CHECK(Planner::is_feasible(recomputed) ==
-        (message.find("compression.budget.recompute") != std::string::npos));
+        (message.find("planner.recompute") != std::string::npos));
   CHECK(Planner::is_feasible(in_backward) ==
-        (message.find("optim.in_backward") != std::string::npos));
+        (message.find("trainer.in_backward") != std::string::npos));
 }
 
 TEST_CASE("blocks are recomputed where widths are poor, as few as it takes") {
