@@ -171,31 +171,28 @@ bool MetaStep::convolves() const {
 }
 
 StepMemory MetaStep::step(SavePolicy* policy, int64_t samples, int64_t checkpointed_blocks) {
-  return run(policy, nullptr, samples, checkpointed_blocks);
+  return run(policy, nullptr, samples, checkpointed_blocks, run_.counts_kernels);
 }
 
 StepRecord MetaStep::record(SavePolicy& policy, int64_t samples, int64_t checkpointed_blocks) {
   const Borrow borrow(*this);
   StepRecorder recorder(*model_, *optimizer_, &policy);
-  return recorder.finish(run(&policy, &recorder, samples, checkpointed_blocks));
+  return recorder.finish(
+      run(&policy, &recorder, samples, checkpointed_blocks, run_.counts_kernels));
 }
 
 int64_t MetaStep::kernel_bytes(SavePolicy* policy, int64_t samples, int64_t checkpointed_blocks) {
-  const auto peak = [&](bool counts) {
-    run_.counts_kernels = counts;
-    return run(policy, nullptr, samples, checkpointed_blocks).peak;
+  const auto peak = [&](bool counts_kernels) {
+    return run(policy, nullptr, samples, checkpointed_blocks, counts_kernels).peak;
   };
-  const bool counted = run_.counts_kernels;
-  const int64_t with = peak(true), without = peak(false);
-  run_.counts_kernels = counted;
-  return with - without;
+  return peak(true) - peak(false);
 }
 
 StepMemory MetaStep::run(SavePolicy* policy, StepRecorder* recorder, int64_t samples,
-                         int64_t checkpointed_blocks) {
+                         int64_t checkpointed_blocks, bool counts_kernels) {
   ++steps_;
   const Borrow borrow(*this);
-  const ops::KernelMemoryScope kernels(run_.counts_kernels);
+  const ops::KernelMemoryScope kernels(counts_kernels);
   const MetaAsCuda device(run_.on_cuda);
   const Peak peak(device_, own_);
   std::vector<Batch> ahead = in_flight(samples);

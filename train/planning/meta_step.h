@@ -51,7 +51,7 @@ class MetaStep {
 
  private:
   StepMemory run(SavePolicy* policy, StepRecorder* recorder, int64_t batch,
-                 int64_t checkpointed_blocks);
+                 int64_t checkpointed_blocks, bool counts_kernels);
   Batch batch(int64_t samples) const;
   std::vector<Batch> in_flight(int64_t samples) const;
   int64_t parameter_bytes() const;
