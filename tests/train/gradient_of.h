@@ -1,5 +1,7 @@
 // The gradient of a batch under a policy, for tests that compare gradients.
 #pragma once
+#include <doctest/doctest.h>
+
 #include <vector>
 
 #include "core/rng.h"
@@ -24,6 +26,13 @@ inline std::vector<float> gradient_of(const Task& task, Module& model, const Bat
     all.insert(all.end(), g.data<float>(), g.data<float>() + g.numel());
   }
   return all;
+}
+
+// A variance that was predicted from few gradients is that of many which were drawn.
+inline void check_within(double predicted, double drawn) {
+  CAPTURE(predicted / drawn);
+  CHECK(predicted < 1.5 * drawn);
+  CHECK(predicted > drawn / 1.5);
 }
 
 }  // namespace frugal::train

@@ -11,6 +11,7 @@
 #include "ops/dense/elementwise.h"
 #include "tests/integration/bias.h"
 #include "tests/train/find_in.h"
+#include "tests/train/gradient_of.h"
 #include "tests/train/tiny_run.h"
 #include "train/gradient_noise.h"
 #include "train/planning/own_plan.h"
@@ -158,12 +159,6 @@ class TooLarge final : public SavePolicy {
 // Nothing is found below it; batch norm over 300 nodes, whose gradient is quadratic in what it
 // saves, has a quarter.
 constexpr double kNoBias = 0.0016;
-
-void check_within(double predicted, double drawn) {
-  CAPTURE(predicted / drawn);
-  CHECK(predicted < 1.5 * drawn);
-  CHECK(predicted > drawn / 1.5);
-}
 
 // A policy within a budget that planned with sensitivities.
 struct Budgeted {

@@ -159,12 +159,7 @@ TEST_CASE("frugal plan shows levels, the largest that fits and what takes most, 
   const auto saved = [&](const char* name) {
     return row_named(levels, name).at("memory").at("activation_bytes").get<int64_t>();
   };
-  CHECK(saved("whole") > saved("lossless"));
-  CHECK(saved("8 bits") > saved("4 bits"));
-  CHECK(saved("4 bits") > saved("3 bits"));
-  CHECK(saved("3 bits") > saved("2 bits"));
-  CHECK(saved("whole") > saved("whole, recomputed"));
-  CHECK(saved("4 bits") == saved("safe"));
+  CHECK(saved("whole") > saved("4 bits"));  // tests/train/planning/ways_test.cpp compares the rows
 
   const Ran most = frugal(plan + " --memory 64MiB --max batch");
   REQUIRE_MESSAGE(most.status == 0, most.err);
