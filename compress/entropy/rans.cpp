@@ -130,7 +130,42 @@ EncodeTable::EncodeTable(const Frequencies& frequencies)
     start[b] = static_cast<uint16_t>(begin);
     const uint32_t both = frequency[b] | begin << kScaleBits;
     for (size_t k = 0; k < 3; ++k) parts[k][b] = static_cast<uint8_t>(both >> 8 * k);
-    begin += frequency[b];
+    begin = (begin + frequency[b]) % kScale;  // the next context begins at 0
+  }
+}
+
+Frequencies context_frequencies(const Histogram& histogram, int symbol_bits) {
+  const size_t symbols = size_t{1} << symbol_bits;
+  Frequencies all{};
+  for (size_t first = 0; first < histogram.size(); first += symbols) {
+    Histogram part{};
+    size_t occur = 0, last = 0;
+    for (size_t s = 0; s < symbols; ++s) {
+      part[s] = histogram[first + s];
+      if (part[s] > 0) ++occur, last = s;
+    }
+    if (occur == 0) continue;
+    if (occur == 1) part[last ^ 1] = 1;  // a frequency is less than kScale
+    const Frequencies of = frequencies(part);
+    std::copy_n(of.begin(), symbols, all.begin() + static_cast<std::ptrdiff_t>(first));
+  }
+  return all;
+}
+
+ContextTable::ContextTable(const Frequencies& frequencies, int symbol_bits) {
+  const uint32_t symbols = 1u << symbol_bits;
+  of.resize((frequencies.size() >> symbol_bits) * kScale);
+  for (uint32_t first = 0; first < frequencies.size(); first += symbols) {
+    uint32_t* const begin = of.data() + (first >> symbol_bits) * kScale;
+    uint32_t sum = 0;
+    for (uint32_t b = first; b < first + symbols; ++b) {
+      for (uint32_t k = 0; k < frequencies[b] && sum + k < kScale; ++k)
+        begin[sum + k] = b | uint32_t{frequencies[b]} << 8 | k << 20;
+      sum += frequencies[b];
+    }
+    FRUGAL_CHECK(sum == 0 || sum == kScale,
+                 "[entropy] expected frequencies of a context with a sum of 0 or {}, got {}",
+                 kScale, sum);
   }
 }
 

@@ -17,6 +17,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "compress/entropy/count_bytes.h"
 
@@ -55,9 +56,14 @@ using Frequencies = std::array<uint16_t, 256>;
 Frequencies frequencies(const Histogram& histogram);  // REQUIRES: at least 2 different bytes
 double coded_bits(const Histogram& histogram, const Frequencies& frequencies);
 
+// Frequencies of bytes whose upper bits are a context: the decoder knows them before it decodes the
+// byte. The lowest `symbol_bits` bits are coded. The frequencies of each context that occurs have
+// the sum kScale.
+Frequencies context_frequencies(const Histogram& histogram, int symbol_bits);
+
 struct EncodeTable {
-  explicit EncodeTable(const Frequencies& frequencies);
-  alignas(64) std::array<uint32_t, 256> of;  // frequency | start << 16
+  explicit EncodeTable(const Frequencies& frequencies);  // without or with contexts
+  alignas(64) std::array<uint32_t, 256> of;              // frequency | start << 16
   // frequency and start hold the numbers of `of`, for vectors that look bytes up in registers.
   alignas(64) std::array<uint16_t, 256> frequency, start;
   alignas(64) std::array<std::array<uint8_t, 256>, 3> parts;  // bytes of frequency | start << 12
@@ -66,6 +72,13 @@ struct EncodeTable {
 struct DecodeTable {
   explicit DecodeTable(const Frequencies& frequencies);  // Errors: their sum is not kScale
   std::array<uint32_t, kScale> of;  // byte | frequency << 8 | place within it << 20
+};
+
+// The tables of all contexts, one after the other. Entries are those of a DecodeTable.
+struct ContextTable {
+  // Errors: the frequencies of a context have neither the sum kScale nor the sum 0.
+  ContextTable(const Frequencies& frequencies, int symbol_bits);
+  std::vector<uint32_t> of;
 };
 
 // The size that a buffer needs for the stream of `bytes` bytes.
@@ -82,6 +95,10 @@ struct DecodeSegment {
   uint8_t* bytes;
   size_t size;
   const DecodeTable* table;
+};
+struct ContextSegment {
+  uint8_t* bytes;
+  const uint8_t* contexts;  // the context of each byte, as a number from 0
 };
 
 class Encoder {
@@ -135,8 +152,15 @@ class Decoder {
   // Gets segments of two streams, those of a span from its first to its last; see put_two().
   static void get_two(Decoder& a, std::span<const DecodeSegment> segments_a, Decoder& b,
                       std::span<const DecodeSegment> segments_b);
+  // Gets bytes, contexts included, that were put with frequencies by context.
+  void get(const ContextSegment& segment, size_t size, const ContextTable& table);
+  // Gets `size` bytes of each of two streams; see put_two().
+  static void get_two(Decoder& a, const ContextSegment& segment_a, Decoder& b,
+                      const ContextSegment& segment_b, size_t size, const ContextTable& table);
 
  private:
+  void get_rest(const ContextSegment& segment, size_t size, const ContextTable& table);
+
   alignas(64) States states_;
   WordReader words_;
 };

@@ -5,6 +5,7 @@
 // or two streams in turns.
 #define HWY_WANT_AVX3_DL 1  // AVX-512 that permutes and compresses bytes and half-words
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <utility>
 
@@ -41,8 +42,12 @@ inline uint32_t encode(uint32_t x, uint32_t entry, uint8_t*& at) {
   return (quotient << kScaleBits) + start + rest;
 }
 
-inline uint32_t decode(uint32_t x, uint8_t& byte, const DecodeTable& table, const uint8_t*& at) {
-  const uint32_t entry = table.of[x % kScale];
+// Whether gathers are faster here than loads of single entries. Tried once; bytes do not depend on
+// it.
+bool gathers_are_fast();
+
+inline uint32_t decode(uint32_t x, uint8_t& byte, const uint32_t* table, const uint8_t*& at) {
+  const uint32_t entry = table[x % kScale];
   byte = static_cast<uint8_t>(entry);
   x = (entry >> 8) % kScale * (x >> kScaleBits) + (entry >> 20);
   if (x >= kLow) return x;
@@ -79,7 +84,8 @@ struct EncodeRun {
 };
 struct DecodeRun {
   uint8_t* bytes;
-  const DecodeTable* table;
+  const uint8_t* contexts;  // null: none
+  const uint32_t* table;
   States* states;
   WordReader* words;
 };
@@ -111,14 +117,19 @@ using VF = hn::Vec<DF>;
 
 constexpr size_t kLanes = HWY_TARGET <= HWY_AVX3 ? 16 : 8, kVectors = kStates / kLanes;
 
-// Entry of each lane of an array. The machine's own gathers are slower on many processors.
+// Entry of each lane of an array. The machine's own gathers are faster than loads of single entries
+// on some processors and slower on others, so gathers_are_fast() tries it.
 HWY_INLINE __m128i FourEntries(const uint32_t* table, uint64_t first, uint64_t second) {
   __m128i entries = _mm_cvtsi32_si128(static_cast<int>(table[first & 0xffffffffu]));
   entries = _mm_insert_epi32(entries, static_cast<int>(table[first >> 32]), 1);
   entries = _mm_insert_epi32(entries, static_cast<int>(table[second & 0xffffffffu]), 2);
   return _mm_insert_epi32(entries, static_cast<int>(table[second >> 32]), 3);
 }
+template <bool kGather>
 HWY_INLINE VU Entries(const uint32_t* table, VU index) {
+#if HWY_TARGET <= HWY_AVX3
+  if constexpr (kGather) return VU{_mm512_i32gather_epi32(index.raw, table, 4)};
+#endif
   alignas(64) uint64_t pairs[kLanes / 2];
   hn::Store(index, DU(), reinterpret_cast<uint32_t*>(pairs));
   const auto eight = [&](const uint64_t* from) HWY_ATTR {
@@ -274,7 +285,7 @@ HWY_INLINE void Find(const EncodeTable& table, const uint8_t* from, Symbols* sym
   const hn::Rebind<uint8_t, DU> d8;
   for (size_t v = 0; v < kVectors; ++v) {
     const VU entries =
-        Entries(table.of.data(), hn::PromoteTo(DU(), hn::LoadU(d8, from + v * kLanes)));
+        Entries<false>(table.of.data(), hn::PromoteTo(DU(), hn::LoadU(d8, from + v * kLanes)));
     symbols[v] = {hn::And(entries, hn::Set(DU(), 0xffffu)), hn::ShiftRight<16>(entries)};
   }
 }
@@ -367,12 +378,22 @@ HWY_INLINE void EncodeSteps(EncodeRun* runs, size_t size) {
   for (size_t s = 0; s < kStreams; ++s) StoreStates(x[s], *runs[s].states), runs[s].at = at[s];
 }
 
-HWY_INLINE void DecodeStep(const uint32_t* table, VU* x, uint8_t* bytes, WordReader& words) {
+template <bool kContexts, bool kGather>
+HWY_INLINE void DecodeStep(const uint32_t* table, const uint8_t* contexts, VU* x, uint8_t* bytes,
+                           WordReader& words) {
   const DU du;
+  const hn::Rebind<uint8_t, DU> d8;
   const VU slots = hn::Set(du, kScale - 1);
   const uint8_t* at = words.at();
   VU entries[kVectors];
-  for (size_t v = 0; v < kVectors; ++v) entries[v] = Entries(table, hn::And(x[v], slots));
+  for (size_t v = 0; v < kVectors; ++v) {
+    VU slot = hn::And(x[v], slots);
+    if constexpr (kContexts) {
+      const VU context = hn::PromoteTo(du, hn::LoadU(d8, contexts + v * kLanes));
+      slot = hn::Or(slot, hn::ShiftLeft<kScaleBits>(context));
+    }
+    entries[v] = Entries<kGather>(table, slot);
+  }
   for (size_t v = 0; v < kVectors; ++v) {
     const VU entry = entries[v];
     StoreBytes(entry, bytes + v * kLanes);
@@ -385,23 +406,56 @@ HWY_INLINE void DecodeStep(const uint32_t* table, VU* x, uint8_t* bytes, WordRea
   words.go_on(at);
 }
 
-template <size_t kStreams>
-HWY_INLINE void DecodeSteps(const DecodeRun* runs, size_t size) {
+template <size_t kStreams, bool kContexts, bool kGather>
+HWY_INLINE void DecodeStepsBy(const DecodeRun* runs, size_t size) {
   VU x[kStreams][kVectors];
   const uint32_t* table[kStreams];
+  const uint8_t* contexts[kStreams];
   uint8_t* bytes[kStreams];
   WordReader* words[kStreams];
   for (size_t s = 0; s < kStreams; ++s) {
     LoadStates(*runs[s].states, x[s]);
-    table[s] = runs[s].table->of.data(), bytes[s] = runs[s].bytes, words[s] = runs[s].words;
+    table[s] = runs[s].table, contexts[s] = runs[s].contexts;
+    bytes[s] = runs[s].bytes, words[s] = runs[s].words;
   }
   for (size_t i = 0; i < size; i += kStates)
 #pragma GCC unroll 2  // keeps the states in registers
-    for (size_t s = 0; s < kStreams; ++s) DecodeStep(table[s], x[s], bytes[s] + i, *words[s]);
+    for (size_t s = 0; s < kStreams; ++s)
+      DecodeStep<kContexts, kGather>(table[s], kContexts ? contexts[s] + i : nullptr, x[s],
+                                     bytes[s] + i, *words[s]);
   for (size_t s = 0; s < kStreams; ++s) StoreStates(x[s], *runs[s].states);
 }
+template <size_t kStreams, bool kContexts>
+void DecodeSteps(const DecodeRun* runs, size_t size) {
+#if HWY_TARGET <= HWY_AVX3
+  if (gathers_are_fast()) return DecodeStepsBy<kStreams, kContexts, true>(runs, size);
+#endif
+  DecodeStepsBy<kStreams, kContexts, false>(runs, size);
+}
+
+// The least time of a few runs of look-ups that wait for one another.
+template <bool kGather>
+double LookUpSeconds() {
+  std::vector<uint32_t> table(kScale);
+  for (uint32_t i = 0; i < kScale; ++i) table[i] = i * 2654435761u % kScale;
+  double least = 1;
+  for (int run = 0; run < 5; ++run) {
+    VU index = hn::Iota(DU(), 1);
+    const auto begin = std::chrono::steady_clock::now();
+    for (int i = 0; i < 500; ++i) index = Entries<kGather>(table.data(), index);
+    alignas(64) uint32_t lanes[kLanes];
+    hn::Store(index, DU(), lanes);
+    table[lanes[0]] = lanes[1];  // so the look-ups are not left out
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+    least = std::min(least, took.count());
+  }
+  return least;
+}
+bool TryGathers() { return LookUpSeconds<true>() < LookUpSeconds<false>(); }
 
 #else
+
+bool TryGathers() { return false; }
 
 template <size_t kStreams>
 void EncodeSteps(EncodeRun* run, size_t size) {
@@ -411,13 +465,15 @@ void EncodeSteps(EncodeRun* run, size_t size) {
   *run->states = x;
 }
 
-template <size_t kStreams>
+template <size_t kStreams, bool kContexts>
 void DecodeSteps(const DecodeRun* runs, size_t size) {
   for (const DecodeRun* run = runs; run < runs + kStreams; ++run)
     for (size_t i = 0; i < size; i += kStates) {
       const uint8_t* at = run->words->at();
-      for (size_t k = 0; k < kStates; ++k)
-        (*run->states)[k] = decode((*run->states)[k], run->bytes[i + k], *run->table, at);
+      for (size_t k = 0; k < kStates; ++k) {
+        const uint32_t* const table = run->table + (kContexts ? run->contexts[i + k] * kScale : 0);
+        (*run->states)[k] = decode((*run->states)[k], run->bytes[i + k], table, at);
+      }
       run->words->go_on(at);
     }
 }
@@ -433,8 +489,10 @@ void EncodeTwo(EncodeRun* runs, size_t size) {
   EncodeSteps<1>(runs, size), EncodeSteps<1>(runs + 1, size);
 #endif
 }
-void Decode(const DecodeRun* run, size_t size) { DecodeSteps<1>(run, size); }
-void DecodeTwo(const DecodeRun* runs, size_t size) { DecodeSteps<2>(runs, size); }
+void Decode(const DecodeRun* run, size_t size) { DecodeSteps<1, false>(run, size); }
+void DecodeTwo(const DecodeRun* runs, size_t size) { DecodeSteps<2, false>(runs, size); }
+void DecodeByContext(const DecodeRun* run, size_t size) { DecodeSteps<1, true>(run, size); }
+void DecodeTwoByContext(const DecodeRun* runs, size_t size) { DecodeSteps<2, true>(runs, size); }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace frugal::compress::rans
@@ -447,6 +505,14 @@ HWY_EXPORT(Encode);
 HWY_EXPORT(EncodeTwo);
 HWY_EXPORT(Decode);
 HWY_EXPORT(DecodeTwo);
+HWY_EXPORT(DecodeByContext);
+HWY_EXPORT(DecodeTwoByContext);
+HWY_EXPORT(TryGathers);
+
+bool gathers_are_fast() {
+  static const bool fast = HWY_DYNAMIC_DISPATCH(TryGathers)();
+  return fast;
+}
 
 namespace {
 
@@ -527,13 +593,39 @@ Decoder::Decoder(const uint8_t* stream, const uint8_t* end)
 void Decoder::get(uint8_t* bytes, size_t size, const DecodeTable& table) {
   const size_t whole = whole_steps(size);
   if (whole > 0) {
-    const DecodeRun run{bytes, &table, &states_, &words_};
+    const DecodeRun run{bytes, nullptr, table.of.data(), &states_, &words_};
     HWY_DYNAMIC_DISPATCH(Decode)(&run, whole);
   }
   const uint8_t* at = words_.at();
   for (size_t k = 0; whole + k < size; ++k)
-    states_[k] = decode(states_[k], bytes[whole + k], table, at);
+    states_[k] = decode(states_[k], bytes[whole + k], table.of.data(), at);
   words_.go_on(at);
+}
+
+void Decoder::get(const ContextSegment& segment, size_t size, const ContextTable& table) {
+  const DecodeRun run{segment.bytes, segment.contexts, table.of.data(), &states_, &words_};
+  if (size >= kStates) HWY_DYNAMIC_DISPATCH(DecodeByContext)(&run, whole_steps(size));
+  get_rest(segment, size, table);
+}
+
+void Decoder::get_rest(const ContextSegment& segment, size_t size, const ContextTable& table) {
+  const size_t whole = whole_steps(size);
+  if (whole == size) return;
+  const uint8_t* at = words_.at();
+  for (size_t k = 0; whole + k < size; ++k)
+    states_[k] = decode(states_[k], segment.bytes[whole + k],
+                        table.of.data() + segment.contexts[whole + k] * kScale, at);
+  words_.go_on(at);
+}
+
+void Decoder::get_two(Decoder& a, const ContextSegment& segment_a, Decoder& b,
+                      const ContextSegment& segment_b, size_t size, const ContextTable& table) {
+  const DecodeRun runs[] = {
+      {segment_a.bytes, segment_a.contexts, table.of.data(), &a.states_, &a.words_},
+      {segment_b.bytes, segment_b.contexts, table.of.data(), &b.states_, &b.words_}};
+  if (size >= kStates) HWY_DYNAMIC_DISPATCH(DecodeTwoByContext)(runs, whole_steps(size));
+  a.get_rest(segment_a, size, table);
+  b.get_rest(segment_b, size, table);
 }
 
 void Decoder::get_two(Decoder& a, std::span<const DecodeSegment> segments_a, Decoder& b,
@@ -543,8 +635,8 @@ void Decoder::get_two(Decoder& a, std::span<const DecodeSegment> segments_a, Dec
   while (left_a.any() && left_b.any()) {
     const size_t size = std::min(whole_steps(x.size), whole_steps(y.size));
     if (size > 0) {
-      const DecodeRun runs[] = {{x.bytes, x.table, &a.states_, &a.words_},
-                                {y.bytes, y.table, &b.states_, &b.words_}};
+      const DecodeRun runs[] = {{x.bytes, nullptr, x.table->of.data(), &a.states_, &a.words_},
+                                {y.bytes, nullptr, y.table->of.data(), &b.states_, &b.words_}};
       HWY_DYNAMIC_DISPATCH(DecodeTwo)(runs, size);
       x.bytes += size, x.size -= size;
       y.bytes += size, y.size -= size;

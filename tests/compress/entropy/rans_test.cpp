@@ -325,3 +325,50 @@ TEST_CASE("frequencies that do not add up are no table") {
   shares[1] = 4000;  // would be written beyond the table
   CHECK_THROWS_AS(DecodeTable{shares}, Error);
 }
+
+TEST_CASE("bytes with contexts come back, one stream or two, and each context has its own table") {
+  constexpr int kSymbolBits = 5;
+  std::vector<uint8_t> bytes, contexts;
+  const std::vector<uint8_t> drawn = draw(5000, 0.5, 3), chosen = draw(5000, 1, 4);
+  for (size_t i = 0; i < drawn.size(); ++i) {
+    const auto context = static_cast<uint8_t>(chosen[i] % 7);  // the eighth one never occurs
+    // Context 3 has one symbol alone, and the others have the same ones at other places.
+    const int symbol = context == 3 ? 9 : (drawn[i] + 4 * context) % 32;
+    contexts.push_back(context);
+    bytes.push_back(static_cast<uint8_t>(context << kSymbolBits | symbol));
+  }
+  const Frequencies shares = context_frequencies(histogram_of(bytes), kSymbolBits);
+  for (size_t context = 0; context < 8; ++context) {
+    int sum = 0;
+    for (size_t s = 0; s < 32; ++s) sum += shares[context * 32 + s];
+    CHECK(sum == (context == 7 ? 0 : static_cast<int>(kScale)));
+  }
+  const EncodeTable table(shares);
+  const ContextTable decoding(shares, kSymbolBits);
+  const std::vector<uint8_t> stream = encode({bytes, bytes}, table);
+  // A geometric byte of ratio 1/2 has 2 bits.
+  CHECK(static_cast<double>(stream.size()) < 2 * 5000 * 2.05 / 8 * 6 / 7 + 200);
+  for (const bool together : {false, true}) {
+    CAPTURE(together);
+    Decoder a(stream.data(), stream.data() + stream.size());
+    Decoder b(stream.data(), stream.data() + stream.size());
+    for (int part = 0; part < 2; ++part) {
+      std::vector<uint8_t> x(bytes.size()), y(bytes.size());
+      if (together) {
+        Decoder::get_two(a, {x.data(), contexts.data()}, b, {y.data(), contexts.data()}, x.size(),
+                         decoding);
+      } else {
+        a.get({x.data(), contexts.data()}, x.size(), decoding);
+        b.get({y.data(), contexts.data()}, y.size(), decoding);
+      }
+      CHECK(x == bytes);
+      CHECK(y == bytes);
+    }
+  }
+  Frequencies wrong = shares;
+  ++wrong[0];
+  CHECK_THROWS_WITH_AS(ContextTable(wrong, kSymbolBits),
+                       "[entropy] expected frequencies of a context with a sum of 0 or 4096, got "
+                       "4097",
+                       Error);
+}
