@@ -55,6 +55,7 @@ void measure_codec(Row& row, const AcgcPolicy& policy, const std::map<uint64_t, 
   of.rounding = row.options.rounding;
   of.min_bits = row.options.min_bits;
   of.clip = true;
+  of.expected = row.options.count == Count::expected;
   const auto codec = compress::make_error_bounded(row.options.codec, of);
   double bytes = 0, elements = 0;
   for (const auto& [seq, tensor] : tensors) {

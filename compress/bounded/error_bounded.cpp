@@ -5,6 +5,7 @@
 
 #include "compress/bounded/bounded_entropy.h"
 #include "compress/bounded/bounded_fixed.h"
+#include "compress/bounded/bounded_predicted.h"
 #include "compress/bounded/zfp_codec.h"
 #include "ops/dense/copy.h"
 
@@ -13,7 +14,7 @@ namespace frugal::compress {
 double ErrorBound::least() const { return *std::min_element(of_.begin(), of_.end()); }
 
 std::vector<std::string> error_bounded_names() {
-  std::vector<std::string> names{"fixed", "fixed_z", "entropy"};
+  std::vector<std::string> names{"fixed", "fixed_z", "entropy", "predicted"};
   if (has_zfp()) names.emplace_back("zfp");
   return names;
 }
@@ -24,6 +25,7 @@ std::unique_ptr<ErrorBounded> make_error_bounded(std::string_view name,
     return std::make_unique<BoundedFixed>(
         BoundedFixedOptions{options, WidthRule::tight, name == "fixed_z"});
   if (name == "entropy") return std::make_unique<BoundedEntropy>(options);
+  if (name == "predicted") return std::make_unique<BoundedPredicted>(options);
   if (name == "zfp" && has_zfp()) return make_zfp(options);
   throw Error(fmt::format("[error_bounded] expected {}, got \"{}\"",
                           fmt::join(error_bounded_names(), ", "), name));

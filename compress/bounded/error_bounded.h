@@ -1,9 +1,10 @@
 // Error-bounded codecs: unpacked values differ from packed ones by no more than a bound, which the
-// caller gives for each tensor or for each channel. Three codecs have this interface:
+// caller gives for each tensor or for each channel. Four codecs have this interface:
 //
-//   fixed    codes with a width for each channel (bounded_fixed.h), and zeros as 1-bit masks
-//   entropy  steps of twice the bound, coded by entropy (bounded_entropy.h)
-//   zfp      blocks of neighbours that are transformed together (zfp_codec.h), if built with zfp
+//   fixed      codes with a width for each channel (bounded_fixed.h), and zeros as 1-bit masks
+//   entropy    steps of twice the bound, coded by entropy (bounded_entropy.h)
+//   predicted  dithered steps, coded by what neighbours predict (bounded_predicted.h)
+//   zfp        blocks of neighbours that are transformed together (zfp_codec.h), if built with zfp
 //
 // Values whose bound codes cannot keep, such as values that are not finite, are stored unchanged.
 // So the bound holds for all data. f32 keeps it exactly. Other dtypes go through f32 and add its
@@ -68,8 +69,11 @@ struct ErrorBoundedOptions {
   int min_bits = 0;
   // The bits of an element on `meta`, where no values say how many an element takes.
   double meta_bits = 8;
+  // With stochastic rounding: the variance of an error is at most bound^2 / 4, too. Codecs other
+  // than `predicted` keep that anyway.
+  bool expected = false;
 };
-// fixed, fixed_z, entropy, and zfp if it was built.
+// fixed, fixed_z, entropy, predicted, and zfp if it was built.
 std::vector<std::string> error_bounded_names();
 // Errors: an unknown name; the message lists the known ones.
 std::unique_ptr<ErrorBounded> make_error_bounded(std::string_view name,

@@ -28,7 +28,8 @@ std::vector<options::Option<AcgcOptions>> AcgcOptions::list() {
            &S::count},
           {{"codec", range::choice(codecs.c_str()),
             "fixed: a width for each channel; fixed_z: the same, zeros as masks where that is "
-            "less; entropy: steps coded by their entropy; zfp where built with it."},
+            "less; entropy: steps coded by their entropy; predicted: dithered steps, coded by what "
+            "neighbours predict, which takes the fewest bits; zfp where built with it."},
            &S::codec},
           {{"interval", range::integer(1, int64_t{1} << 40),
             "Steps from one look at the gradients to the next."},
@@ -86,6 +87,7 @@ std::unique_ptr<ErrorBounded> codec_of(const AcgcOptions& options) {
   of.max_bits = options.max_bits;
   of.clip = true;
   of.meta_bits = assumed_bits(options);
+  of.expected = expected;
   if (!published) return make_error_bounded(options.codec, of);
   return std::make_unique<BoundedFixed>(
       BoundedFixedOptions{of, WidthRule::published, options.codec == "fixed_z"});

@@ -119,7 +119,8 @@ TEST_CASE("the predicted bound holds on every step") {
   };
   for (const Case& each :
        {Case{kResnet, 1, "fixed_z"}, Case{kResnet, 0.2, "entropy"}, Case{kMlp, 1, "entropy"},
-        Case{kMlp, 0.2, "fixed_z"}, Case{kBert, 1, "fixed_z"}, Case{kBert, 0.2, "entropy"}}) {
+        Case{kMlp, 0.2, "fixed_z"}, Case{kBert, 1, "fixed_z"}, Case{kBert, 0.2, "entropy"},
+        Case{kResnet, 1, "predicted"}, Case{kBert, 0.2, "predicted"}}) {
     AcgcOptions with = options_of_growth(each.e);
     with.codec = each.codec;
     const Check found = check(each.model, with);

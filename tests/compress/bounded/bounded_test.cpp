@@ -130,7 +130,7 @@ TEST_CASE("rows of an error-bounded tensor are those of the whole") {
 TEST_CASE("stochastic rounding within a bound is unbiased, nearest is not") {
   const std::vector<float> x = normals(int64_t{64} * 6, 19);
   const Tensor input = Tensor::from(x, {64, 6});
-  for (const char* name : {"fixed", "fixed_z", "entropy"})
+  for (const char* name : {"fixed", "fixed_z", "entropy", "predicted"})
     for (const Rounding rounding : {Rounding::nearest, Rounding::stochastic}) {
       CAPTURE(name);
       constexpr int draws = 400;

@@ -104,6 +104,8 @@ std::vector<Variant> variants() {
        acgc({.count = expected, .rounding = Rounding::stochastic, .interval = 3}), 2, 0.05},
       {"acgc, coded codec, tracker",
        acgc({.codec = "entropy", .rounding = Rounding::nearest, .interval = 3}), 4},
+      {"acgc, predicted codec",
+       acgc({.codec = "predicted", .rounding = Rounding::stochastic, .interval = 3})},
       {"acgc, moved", acgc({.interval = 3}), 0, 0, true},
       {"budget of activations", within("1/6 activations", 4, 4)},
       {"budget of the peak, tracker", within(kOfPeak, 5, 2), 3},
@@ -356,7 +358,7 @@ Left trained(const RunRecipe& recipe, const std::string& folder, bool moved, Wat
   left.learned = compression.learned;
   // With a file, what lies in memory beside it goes with the speed of the disk, as its reads do.
   compression.offload = {};
-  if (moved) state.memory = {}, state.last_step.mean_bits = 0;
+  if (moved) state.memory = {}, state.last_step = {state.last_step.lr};
   left.state = train::text_of(state, compression);
   left.last = bytes_of_file(folder + "/checkpoint/last.safetensors");
   left.best = bytes_of_file(folder + "/checkpoint/best.safetensors");
