@@ -37,6 +37,10 @@ constexpr double kSafety = 2;  // slopes between the samples
 
 }  // namespace
 
+double allowed_share(double e, Count count) {
+  return e * e / (count == Count::expected ? 1 + e * e : 1);
+}
+
 double product_price(double rows, double fan, double dy2, Count count) {
   return fan * dy2 * (count == Count::worst ? rows : kVariance);
 }

@@ -57,6 +57,12 @@ namespace frugal::compress::acgc {
 
 inline constexpr double kInf = std::numeric_limits<double>::infinity();
 
+// The share of a squared gradient that errors may have. A gradient that is seen in training has
+// errors itself. In the worst case they hardly count. Expected errors of e^2 make its square 1 +
+// e^2 times as large, so the share is smaller by that. Otherwise errors would allow larger ones at
+// each look, without end where e is 1 or more.
+double allowed_share(double e, Count count);
+
 // What a squared bound of 1 costs in squared error, for a product. B^2 = e^2 sum |dW|^2 / sum of
 // prices, over all readers of the tensor.
 double product_price(double rows, double fan, double dy2, Count count);

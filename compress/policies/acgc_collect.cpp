@@ -67,6 +67,8 @@ void Collector::Reader::cap_by(const Bounds& other) {
   cap = std::move(both);
 }
 
+double Collector::share() const { return allowed_share(options_.e, options_.count); }
+
 void Collector::clear() {
   sources_.clear();
   chain_.clear();
@@ -140,7 +142,7 @@ void Collector::product(const SavedTensor& slot, const Grads& gradients) {
   const auto numel = static_cast<double>(slot.shape().numel());
   const double rows = static_cast<double>(dy_.numel()) / static_cast<double>(dy_.shape().back());
   Reader reader;
-  reader.allowed = options_.e * options_.e * squared_norm(dw);
+  reader.allowed = share() * squared_norm(dw);
   reader.price = options_.rule == Rule::published
                      ? published_price(numel, slot.use().gain, dy2_)
                      : product_price(rows, slot.use().fan, dy2_, options_.count);
@@ -161,7 +163,7 @@ void Collector::normalized(const Slots& slots, const SavedTensor& slot, const Gr
   const ChannelSums dys = channel_sums(dy_);
   const ChannelSums xs = published ? channel_sums(slot.unpack()) : ChannelSums{};
   const double rows = static_cast<double>(dy_.numel()) / static_cast<double>(channels);
-  const double count = static_cast<double>(channels), e2 = options_.e * options_.e;
+  const double count = static_cast<double>(channels), e2 = share();
   const double allowed_dx = e2 * squared_norm(dx);
   const double allowed_dw = is_known(dw) ? e2 * squared_norm(dw) : kInf;
   if (is_known(dw)) dw = on_host(dw);
@@ -199,7 +201,7 @@ void Collector::normalized_rows(const Slots& slots, const SavedTensor& slot,
   const auto at = [&](int i) { return i >= 0 && slots[i].defined() ? slots.unpack(i) : Tensor(); };
   RowSums sums =
       row_sums(slot.unpack(), dy_, {at(use.mean), at(use.invstd), at(use.weight), use.groups});
-  const double e2 = options_.e * options_.e;
+  const double e2 = share();
   Reader reader;
   reader.cap = {
       {normalized_rows_bound2(sums, is_known(dx) ? e2 * squared_norm(dx) : kInf,
@@ -218,7 +220,7 @@ void Collector::scales(const SavedTensor& slot, std::vector<double> slope) {
 }
 
 void Collector::other(const SavedTensor& slot, const Grads& gradients) {
-  const double e2 = options_.e * options_.e;
+  const double e2 = share();
   double bound2 = kInf;
   Tensor x;
   for (const Gradient& gradient : gradients) {

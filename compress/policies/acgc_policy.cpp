@@ -231,7 +231,10 @@ double AcgcPolicy::average_bits() const {
 void AcgcPolicy::set_e(double e) {
   FRUGAL_CHECK(e > 0 && std::isfinite(e), "[acgc] expected a positive and finite e, got {}", e);
   settle();
-  const double ratio = e / options_.e, square = ratio < 1 ? ratio * ratio : ratio;
+  const double ratio = e / options_.e;
+  const double shares =
+      acgc::allowed_share(e, options_.count) / acgc::allowed_share(options_.e, options_.count);
+  const double square = ratio < 1 ? ratio * ratio : std::min(ratio, shares);
   for (auto& [seq, history] : seen_) {
     std::vector<double> mean = bounds2(seq);
     for (double& each : mean) each *= square;

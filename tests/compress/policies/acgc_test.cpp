@@ -278,7 +278,9 @@ TEST_CASE("errors stay within what was allowed, for every codec and way to count
                              {"entropy", Rule::derived, Count::worst, Rounding::nearest},
                              {"fixed", Rule::published, Count::worst, Rounding::nearest},
                              {"fixed_z", Rule::derived, Count::expected, Rounding::stochastic},
-                             {"entropy", Rule::derived, Count::expected, Rounding::stochastic}};
+                             {"entropy", Rule::derived, Count::expected, Rounding::stochastic},
+                             {"predicted", Rule::derived, Count::worst, Rounding::stochastic},
+                             {"predicted", Rule::derived, Count::expected, Rounding::stochastic}};
   for (const std::string& name : error_bounded_names())
     if (name == "zfp") cases.push_back({"zfp", Rule::derived, Count::worst, Rounding::nearest});
   for (const Case& each : cases) {
@@ -305,9 +307,48 @@ TEST_CASE("errors stay within what was allowed, for every codec and way to count
     for (size_t i = 0; i < error.size(); ++i) {
       CAPTURE(i);
       CHECK(error[i] > 0);
-      CHECK(error[i] <= 0.09 * squares(exact[i]));
+      // The variance of stochastic rounding is 2/3 of what is allowed, on average. That of
+      // `predicted` is all of it, so it shows what is not counted: the errors of two tensors reach
+      // the first gradient, and the other two share what both may have. 1.2 is for that and for
+      // the draws, whose mean has a deviation of 4 %.
+      const bool whole = each.codec == std::string("predicted") && each.count == Count::expected;
+      const double allowed = whole ? 0.09 * (i == 0 ? 2 : 1) * 1.2 : 0.09;
+      CHECK(error[i] <= allowed * squares(exact[i]));
     }
   }
+}
+
+TEST_CASE("errors in the gradients that are seen do not allow larger errors at each look") {
+  const Variable w0 = Variable::parameter(noise({12, 10}, 1, 0.3f));
+  Variable w1 = Variable::parameter(noise({8, 12}, 2, 0.3f));
+  const Tensor x = noise({400, 10}, 4), dy = noise({400, 8}, 5);
+  const auto run = [&](SavePolicy* policy, uint64_t step) {
+    w1.zero_grad();
+    begin_step(step);
+    PolicyScope scope(policy);
+    backward(linear(tanh(linear(Variable(x), w0)), w1), ops::clone(dy), {},
+             policy != nullptr ? policy->observer() : nullptr);
+    return ops::clone(w1.grad());
+  };
+  const Tensor exact = run(nullptr, 0);
+  AcgcOptions options = small_acgc();
+  options.e = 0.6;
+  options.codec = "predicted";
+  options.count = Count::expected;
+  options.rounding = Rounding::stochastic;
+  options.interval = options.min_bits = 1;
+  options.window = 5;
+  AcgcPolicy policy(options);
+  double error = 0;
+  constexpr int looks = 30, draws = 40;
+  for (uint64_t step = 0; step < looks + draws; ++step) {
+    const double each = distance2(run(&policy, step), exact);
+    if (step >= looks) error += each / draws;
+  }
+  // 0.36 is allowed. Otherwise it would become 0.36 / (1 - 0.36) = 0.56. The mean of the draws has
+  // a deviation of 3 %.
+  CHECK(error <= 1.2 * 0.36 * squares(exact));
+  CHECK(error > 0.8 * 0.36 * squares(exact));
 }
 
 TEST_CASE("a larger e takes fewer bits, and counting what is expected far fewer") {
