@@ -34,7 +34,8 @@ namespace frugal::compress {
 // The bits that steps on `meta` count for each element, an average.
 //   published: that of the public program's own runs (ResNet-50, CIFAR-10, e = 1: 7.3, with zeros
 //              6.7), and 1 for the bit that the program executes and does not count
-//   derived:   that of our ResNet-20 on CIFAR-10 after an epoch (batch 128, e = 1), with metadata
+//   derived:   that of our ResNet-20 on CIFAR-10 after an epoch (batch 128, e = 1, stochastic
+//              rounding), with metadata; a bit less where values are rounded to nearest
 // Another e changes it by log2 e.
 double assumed_bits(const AcgcOptions& options);
 

@@ -708,4 +708,16 @@ TEST_CASE("on meta each codec takes the average that is assumed of it") {
   CHECK(assumed_bits(options) == doctest::Approx(10.3));
   options.codec = "fixed_z";
   CHECK(assumed_bits(options) == doctest::Approx(9.7));
+  // Rounding to nearest takes a bit less, and half of e a bit more.
+  for (const char* codec : {"fixed_z", "entropy", "predicted"}) {
+    CAPTURE(codec);
+    AcgcOptions derived;
+    derived.codec = codec;
+    AcgcOptions nearest = derived, half = derived;
+    nearest.rounding = Rounding::nearest;
+    half.e = 0.5;
+    const double saved = derived.codec == "predicted" ? 0 : 1;
+    CHECK(assumed_bits(nearest) == doctest::Approx(assumed_bits(derived) - saved));
+    CHECK(assumed_bits(half) == doctest::Approx(assumed_bits(derived) + 1));
+  }
 }
