@@ -545,7 +545,7 @@ void Trainer::finish(const StepResult& step, Watch& watch, double lr, double sec
   if (step.memory.packed_elements > 0 && !compression_.offload_stats())
     report.mean_bits = 8 * static_cast<double>(step.memory.packed) /
                        static_cast<double>(step.memory.packed_elements);
-  state_.last_step = {report.lr, report.mean_bits};
+  state_.last_step = {report.lr, report.mean_bits, step.memory.saved()};
   state_.seconds += seconds;
   const std::string warning =
       loss_watch_->add(state_.step, step.loss, std::max<int64_t>(watch.samples(), 1), lr);
@@ -636,6 +636,7 @@ bool Trainer::finish_epoch() {
   report.train_accuracy = state_.epoch.accuracy();
   report.lr = state_.last_step.lr;
   report.mean_bits = state_.last_step.mean_bits;
+  report.saved = state_.last_step.saved;
   report.seconds = state_.seconds;
   report.last = state_.step == steps_;
   const int64_t evaluated_before = state_.last ? state_.last->epoch : 0;

@@ -61,6 +61,7 @@ struct EpochReport {
   int64_t epoch = 0, step = 0;  // both are counted from 1
   double train_loss = 0, train_accuracy = 0;
   double lr = 0, mean_bits = 0;  // what the last step of the epoch had
+  int64_t saved = 0;             // StepMemory::saved() of that step
   // The time that steps have taken since the run began, also before interruptions.
   double seconds = 0;
   std::optional<EpochResult> result = {};  // none: the epoch was not evaluated

@@ -14,7 +14,7 @@ namespace {
 constexpr const char* kName = "metrics.csv";
 constexpr std::string_view kHeading =
     "epoch,step,train_loss,train_accuracy,test_loss,test_accuracy,test_metric,lr,mean_bits,"
-    "peak_bytes,activation_bytes,seconds\n";
+    "saved_bytes,peak_bytes,activation_bytes,seconds\n";
 
 template <class T>
 std::optional<T> number_in(std::string_view text) {
@@ -73,13 +73,14 @@ void MetricsCsv::add(const Row& row) {
   const std::optional<EpochResult>& result = epoch.result;
   const std::optional<double> none;
   folder_->append(
-      kName, fmt::format("{},{},{},{},{},{},{},{},{},{},{},{:.3f}\n", epoch.epoch, epoch.step,
-                         cell(epoch.train_loss), cell(accuracy(epoch.train_accuracy)),
-                         cell(result ? std::optional(result->test.loss) : none),
-                         cell(result ? accuracy(result->test.accuracy) : none),
-                         cell(result ? result->test.metric : none), cell(epoch.lr),
-                         cell(epoch.mean_bits > 0 ? std::optional(epoch.mean_bits) : none),
-                         row.memory.peak, row.memory.saved(), seconds_before_ + epoch.seconds));
+      kName,
+      fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{:.3f}\n", epoch.epoch, epoch.step,
+                  cell(epoch.train_loss), cell(accuracy(epoch.train_accuracy)),
+                  cell(result ? std::optional(result->test.loss) : none),
+                  cell(result ? accuracy(result->test.accuracy) : none),
+                  cell(result ? result->test.metric : none), cell(epoch.lr),
+                  cell(epoch.mean_bits > 0 ? std::optional(epoch.mean_bits) : none), epoch.saved,
+                  row.memory.peak, row.memory.saved(), seconds_before_ + epoch.seconds));
 }
 
 }  // namespace frugal::apps

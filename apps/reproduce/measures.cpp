@@ -22,7 +22,8 @@ struct Kind {
 const std::vector<Kind>& kinds() {
   static const std::vector<Kind> all = {
       {{"activation", "less", "packed", "peak", "peak_less"}, {}},
-      {{"accuracy", "best_accuracy", "loss", "best_loss", "bits", "activation", "peak", "cost"},
+      {{"accuracy", "best_accuracy", "loss", "best_loss", "bits", "epoch_activation", "activation",
+        "peak", "cost"},
        {},
        true},
       {{"time", "activation", "less", "peak", "peak_less"}, {"repeats"}, false, true},
@@ -39,6 +40,7 @@ const Kind& row_of(CellKind kind) { return kinds().at(static_cast<size_t>(kind))
 const std::vector<Metric>& all_metrics() {
   static const std::vector<Metric> all = {
       {"activation", "activations", MetricUnit::bytes},
+      {"epoch_activation", "activations at epochs' ends", MetricUnit::bytes, true},
       {"less", "activations less", MetricUnit::times},
       {"peak_less", "peak less", MetricUnit::times},
       {"bits", "bits of an element", MetricUnit::bits, true},
@@ -82,23 +84,23 @@ double test_metric(const Json& result) {
   return 100 * result.at("test_accuracy").get<double>();
 }
 
-// The mean of the column mean_bits over the epochs; none: the run has no such file or column.
-std::optional<double> mean_bits(const std::string& path) {
+// The mean of a column of metrics.csv over the epochs; none: the run has no such file or column.
+std::optional<double> mean_over_epochs(const std::string& path, const std::string& name) {
   std::ifstream file(path);
   std::string line, field;
   if (!std::getline(file, line)) return std::nullopt;
   size_t place = 0, column = SIZE_MAX;
   for (std::istringstream heads(line); std::getline(heads, field, ','); ++place)
-    if (field == "mean_bits") column = place;
+    if (field == name) column = place;
   double sum = 0, count = 0;
   while (std::getline(file, line)) {
     std::istringstream fields(line);
     for (size_t i = 0; std::getline(fields, field, ','); ++i) {
-      double bits = 0;
+      double value = 0;
       const char* end = field.data() + field.size();
-      if (i != column || std::from_chars(field.data(), end, bits).ptr != end || field.empty())
+      if (i != column || std::from_chars(field.data(), end, value).ptr != end || field.empty())
         continue;
-      sum += bits;
+      sum += value;
       ++count;
     }
   }
@@ -241,7 +243,11 @@ Json values_of(CellKind kind, const Json& printed, const std::string& run) {
       values["loss"] = printed.at("final").at("test_loss");
       values["best_loss"] = printed.at("best").at("test_loss");
       values["epochs"] = printed.at("epochs");
-      if (const auto bits = mean_bits(run + "/metrics.csv")) values["bits"] = *bits;
+      // Both are of the same steps: widths change while a run trains.
+      const std::string epochs = run + "/metrics.csv";
+      if (const auto bits = mean_over_epochs(epochs, "mean_bits")) values["bits"] = *bits;
+      if (const auto bytes = mean_over_epochs(epochs, "saved_bytes"))
+        values["epoch_activation"] = *bytes;
       return values;
     }
     case CellKind::variance: {

@@ -59,6 +59,8 @@ void check_rows(const std::string& run, size_t epochs) {
     CHECK(std::stod(row.at("lr")) == doctest::Approx(lr).epsilon(0.5));
     CHECK(std::stod(row.at("mean_bits")) > 4);  // the default, and what groups keep beside codes
     CHECK(std::stod(row.at("mean_bits")) < 16);
+    CHECK(std::stoll(row.at("saved_bytes")) > 0);
+    CHECK(std::stoll(row.at("saved_bytes")) <= std::stoll(row.at("activation_bytes")));
     CHECK(std::stoll(row.at("peak_bytes")) > std::stoll(row.at("activation_bytes")));
     CHECK(std::stod(row.at("seconds")) >= seconds);
     seconds = std::stod(row.at("seconds"));

@@ -322,7 +322,10 @@ std::string text_of(const RunState& s, const CompressionState& compression) {
       {"kept", results_json(s.kept)},
       {"early_stop", to_json(s.early_stop)},
       {"memory", to_json(s.memory)},
-      {"last_step", {{"lr", s.last_step.lr}, {"mean_bits", s.last_step.mean_bits}}},
+      {"last_step",
+       {{"lr", s.last_step.lr},
+        {"mean_bits", s.last_step.mean_bits},
+        {"saved", s.last_step.saved}}},
       {"adaptive", widths_json(compression.learned)},
       {"learned", to_json(compression.learned)},
       {"tracking", compression.tracking},
@@ -366,6 +369,7 @@ RunState run_state_from(const std::string& text, CompressionState& compression) 
   s.memory = memory_from(json.at("memory"));
   if (const auto found = json.find("last_step"); found != json.end()) {  // not in earlier runs
     s.last_step = {number(*found, "lr", 0), number(*found, "mean_bits", 0)};
+    if (found->contains("saved")) s.last_step.saved = whole(*found, "saved");
   }
   compression.learned = learned_from(json.at("learned"), json.at("adaptive"));
   compression.tracking = numbers_from(json.at("tracking"));

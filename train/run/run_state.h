@@ -46,6 +46,7 @@ struct EarlyStopState {
 // What reports of an epoch say of its last step.
 struct LastStep {
   double lr = 0, mean_bits = 0;
+  int64_t saved = 0;  // StepMemory::saved()
 };
 
 // Everything that later steps depend on, beside tensors: with it a run goes on to the same bits. If
