@@ -33,7 +33,7 @@ RecomputeScope::RecomputeScope() { ++recomputations; }
 RecomputeScope::~RecomputeScope() { --recomputations; }
 bool recomputing() { return recomputations > 0; }
 
-Variable checkpoint(const std::function<Variable(const Variables&)>& f, const Variables& inputs,
+Variable checkpoint(const std::function<Variable(Variables)>& f, const Variables& inputs,
                     Rng* rng) {
   if (!grad_enabled()) return f(inputs);
   const RngKey start = rng != nullptr ? rng->state() : RngKey{};
@@ -49,32 +49,40 @@ Variable checkpoint(const std::function<Variable(const Variables&)>& f, const Va
   for (const Variable& x : inputs) wanted = wanted || (x.defined() && x.requires_grad());
   if (!wanted) return Variable(std::move(output));
   // f is not linear in its inputs. Batch statistics, relus and attention that are computed again
-  // from rounded inputs would differ.
+  // from rounded inputs differ. A policy must ask for that.
+  SavePolicy* const policy = policy_of_recomputations();
   std::vector<Save> saves;
   for (const Variable& x : inputs) {
     saves.push_back(save(x));
-    saves.back().lossless = true;
+    saves.back().lossless = policy == nullptr;
   }
 
-  auto backward_fn = [f, rng, start, n = static_cast<int>(inputs.size())](const Backward& b) {
-    Variables leaves;
-    for (int i = 0; i < n; ++i)
-      leaves.push_back(b.keeps(i) ? Variable(b.saved(i), b.needs(i)) : Variable());
+  auto backward_fn = [f, rng, start, policy,
+                      n = static_cast<int>(inputs.size())](const Backward& b) {
+    std::vector<std::shared_ptr<GradAccumulator>> gradients;
     Variable y;
     {
+      PolicyScope scope(policy, PolicyScope::SameStep{});
+      Variables leaves;
+      for (int i = 0; i < n; ++i) {
+        leaves.push_back(b.keeps(i) ? Variable(b.saved(i), b.needs(i)) : Variable());
+        gradients.push_back(b.keeps(i) ? leaves.back().accumulator() : nullptr);
+        // An input that is rounded twice would have twice the noise.
+        if (policy != nullptr && b.keeps(i)) share_codes(b.slot(i), leaves.back().value());
+      }
       CategoryScope category(Category::activation);
       RecomputeScope recompute;
-      PolicyScope raw(nullptr);
       EnableGrad grad;
       RngReplay replay(rng, start);
-      y = f(leaves);
+      y = f(std::move(leaves));
     }
     if (y.producer() != nullptr)
-      backward(y, b.dy());
+      backward(y, b.take_dy());
     else if (y.accumulator() != nullptr)
-      y.accumulator()->add(b.dy());  // f gave back an input, or a parameter
+      y.accumulator()->add(b.take_dy());  // f gave back an input, or a parameter
     Grads grads;
-    for (const Variable& leaf : leaves) grads.push_back(leaf.grad());
+    for (const auto& gradient : gradients)
+      grads.emplace_back(gradient != nullptr ? gradient->whole() : Tensor());
     return grads;
   };
   auto node = make_node("checkpoint", inputs, output, saves, std::move(backward_fn), {});

@@ -8,13 +8,15 @@
 
 namespace frugal {
 
-// f(inputs), which backward computes again. Inputs may be undefined. The result is recorded if an
-// input needs a gradient, or an op inside f got something that does, such as a parameter. Else
-// nothing is saved. If f draws from `rng`, the
-// recomputation draws the same numbers; afterwards `rng` is in the state that it had before.
+// f(inputs), which backward computes again. Inputs may be undefined. f may release an input early:
+// while it is computed again from packed inputs, nobody else holds them. The result is recorded if
+// an input needs a gradient, or an op inside f got something that does, such as a parameter. Else
+// nothing is saved. If f draws from `rng`, the recomputation draws the same numbers; afterwards
+// `rng` is in the state that it had before.
 // Saves: the inputs, without loss, through the policy, which may move them. What the recomputation
-// saves is kept raw.
-Variable checkpoint(const std::function<Variable(const Variables&)>& f, const Variables& inputs,
+// saves is kept raw. A policy that packs_recomputed() packs both, as it packs other activations.
+// f is then computed from rounded inputs, so its gradient is biased where f is not linear.
+Variable checkpoint(const std::function<Variable(Variables)>& f, const Variables& inputs,
                     Rng* rng = nullptr);
 
 // True inside a recomputation. Layers ask, so that they do not update running statistics twice.

@@ -151,7 +151,7 @@ class PendingLeaves {
 
 }  // namespace
 
-void backward(const Variable& root, const Tensor& dy, const LeafFn& leaf_done,
+void backward(const Variable& root, Tensor dy, const LeafFn& leaf_done,
               BackwardObserver* observer) {
   FRUGAL_CHECK(root.producer() != nullptr,
                "[backward] expected the output of a recorded op, got {}",
@@ -174,7 +174,7 @@ void backward(const Variable& root, const Tensor& dy, const LeafFn& leaf_done,
     FRUGAL_CHECK(dy.shape() == root.shape() && dy.dtype() == root.dtype(),
                  "[backward] expected dy like the root, {}, got {}", describe(root.value()),
                  describe(dy));
-    gradients[nodes.front().get()] = dy;
+    gradients[nodes.front().get()] = std::move(dy);
   } else {
     FRUGAL_CHECK(root.value().numel() == 1,
                  "[backward] expected a root of one element, or a dy, got {}",

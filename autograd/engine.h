@@ -13,12 +13,13 @@ namespace frugal {
 using LeafFn = std::function<void(GradAccumulator& leaf)>;
 
 // Adds d(root)/d(leaf) to the gradient of every leaf. Frees the slots of each node right after use.
-// dy: [root's shape], by default ones; a root of several elements needs one.
+// dy: [root's shape], by default ones; a root of several elements needs one. A dy that is moved in,
+// whose bytes nobody else holds, may be written over.
 // observer: is shown the gradients of every op, which then come whole and not in slices.
 // Errors: a root outside of any graph; a graph that a backward pass walked before, whose slots are
 // gone; with leaf_done, a checkpoint in the graph, whose recomputation uses leaves that no edge
 // shows.
-void backward(const Variable& root, const Tensor& dy = {}, const LeafFn& leaf_done = {},
+void backward(const Variable& root, Tensor dy = {}, const LeafFn& leaf_done = {},
               BackwardObserver* observer = nullptr);
 
 // The names of the ops reachable from root, newest first. For tests and reports.

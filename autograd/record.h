@@ -110,6 +110,11 @@ Save save_exact(const Tensor& x);
 Save save_whole(const Tensor& x);
 // Is there a policy that may lose something? Without one, an op may save whatever is cheapest.
 bool saves_may_be_lossy();
+// The policy that also decides about what checkpoints keep and recompute; null: there is none.
+SavePolicy* policy_of_recomputations();
+// Ops that save `unpacked`, which is saved.unpack(), share the codes of `saved` from now on. Does
+// nothing where `saved` is not packed.
+void share_codes(const SavedTensor& saved, const Tensor& unpacked);
 // Keeps x as slot 0 of `op` now. For an op whose gradient is smooth in x, but not linear: noise in
 // x then shifts the gradient on average, and backward needs the variance of the noise to correct
 // it. False if x will be rebuilt from lossy sources, because nobody knows the variance of rebuilt

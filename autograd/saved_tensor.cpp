@@ -157,6 +157,13 @@ class SaveContext {
     if (packed->carries_sign()) sign.kept = sign_in(packed, like.shape());
   }
 
+  void share(const SavedTensor& saved, const Tensor& unpacked) {
+    if (!saved.defined() || saved.is_raw() || saved.is_recipe() || !unpacked.is_contiguous() ||
+        saved.strides_ != contiguous_strides(saved.shape_))
+      return;
+    entries_[key_of(policy, unpacked)] = saved.entry_;
+  }
+
   static const SavedEntry* entry_of(const SavedTensor& saved) { return saved.entry_.get(); }
 
   static SaveContext& current() {
@@ -462,6 +469,15 @@ bool saves_may_be_lossy() {
   return policy != nullptr && policy->lossy();
 }
 
+SavePolicy* policy_of_recomputations() {
+  SavePolicy* const policy = SaveContext::current().policy;
+  return policy != nullptr && policy->packs_recomputed() ? policy : nullptr;
+}
+
+void share_codes(const SavedTensor& saved, const Tensor& unpacked) {
+  SaveContext::current().share(saved, unpacked);
+}
+
 int64_t slice_bytes() {
   const SavePolicy* policy = SaveContext::current().policy;
   return policy != nullptr ? policy->slice_bytes() : 0;
@@ -475,6 +491,11 @@ PolicyScope::PolicyScope(SavePolicy* policy)
   if (!outermost_) return;
   context.in_scope = true;
   if (!context.begun) context.begin(context.next_step);
+}
+
+PolicyScope::PolicyScope(SavePolicy* policy, SameStep)
+    : previous_(SaveContext::current().policy), outermost_(false) {
+  SaveContext::current().policy = policy;
 }
 
 PolicyScope::PolicyScope(SavePolicy* policy, uint64_t step)

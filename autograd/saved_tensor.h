@@ -226,6 +226,9 @@ class SavePolicy {
   // packed while they are made (Codec::pack_slices), so that they are never whole. The question may
   // be asked twice; the second answer is then the same.
   virtual bool decides_by_shape() const { return false; }
+  // Does the policy also decide about the inputs that a checkpoint keeps (autograd/checkpoint.h),
+  // and about what is saved while they are recomputed? Else both are kept without loss.
+  virtual bool packs_recomputed() const { return false; }
   // Notes what the policy can do beside deciding (compress/policies/policy_roles.h).
   virtual void add_roles(compress::PolicyRoles& /*roles*/) {}
   static constexpr int64_t kSliceBytes = int64_t{8} << 20;
@@ -241,6 +244,9 @@ class PolicyScope {
  public:
   explicit PolicyScope(SavePolicy* policy);
   PolicyScope(SavePolicy* policy, uint64_t step);  // begin_step(step) first
+  // For a part of a step whose own scope may have ended: starts no step.
+  struct SameStep {};
+  PolicyScope(SavePolicy* policy, SameStep);
   ~PolicyScope();
   PolicyScope(const PolicyScope&) = delete;
   PolicyScope& operator=(const PolicyScope&) = delete;

@@ -22,11 +22,14 @@ struct Scheme {
   bool recipes;
   const char* signs;
   bool checkpoints = false;
+  bool packed_blocks = false;
 };
-constexpr Scheme kSchemes[] = {{"every tensor packed, masks", false, "masks"},
-                               {"recipes, masks", true, "masks"},
-                               {"recipes, signs in codes", true, "codes"},
-                               {"the same with checkpoints", true, "codes", true}};
+constexpr Scheme kSchemes[] = {
+    {"every tensor packed, masks", false, "masks"},
+    {"recipes, masks", true, "masks"},
+    {"recipes, signs in codes", true, "codes"},
+    {"the same with checkpoints", true, "codes", true},
+    {"every tensor packed, checkpoints, too", false, "masks", true, true}};
 
 const char* rounding_text(std::optional<compress::Rounding> rounding) {
   if (rounding == compress::Rounding::dithered) return "dithered";
@@ -40,6 +43,7 @@ CompressionConfig compression_of(const Scheme& scheme, const Config& config,
   compression.policy = PolicyKind::gact;
   compression.gact_adaptive = false;
   compression.recipes = scheme.recipes;
+  compression.pack_recomputed = scheme.packed_blocks;
   compression.signs =
       std::string_view(scheme.signs) == "masks" ? compress::Signs::masks : compress::Signs::codes;
   compression.rounding = given;
@@ -79,6 +83,7 @@ void study_gradient(const LabArguments& arguments) {
                 {"recipes", scheme.recipes},
                 {"signs", scheme.signs},
                 {"checkpoints", scheme.checkpoints},
+                {"packed_blocks", scheme.packed_blocks},
                 {"rounding", rounding_text(compression.rounding)},
                 {"bits", bits},
                 {"activation_bytes", bytes},

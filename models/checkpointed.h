@@ -22,7 +22,9 @@ Variable checkpointed(Context& context, Variables inputs, F f) {
   Context inner = context;
   inner.checkpointed_blocks = 0;  // one level is enough: what the recomputation saves lives only
                                   // briefly
-  const auto run = [f = std::move(f), inner](const Variables& in) mutable { return f(in, inner); };
+  const auto run = [f = std::move(f), inner](Variables in) mutable {
+    return f(std::move(in), inner);
+  };
   return checkpoint(run, inputs, context.rng);
 }
 

@@ -24,6 +24,7 @@ class PartPolicy final : public SavePolicy {
       : policy_(policy), samples_(samples), of_(of) {}
   bool lossy() const override { return policy_.lossy(); }
   int64_t slice_bytes() const override { return policy_.slice_bytes(); }
+  bool packs_recomputed() const override { return policy_.packs_recomputed(); }
   Decision decide(const SaveInfo& info, const Tensor& value) override {
     if (value.dim() == 0 || value.size(0) % samples_ != 0) return policy_.decide(info, value);
     Shape shape = value.shape();

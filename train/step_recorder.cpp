@@ -6,6 +6,7 @@
 #include <functional>
 #include <numeric>
 
+#include "autograd/checkpoint.h"
 #include "autograd/node.h"
 #include "autograd/packed_pass.h"
 #include "compress/offload/offload.h"
@@ -219,6 +220,7 @@ class StepRecorder::RecordingPolicy final : public SavePolicy {
   RecordingPolicy(StepRecorder& recorder, SavePolicy& inner) : recorder_(recorder), inner_(inner) {}
   Decision decide(const SaveInfo& info, const Tensor& value) override {
     Decision decision = inner_.decide(info, value);
+    if (recomputing()) return decision;  // it is gone before the backward function has ended
     // An op saves its tensors when its output is there, so the work before belongs to it, too.
     Moment& before = recorder_.moments_.back();
     if (!before.seq) {
@@ -247,6 +249,7 @@ class StepRecorder::RecordingPolicy final : public SavePolicy {
   bool lossy() const override { return inner_.lossy(); }
   int64_t slice_bytes() const override { return inner_.slice_bytes(); }
   bool decides_by_shape() const override { return inner_.decides_by_shape(); }
+  bool packs_recomputed() const override { return inner_.packs_recomputed(); }
   BackwardObserver* observer() override { return inner_.observer(); }
 
  private:

@@ -434,6 +434,12 @@ Section advanced() {
           return packs(c) &&
                  (policy_of(c) == PolicyKind::gact || policy_of(c) == PolicyKind::budget);
         }}},
+      {{"recomputed"},
+       {"policy gact with bits above 0, where train.checkpointing recomputes blocks",
+        {"compression.policy", "compression.bits", "train.checkpointing"},
+        [](const Config& c) {
+          return policy_of(c) == PolicyKind::gact && packs(c) && checkpoints(c);
+        }}},
       {{"rounding"},
        {packing().who, packing().by,
         // Without packing, accept only what resolve() turns "auto" into.
@@ -452,7 +458,7 @@ Section advanced() {
           return is_guarded(c) || c.compression.track_interval > 0;
         }}}};
   return in_order(read_by(std::move(section), readers),
-                  "signs chain slice_bytes min_elements group_size group_axis rounding "
+                  "signs chain slice_bytes min_elements group_size group_axis recomputed rounding "
                   "offload_window guard_min_bits track_interval profile track_samples");
 }
 
@@ -483,7 +489,7 @@ Section train_section() {
              "train.early_stop.patience with its unit epochs.",
              with_data(BatchSpec::Kind::graph)),
        field(s, "checkpointing", &C::checkpointing, boolean(),
-             "Keep only the inputs of residual blocks, whole, and recompute the rest in backward.",
+             "Keep only the inputs of residual blocks, and recompute the rest in backward.",
              networks("checkpointing",
                       "networks of blocks, which are all but mlp, graph networks and a sequential "
                       "network without residuals and pools")),

@@ -31,7 +31,8 @@ using compress::PolicyKind;
 //   packed    bits are not 0
 //   rebuilt   recipes could be used
 //   adaptive  widths are adaptive
-enum class Where : uint8_t { always, packed, rebuilt, adaptive };
+//   recomputed  bits are not 0, and blocks are recomputed
+enum class Where : uint8_t { always, packed, rebuilt, adaptive, recomputed };
 
 // A key of a choice.
 struct ChoiceKey {
@@ -99,6 +100,7 @@ const std::vector<ChoiceKey>& choice_keys() {
       {"compression.advanced.signs", widths, Where::packed, false},
       {"compression.advanced.group_size", widths, Where::packed, false},
       {"compression.advanced.group_axis", gact, Where::packed, false},
+      {"compression.advanced.recomputed", gact, Where::recomputed, false},
       {"compression.advanced.rounding", any, Where::packed, false},
       {"compression.advanced.min_elements", any, Where::packed, false},
       {"compression.advanced.slice_bytes", any, Where::packed, false},
@@ -355,6 +357,7 @@ void expand_preset(Json& document) {
       (is(fmt::format("compression.{}.adaptive", policy), true) ||
        (bits != nullptr && bits->is_number() && !is_whole(bits->get<double>())));
   if (is_packed) put_missing(Where::packed);
+  if (is_packed && is(kCheckpointing, true)) put_missing(Where::recomputed);
   if (found->policy != PolicyKind::actnn || !is("compression.actnn.products_only", true))
     put_missing(Where::rebuilt);
   if (is_adaptive) put_missing(Where::adaptive);

@@ -52,6 +52,8 @@ FixedPolicyOptions acgc_keep(const AcgcOptions& options) {
   keep.rounding = options.rounding;
   FRUGAL_CHECK(keep.axis == GroupAxis::column,
                "[acgc] expected groups in a channel, as bounds are, got groups along rows");
+  FRUGAL_CHECK(!keep.pack_recomputed,
+               "[acgc] expected recomputed blocks that keep their inputs whole, got packed ones");
   return keep;
 }
 

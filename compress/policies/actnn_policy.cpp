@@ -125,6 +125,8 @@ ActnnPolicy::ActnnPolicy(const ActnnOptions& options)
       quantizer_(mixed_of(options.keep)) {
   FRUGAL_CHECK(options.keep.axis == GroupAxis::column,
                "[actnn] expected groups in a channel, which samples share, got groups along rows");
+  FRUGAL_CHECK(!options.keep.pack_recomputed,
+               "[actnn] expected recomputed blocks that keep their inputs whole, got packed ones");
   FRUGAL_CHECK(options.interval >= 1, "[actnn] expected an interval of at least 1 step, got {}",
                options.interval);
   FRUGAL_CHECK(options.momentum >= 0 && options.momentum < 1,

@@ -30,6 +30,7 @@ class AdaptivePolicy final : public SavePolicy, public Learner, public Adjustabl
   Decision decide(const SaveInfo& info, const Tensor& value) override;
   int64_t slice_bytes() const override { return keep_.slice_bytes(); }
   bool decides_by_shape() const override { return true; }
+  bool packs_recomputed() const override { return keep_.packs_recomputed(); }
   void add_roles(PolicyRoles& roles) override;
 
   static constexpr int kRaw = 32;  // stands for a width: the tensor is kept as it is

@@ -36,6 +36,8 @@ FixedPolicyOptions at(const FixedPolicyOptions& keep, int bits) {
 }
 
 AdaptiveOptions adaptive_of(const BudgetPolicyOptions& options) {
+  FRUGAL_CHECK(!options.keep.pack_recomputed,
+               "[budget] expected recomputed blocks that keep their inputs whole, got packed ones");
   AdaptiveOptions adaptive;
   adaptive.keep = at(options.keep, kAverage);
   return adaptive;

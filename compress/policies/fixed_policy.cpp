@@ -40,6 +40,11 @@ std::vector<options::Option<FixedPolicyOptions>> FixedPolicyOptions::list() {
             "kept as masks; nchw: row, but column for images, as where these are kept by "
             "channels. To compare with, not for actnn and acgc."},
            &S::axis},
+          {{"recomputed", range::choice("whole, packed"),
+            "What recomputed blocks keep, their inputs, and what is saved while one is computed "
+            "again. packed: in codes like the rest, as GACT's program does, which biases the "
+            "gradient. To compare with."},
+           &S::pack_recomputed},
           {{"rounding", roundings,
             "stochastic is unbiased; dithered is unbiased with half the variance, at the same "
             "bytes, for time where unpacking is bound by arithmetic; nearest is closer but "
@@ -75,6 +80,7 @@ FixedPolicy::FixedPolicy(const FixedPolicyOptions& options)
       recipes_(options.recipes),
       corrected_(options.corrected),
       signs_(options.signs),
+      pack_recomputed_(options.pack_recomputed && options.bits > 0),
       chain_(options.chain),
       min_elements_(options.min_elements),
       slice_bytes_(options.slice_bytes_here()),

@@ -24,6 +24,7 @@ class FixedPolicy final : public SavePolicy, public Adjustable {
   ~FixedPolicy() override;
   bool lossy() const override { return bits_ > 0; }
   bool decides_by_shape() const override { return true; }
+  bool packs_recomputed() const override { return pack_recomputed_; }
   void add_roles(PolicyRoles& roles) override;
   int64_t slice_bytes() const override { return slice_bytes_; }
   // Four kinds of tensors stay raw: the batch (its storage has the category `input` and is alive
@@ -50,6 +51,7 @@ class FixedPolicy final : public SavePolicy, public Adjustable {
   int bits_;
   bool recipes_, corrected_;
   Signs signs_;
+  bool pack_recomputed_;
   double chain_;
   int64_t min_elements_, slice_bytes_;
   std::unique_ptr<Quantizer> codec_;

@@ -33,6 +33,7 @@ FixedPolicyOptions as_published() {
 Choice published_gact() {
   AdaptiveOptions options{.keep = as_published(), .average = 4, .greedy = true};
   options.keep.axis = GroupAxis::nchw;
+  options.keep.pack_recomputed = true;
   return {.policy = options, .measuring = {.interval = 1000, .samples = kWholeBatch, .share = 1}};
 }
 Choice published_actnn() {

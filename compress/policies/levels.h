@@ -12,7 +12,7 @@
 // | L2.1 | 3    | widths by tensor        | L4    | 2    | as L3, packed bytes in a file       |
 // | L2.2 | 2    | widths by tensor        | L5    |      | is L4                               |
 // | L3   | 4    | as L2, packed bytes in a file                                                |
-// | CB1  | 4    | checkpointed blocks, of which the inputs are kept raw                        |
+// | CB1  | 4    | checkpointed blocks; their inputs are kept raw, with gact_paper packed       |
 // | CB2  |      | is CB1                                                                       |
 //
 // With widths by tensor, the bits are the average. The papers' CB2 computes attention in tiles,

@@ -43,6 +43,10 @@ struct FixedPolicyOptions {
   // Not set: what suits the device (make_policy()); a policy that is made without one rounds
   // stochastically, as published.
   std::optional<Rounding> rounding = {};
+  // Packs the inputs of recomputed blocks, and what is saved while one is recomputed, instead of
+  // keeping both whole. As GACT's program does, to compare with: it biases the gradient. Policies
+  // that look at gradients, and budgets, refuse it.
+  bool pack_recomputed = false;
   uint64_t seed = 0;
 
   int64_t slice_bytes_here() const { return slice_bytes.value_or(SavePolicy::kSliceBytes); }

@@ -17,6 +17,7 @@ class WrappingPolicy : public SavePolicy {
   }
   bool lossy() const override { return inner_->lossy(); }
   int64_t slice_bytes() const override { return inner_->slice_bytes(); }
+  bool packs_recomputed() const override { return inner_->packs_recomputed(); }
   BackwardObserver* observer() override { return inner_->observer(); }
   void add_roles(PolicyRoles& roles) override {
     roles.is_wrapped = true;

@@ -112,6 +112,7 @@ TEST_CASE("a paper's preset sets what the paper did, at each of its levels") {
     const bool packed = c.bits > 0;
     if (c.actnn.products_only == false) CHECK_FALSE(c.recipes);
     CHECK_FALSE(c.entropy);
+    CHECK(c.pack_recomputed == config.train.checkpointing);
     CHECK(c.min_elements == (packed ? 0 : CompressionConfig().min_elements));
     if (packed && c.policy != PolicyKind::acgc) {
       CHECK(c.rounding == compress::Rounding::stochastic);

@@ -90,3 +90,62 @@ TEST_CASE("a checkpoint's inputs are kept without loss, whoever else keeps them 
       CHECK(a.grad().to_vector() == repeated(4 + (before ? 1 : 0) + (after ? 1 : 0)));
     }
 }
+
+namespace {
+
+// Packs all that it is asked about, which comes back as half of it.
+class Halves final : public SavePolicy, private Codec {
+ public:
+  explicit Halves(bool recomputed) : recomputed_(recomputed) {}
+  Decision decide(const SaveInfo& info, const Tensor&) override {
+    return info.lossless ? Decision{} : Decision{Decision::pack, this};
+  }
+  bool packs_recomputed() const override { return recomputed_; }
+  mutable std::vector<std::pair<uint64_t, uint64_t>> packed;  // step and number
+
+ private:
+  std::unique_ptr<Packed> pack(const Tensor& tensor, const SaveInfo& info) const override {
+    struct Half : Packed {
+      explicit Half(const Tensor& whole) : values(whole.to_vector()), shape(whole.shape()) {}
+      Tensor unpack() const override {
+        Tensor half = Tensor::empty(shape);
+        for (size_t i = 0; i < values.size(); ++i) half.mut<float>()[i] = static_cast<float>(values[i] / 2);
+        return half;
+      }
+      std::vector<double> values;
+      Shape shape;
+    };
+    packed.emplace_back(info.step, info.seq);
+    return std::make_unique<Half>(tensor);
+  }
+  bool recomputed_;
+};
+
+}  // namespace
+
+TEST_CASE("a policy may pack what a checkpoint keeps and recomputes, each tensor once") {
+  for (const bool recomputed : {false, true}) {
+    CAPTURE(recomputed);
+    Halves policy(recomputed);
+    const Variable a = filled(2);
+    Variable loss;
+    {
+      const PolicyScope scope(&policy, 7);
+      // mul saves in[0] twice, and square(in[0]) once.
+      loss = sum(checkpoint(
+          [](const Variables& in) { return mul(mul(in[0], in[0]), scale(in[0], 1)); }, {a}));
+    }
+    // The recomputation belongs to the step, whose scope has ended.
+    backward(loss);
+    if (!recomputed) {
+      CHECK(policy.packed.empty());
+      CHECK(a.grad().to_vector() == repeated(12));  // 3 x^2
+      continue;
+    }
+    // 2 comes back as 1, its square 1 as 1/2, and 1 that scale() gives as 1/2:
+    // 1/2 (1 + 1) + 1/2.
+    CHECK(a.grad().to_vector() == repeated(1.5));
+    using Packed = std::vector<std::pair<uint64_t, uint64_t>>;
+    CHECK(policy.packed == Packed{{7, 0}, {7, 1}, {7, 2}});
+  }
+}

@@ -15,7 +15,7 @@ TEST_CASE("gradient gives a row for each scheme and width, and the bytes fall wi
                                " --train-steps 2 --batches 8 --repeats 8 --bits 4,2 --json");
   REQUIRE(ran.status == 0);
   const Json document = Json::parse(ran.out);
-  REQUIRE(document["schemes"].size() == 8);
+  REQUIRE(document["schemes"].size() == 10);
   double previous = 0;
   for (const Json& row : document["schemes"]) {
     CHECK(row["variance"]["value"] > 0);
@@ -26,8 +26,13 @@ TEST_CASE("gradient gives a row for each scheme and width, and the bytes fall wi
   CHECK(document["schemes"][2]["activation_bytes"] < document["schemes"][0]["activation_bytes"]);
 
   // Only what lies outside of blocks is packed there; the blocks' inputs are raw.
-  for (const Json& row : document["schemes"])
-    CHECK(row["checkpoints"] == (row["scheme"] == "the same with checkpoints"));
+  for (const Json& row : document["schemes"]) {
+    CHECK(row["checkpoints"] ==
+          (row["scheme"] == "the same with checkpoints" || row["packed_blocks"] == true));
+    CHECK(row["packed_blocks"] == (row["scheme"] == "every tensor packed, checkpoints, too"));
+  }
+  // Inputs of blocks in codes take less memory than raw ones.
+  CHECK(document["schemes"][9]["activation_bytes"] < document["schemes"][7]["activation_bytes"]);
   CHECK(document["schemes"][7]["variance"]["value"] < document["schemes"][5]["variance"]["value"]);
 
   const Ran few = frugal::apps::frugal_lab("gradient " + (folder / "c.json") + " --repeats 2");

@@ -64,14 +64,16 @@ int64_t total(const CategoryBytes& live) {
 }
 
 std::vector<TrainerOptions> kinds() {
-  std::vector<TrainerOptions> all(6);
+  std::vector<TrainerOptions> all(7);
   all[0].compression.choice = compress::bits(0, {.recipes = false});
   all[1].compression.choice = compress::bits(2);
   all[2].compression.choice = compress::bits(3.5);
   all[2].compression.choice.measuring = {.interval = 3, .first = 1, .samples = 4, .share = 1};
   all[3].compression.choice.entropy = true;
   all[4].gradient_accumulation = 3;
-  all[5].checkpointed_blocks = 2;
+  all[5].checkpointed_blocks = all[6].checkpointed_blocks = 2;
+  all[6].compression.choice =
+      compress::bits(4, {.recipes = false, .min_elements = 0, .pack_recomputed = true});
   return all;
 }
 

@@ -204,6 +204,7 @@ const std::map<std::string, Row>& rows() {
       {"compression.advanced.min_elements", {9, with(L0, "compression.offload=d"), L0}},
       {"compression.advanced.group_size", {64, actnn, L0}},
       {"compression.advanced.group_axis", {"row", L1, actnn}},
+      {"compression.advanced.recomputed", {"packed", with(L1, "train.checkpointing=true"), L1}},
       {"compression.advanced.rounding", {"nearest", L1, L0}},
       {"compression.entropy", {true, L1, L0}},
       {"compression.advanced.guard_min_bits", {2, {"compression.guard=0.1"}, L1}},

@@ -62,6 +62,7 @@ std::vector<NamedKey> named_keys() {
           {"compression.acgc.codec", acgc, read_policy},
           {"compression.advanced.signs", {}, read_policy},
           {"compression.advanced.group_axis", {}, read_policy},
+          {"compression.advanced.recomputed", {"train.checkpointing=true"}, read_policy},
           {"compression.advanced.rounding", {}, read_policy},
           {"schedule.name", {"schedule.milestones=[1]"}, read_schedule},
           {"data.encoding", {"data.name=csv"}, read_encoding},
