@@ -1,5 +1,7 @@
 #include "train/compression.h"
 
+#include <algorithm>
+
 #include "compress/policies/choice.h"
 #include "core/stopwatch.h"
 #include "train/compression_state.h"
@@ -29,7 +31,7 @@ double Compression::tracking_seconds() const {
   return tracking_seconds_before_ + (tracking_ ? tracking_->seconds() : 0);
 }
 
-void Compression::start_anew() {
+void Compression::start_anew(int64_t step) {
   if (const auto stats = offload_stats()) offload_before_ = *stats;
   tracking_seconds_before_ = tracking_seconds();
   adaptation_.reset();
@@ -38,6 +40,7 @@ void Compression::start_anew() {
   policy_ = compress::make_policy(options_.choice, model_.device(), seed_);
   parts_ = std::make_unique<PolicyParts>(*policy_);
   make();
+  begun_ = step;
   anew_ = true;
 }
 
@@ -62,23 +65,29 @@ void Compression::make() {
 
 void Compression::begin_step(int64_t step) {
   step_ = step;
-  adapts_ = adaptation_ && adaptation_->due(step);
+  const bool is_first = begun_ > 0 && step == begun_ + 1;
+  adapts_ = adaptation_ && (is_first || adaptation_->due(step));
   tracks_ = tracking_ && tracking_->due(step);
   tracked_ = learned_ = false;
 }
 
-void Compression::before_forward(const Batch& batch, const StepReplay& pass, bool last) {
+void Compression::before_forward(const Batch& batch, const StepReplay& pass, int64_t step,
+                                 bool last) {
   if (tracks_ && !std::exchange(tracked_, true)) tracking_->before(batch, step_);
   // After the tracker, whose passes have samples of their own.
   if (parts_->per_sample != nullptr) parts_->per_sample->set_samples(batch.samples);
   frugal::begin_step(pass.number);
-  learns_ = parts_->learner != nullptr && parts_->learner->learns_at(pass.number);
+  if (parts_->learner != nullptr) {
+    parts_->learner->set_step(static_cast<uint64_t>(std::max<int64_t>(step - begun_, 0)));
+    learns_ = parts_->learner->learns_in(pass.number);
+  }
   if (!adapts_ || !last) return;
   kept_ = std::make_unique<Measured>(adaptation_->keep(batch));
   pass_ = pass;
 }
 
 void Compression::after_backward() {
+  if (parts_->learner != nullptr) parts_->learner->set_step({});
   anew_ = anew_ || learns_;
   learned_ = learned_ || learns_;
 }

@@ -57,8 +57,8 @@ class Compression {
   void begin_step(int64_t step);  // `step` is counted from 1
   // Begins forward pass `number` of the run, with a batch on the host. A policy that knows samples
   // again (compress/policies/per_sample.h) is shown Batch::samples. REQUIRES: no gradients before
-  // the first batch of a step.
-  void before_forward(const Batch& batch, const StepReplay& pass, bool last);
+  // the first batch of a step. `step`, counted from 0, is the one that the pass belongs to.
+  void before_forward(const Batch& batch, const StepReplay& pass, int64_t step, bool last);
   // May this pass be the rerun of a captured one? False: something is measured or learned in it.
   bool is_usual() const { return !adapts_ && !tracks_ && !learns_; }
   void after_backward();
@@ -88,8 +88,10 @@ class Compression {
   void restore(const State& state);  // Errors: a state of other options; values that no run has
 
   // Forgets the policy and all that was learned, because the network saves other tensors from now
-  // on: frozen parameters are trained again. Counts of the run go on.
-  void start_anew();
+  // on: frozen parameters are trained again. Counts of the run go on. `step`, counted from 0, is
+  // the first with the other network: policies learn as at the beginning of a run, and
+  // sensitivities are measured in it.
+  void start_anew(int64_t step);
 
   // What the whole run moved to the file; none: nothing is moved to a file.
   std::optional<compress::OffloadStats> offload_stats() const;
@@ -114,6 +116,7 @@ class Compression {
   compress::OffloadStats offload_before_;  // what earlier processes or policies of the run moved
 
   int64_t step_ = 0;
+  int64_t begun_ = 0;  // the first step of this network, counted from 0
   bool adapts_ = false, tracks_ = false, tracked_ = false, learns_ = false, anew_ = false;
   bool learned_ = false;  // a pass of this step taught the policy
   // In a step that adapts: samples of its last batch, to measure with, and how the pass over it was

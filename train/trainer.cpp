@@ -149,7 +149,7 @@ class Trainer::Watch final : public StepObserver {
     t_.compression_.before_forward(batch,
                                    {static_cast<uint64_t>(t_.state_.batches), t_.last_rng_,
                                     t_.options_.label_smoothing, t_.options_.checkpointed_blocks},
-                                   last);
+                                   t_.state_.step, last);
     if (is_recorded_ && part == 0) {
       recorder_.emplace(t_.model_, t_.optimizer_, t_.compression_.policy());
       return recorder_->policy();
@@ -387,7 +387,8 @@ void Trainer::thaw_if_due() {
     return;
   thaw(model_);
   exchange_->take_parameters_of(model_);
-  compression_.start_anew();
+  compression_.start_anew(options_.freeze_epochs *
+                          ceil_div(batches_.batches(), options_.gradient_accumulation));
   if constexpr (kHasCuda)
     if (captured_ != nullptr)
       captured_ = std::make_shared<CapturedStep>(task_, model_, compression_.policy());

@@ -45,8 +45,9 @@ bool TrialRun::adapt(const Batch& batch, int64_t step) {
 StepPart TrialRun::next(int64_t) { return {next_()}; }
 
 SavePolicy* TrialRun::before_forward(const Batch& batch, int64_t, bool last, const Context&) {
-  compression_.before_forward(
-      batch, {number_, {}, options_.label_smoothing, options_.checkpointed_blocks}, last);
+  compression_.before_forward(batch,
+                              {number_, {}, options_.label_smoothing, options_.checkpointed_blocks},
+                              static_cast<int64_t>(number_), last);
   return compression_.policy();
 }
 

@@ -141,19 +141,20 @@ AcgcPolicy::AcgcPolicy(const AcgcOptions& options)
   if (options.rounding == Rounding::stochastic) fineness_ = std::log2(1 + kStepsAtOne / options.e);
 }
 
+// A step that it learned from may have further batches.
 bool AcgcPolicy::learns_at(uint64_t number) const {
   const auto step = static_cast<int64_t>(number);
-  return last_ < 0 || step < last_ || step - last_ >= options_.interval;
+  return last_ < 0 || step <= last_ || step - last_ >= options_.interval;
 }
 
 Decision AcgcPolicy::decide(const SaveInfo& info, const Tensor& value) {
   if (info.seq == 0) {
     settle();
     decisions_.clear();
-    observing_ = learns_at(info.step);
+    observing_ = learns_in(info.step);
     if (observing_) {
       observed_ = true;
-      last_ = static_cast<int64_t>(info.step);
+      last_ = static_cast<int64_t>(step_of(info.step));
     }
   }
   Decision decision = keep_.decide(info, value);

@@ -175,7 +175,7 @@ Decision ActnnPolicy::decide(const SaveInfo& info, const Tensor& value) {
     chain_.clear();
     ++pass_;
     after_product_ = false;
-    observing_ = learns_at(info.step);
+    observing_ = learns_in(info.step);
     finite_ = true;
   }
   Decision decision = keep_.decide(info, value);

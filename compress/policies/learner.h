@@ -1,5 +1,7 @@
 // Learner: a policy that decides by what it saw in training.
 #pragma once
+#include <optional>
+
 #include "compress/policies/learned.h"
 
 namespace frugal::compress {
@@ -19,6 +21,18 @@ class Learner {
   // Does the policy learn from the step that begins as number `step`? Then decisions of later steps
   // may differ. A step that is recorded and replayed shows the policy nothing.
   virtual bool learns_at(uint64_t step) const = 0;
+
+  // The step that the next passes belong to; none: each pass is a step, of the number
+  // SaveInfo::step. Where a step has several batches, the policy learns from all of them or none.
+  void set_step(std::optional<uint64_t> step) { step_ = step; }
+  // Does the policy learn from the pass of this number, if it begins now?
+  bool learns_in(uint64_t pass) const { return learns_at(step_of(pass)); }
+
+ protected:
+  uint64_t step_of(uint64_t pass) const { return step_.value_or(pass); }
+
+ private:
+  std::optional<uint64_t> step_;
 };
 
 }  // namespace frugal::compress

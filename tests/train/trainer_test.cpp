@@ -2,6 +2,11 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <map>
+
+#include "compress/policies/learner.h"
+#include "compress/policies/policy_roles.h"
 #include "data/loader.h"
 #include "data/memory_dataset.h"
 #include "models/zoo/mlp.h"
@@ -136,6 +141,81 @@ TEST_CASE("callbacks see each step and epoch, and may end the run") {
   CHECK(trainer.run());  // goes on
   CHECK(steps.size() == 30);
   CHECK(epochs == std::vector<int64_t>{1, 2, 3});
+}
+
+namespace {
+
+// Keeps everything raw, and notes for each pass the step that it is told.
+class Noting final : public SavePolicy, public compress::Learner {
+ public:
+  struct Pass {
+    uint64_t number, step;
+    bool learns;
+    bool operator==(const Pass&) const = default;
+  };
+  explicit Noting(std::vector<Pass>& noted) : noted_(noted) {}
+  Decision decide(const SaveInfo& info, const Tensor&) override {
+    if (info.seq == 0) noted_.push_back({info.step, step_of(info.step), learns_in(info.step)});
+    return {};
+  }
+  void add_roles(compress::PolicyRoles& roles) override {
+    compress::PolicyRoles::note(roles.learner, static_cast<compress::Learner*>(this));
+  }
+  compress::Learned learned() const override { return {"noting", 1, {}}; }
+  void restore_learned(const compress::Learned&) override {}
+  compress::Learned joined(const std::vector<compress::Learned>&) const override {
+    return learned();
+  }
+  bool learns_at(uint64_t step) const override { return step % 3 == 0; }
+
+ private:
+  std::vector<Pass>& noted_;
+};
+
+}  // namespace
+
+TEST_CASE("policies that learn go by steps, of one or more batches, since layers were thawed") {
+  for (const int64_t freeze_epochs : {0, 1}) {
+    CAPTURE(freeze_epochs);
+    BarsRun run;
+    if (freeze_epochs > 0) run.model.parameters().front().parameter->set_requires_grad(false);
+    std::vector<Noting::Pass> noted, wanted;
+    run.options.compression.choice = {.policy = compress::OwnPolicy{[&](Device, uint64_t) {
+                                        return std::make_unique<Noting>(noted);
+                                      }}};
+    run.options.gradient_accumulation = 4;  // 10 batches are steps of 4, 4 and 2
+    run.options.epochs = 2;
+    run.options.freeze_epochs = freeze_epochs;
+    CHECK(run.trainer().run());
+    uint64_t number = 0;
+    for (const uint64_t step : {0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 3, 3, 3, 3, 4, 4, 4, 4, 5, 5}) {
+      const uint64_t told = freeze_epochs > 0 && step >= 3 ? step - 3 : step;
+      wanted.push_back({number++, told, told % 3 == 0});
+    }
+    CHECK(noted == wanted);
+  }
+}
+
+TEST_CASE("sensitivities of layers that are thawed are measured in the next step") {
+  BarsRun run(2.5);
+  run.model.parameters().front().parameter->set_requires_grad(false);
+  run.options.compression.choice.measuring = {
+      .interval = 1000, .first = 2, .samples = 8, .share = 1};
+  run.options.freeze_epochs = 1;
+  std::map<int64_t, size_t> measured;  // tensors, by step
+  run.options.on_event = [&](const Compression::Event& event, int64_t step) {
+    const auto* widths = std::get_if<Compression::Widths>(&event);
+    REQUIRE(widths != nullptr);
+    measured[step] = static_cast<size_t>(
+        std::count_if(widths->sensitivities.begin(), widths->sensitivities.end(),
+                      [](const auto& each) { return each.has_value(); }));
+    CHECK(measured[step] == widths->seqs.size());
+  };
+  CHECK(run.trainer().run());
+  // An epoch has 10 steps.
+  REQUIRE(measured.size() == 2);
+  CHECK(measured.at(2) > 0);
+  CHECK(measured.at(11) > 0);
 }
 
 TEST_CASE("a run that was ended goes on from its folder to the same bits") {

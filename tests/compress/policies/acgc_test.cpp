@@ -394,6 +394,22 @@ TEST_CASE("backward is observed every interval, and the mean of the window count
   CHECK(std::abs(seen[0] / seen[1] - 1) > 0.02);
 }
 
+TEST_CASE("an interval counts steps, and all batches of a step that is due are observed") {
+  AcgcOptions options = small_acgc();
+  options.interval = 3;
+  AcgcPolicy policy(options);
+  Graph graph;
+  constexpr uint64_t kBatches = 4;  // of a step
+  std::vector<uint64_t> observed;
+  for (uint64_t pass = 0; pass < 8 * kBatches; ++pass) {
+    policy.set_step(pass / kBatches);
+    CHECK(policy.learns_in(pass) == policy.learns_at(pass / kBatches));
+    graph.run(&policy, pass);
+    if (policy.observer() != nullptr) observed.push_back(pass);
+  }
+  CHECK(observed == std::vector<uint64_t>{0, 1, 2, 3, 12, 13, 14, 15, 24, 25, 26, 27});
+}
+
 TEST_CASE("the published rule divides the means of the window's numerators and denominators") {
   AcgcOptions options = small_acgc();
   options.rule = Rule::published;

@@ -543,6 +543,23 @@ TEST_CASE("observations are at the interval, and at powers of two before it") {
   CHECK(ActnnPolicy(options).observer() == nullptr);
 }
 
+TEST_CASE("observations are at steps, and in all batches of a step") {
+  ActnnOptions options = actnn_options(2);
+  options.interval = 20;
+  ActnnPolicy policy(options);
+  constexpr uint64_t kBatches = 3;  // of a step
+  std::vector<uint64_t> observed;
+  for (uint64_t pass = 0; pass < 41 * kBatches; ++pass) {
+    policy.set_step(pass / kBatches);
+    policy.decide(entry(0, pass), noise({64, 8}, 1));
+    if (policy.observer() != nullptr) observed.push_back(pass);
+  }
+  std::vector<uint64_t> wanted;
+  for (const uint64_t step : {0, 1, 2, 4, 8, 16, 20, 40})
+    for (uint64_t batch = 0; batch < kBatches; ++batch) wanted.push_back(step * kBatches + batch);
+  CHECK(observed == wanted);
+}
+
 TEST_CASE("payloads can be moved to a file") {
   ConvNet net(4);
   auto inner = std::make_shared<ActnnPolicy>(actnn_options(2.5));
