@@ -137,7 +137,8 @@ ActnnPolicy::ActnnPolicy(const ActnnOptions& options)
 }
 
 double ActnnPolicy::share_of_step() const {
-  return options_.keep.rounding == Rounding::dithered ? 1.0 / 12 : 1.0 / 6;
+  // Dither and rounding to nearest leave errors of half a step at most.
+  return options_.keep.rounding_here() == Rounding::stochastic ? 1.0 / 6 : 1.0 / 12;
 }
 
 Adjustable::Range ActnnPolicy::fineness_range() const {

@@ -117,8 +117,8 @@ class ActnnPolicy final : public SavePolicy,
     uint64_t pass = 0;                          // pass_ when it was last packed
   };
   std::vector<Item> items() const;  // by seq
-  // The sum of T w S / 6, or / 12 with dithered rounding, over the tensors of the last step at the
-  // bits of the next step.
+  // The sum of T w S / 6, or / 12 where rounding is not stochastic, over the tensors of the last
+  // step at the bits of the next step.
   double predicted_variance() const;
   double average_bits() const;  // over the elements of the last step's tensors
 

@@ -149,6 +149,27 @@ TEST_CASE("the sensitivity of a dense layer is fan times the gradient's squared 
   CHECK(policy.predicted_variance() == doctest::Approx(predicted));
 }
 
+TEST_CASE("dither and rounding to nearest add half of what stochastic rounding adds") {
+  const auto predicted = [](Rounding rounding) {
+    ActnnOptions options = actnn_options(2);
+    options.keep.rounding = rounding;
+    ActnnPolicy policy(options);
+    const Variable h = Variable(noise({64, 32}, 1)), w = Variable::parameter(noise({5, 32}, 2));
+    begin_step(0);
+    Variable y;
+    {
+      PolicyScope scope(&policy);
+      y = linear(h, w, {});
+    }
+    backward(y, noise({64, 5}, 3), {}, policy.observer());
+    return policy.predicted_variance();
+  };
+  const double stochastic = predicted(Rounding::stochastic);
+  CHECK(stochastic > 0);
+  CHECK(predicted(Rounding::dithered) == doctest::Approx(stochastic / 2));
+  CHECK(predicted(Rounding::nearest) == doctest::Approx(stochastic / 2));
+}
+
 TEST_CASE("a rebuilt operand counts for what it is rebuilt from, scaled by the norm") {
   ActnnPolicy policy(actnn_options(2, true, Signs::codes));
   Variable w = Variable::parameter(noise({8, 3, 3, 8}, 2));
