@@ -19,6 +19,13 @@ void check_rate(double lr) {
                lr);
 }
 
+void check_warmup(int64_t steps, std::optional<double> start) {
+  FRUGAL_CHECK(steps >= 0, "[schedule] expected a warm-up of at least 0 steps, got {}", steps);
+  FRUGAL_CHECK(!start || (*start >= 0 && *start <= 1),
+               "[schedule] expected a warm-up that starts at a share in [0, 1] of its rate, got {}",
+               *start);
+}
+
 void check_fall(double lr, double min_lr, int64_t total) {
   check_rate(lr);
   check_rate(min_lr);
@@ -79,13 +86,22 @@ class Linear final : public Schedule {
 
 class InverseSqrt final : public Schedule {
  public:
-  InverseSqrt(double lr, int64_t flat) : lr_(lr), flat_(static_cast<double>(flat)) {}
+  InverseSqrt(double lr, int64_t warm, std::optional<double> start)
+      : lr_(lr), warm_(static_cast<double>(warm)), start_(start) {}
   double lr(int64_t step) const override {
-    return lr_ * std::sqrt(flat_ / (flat_ + static_cast<double>(step)));
+    // Without `start`, the highest rate is that of the last step of the warm-up. With it, that of
+    // the step after the warm-up.
+    const auto done = static_cast<double>(step + (start_ ? 0 : 1));
+    if (done < warm_) {
+      const double first = start_.value_or(0);
+      return lr_ * (first + (1 - first) * done / warm_);
+    }
+    return lr_ * std::sqrt(std::max(warm_, 1.0) / std::max(done, 1.0));
   }
 
  private:
-  double lr_, flat_;
+  double lr_, warm_;
+  std::optional<double> start_;
 };
 
 class Warmup final : public Schedule {
@@ -181,17 +197,15 @@ SchedulePtr linear_schedule(double lr, double min_lr, int64_t total) {
   return std::make_shared<Linear>(lr, min_lr, total);
 }
 
-SchedulePtr inverse_sqrt_schedule(double lr, int64_t flat) {
+SchedulePtr inverse_sqrt_schedule(double lr, int64_t warm, std::optional<double> start) {
   check_rate(lr);
-  FRUGAL_CHECK(flat >= 1, "[schedule] expected at least 1 step, got {}", flat);
-  return std::make_shared<InverseSqrt>(lr, flat);
+  check_warmup(warm, start);
+  if (warm == 0) start.reset();  // there is nothing to rise
+  return std::make_shared<InverseSqrt>(lr, warm, start);
 }
 
 SchedulePtr warmup(SchedulePtr rest, int64_t steps, std::optional<double> start) {
-  FRUGAL_CHECK(steps >= 0, "[schedule] expected a warm-up of at least 0 steps, got {}", steps);
-  FRUGAL_CHECK(!start || (*start >= 0 && *start <= 1),
-               "[schedule] expected a warm-up that starts at a share in [0, 1] of its rate, got {}",
-               *start);
+  check_warmup(steps, start);
   if (steps == 0) return rest;
   return std::make_shared<Warmup>(std::move(rest), steps, start);
 }
@@ -314,12 +328,12 @@ SchedulePtr make_schedule(const ScheduleOptions& c, double lr, int64_t steps_per
     return one_cycle_schedule(options);
   }
   const int64_t warm = c.warmup_steps + std::llround(c.warmup_epochs * per_epoch);
+  if (c.name == "inverse_sqrt") return inverse_sqrt_schedule(lr, warm, c.warmup_start);
   const int64_t falling = std::max<int64_t>(steps - warm, 1);
   const auto rest = [&] {
     if (c.name == "constant") return constant_schedule(lr);
     if (c.name == "cosine") return cosine_schedule(lr, c.min_lr, falling);
     if (c.name == "linear") return linear_schedule(lr, c.min_lr, falling);
-    if (c.name == "inverse_sqrt") return inverse_sqrt_schedule(lr, std::max<int64_t>(warm, 1));
     FRUGAL_ASSERT(c.name == "step");
     // Milestones are epochs of the whole run. The schedule counts from the end of the warm-up.
     std::vector<int64_t> milestones;

@@ -33,10 +33,11 @@ SchedulePtr cosine_schedule(double lr, double min_lr, int64_t total);
 // schedule of BERT. Ref: Devlin et al. 2019, appendix A.2.
 SchedulePtr linear_schedule(double lr, double min_lr, int64_t total);
 
-// lr sqrt(flat / (flat + step)): the rate falls with the square root of the steps. With warmup()
-// over `flat` steps before it, this is the schedule of the original transformer, with its highest
-// rate lr. Ref: Vaswani et al. 2017, section 5.3.  Errors: flat < 1.
-SchedulePtr inverse_sqrt_schedule(double lr, int64_t flat);
+// The schedule of the original transformer, with lr as its highest rate: with t = step + 1,
+//   lr min(t / warm, sqrt(warm / t))
+// `start`: as in warmup(), from start lr at step 0 to lr at step `warm`, then lr sqrt(warm / step).
+// With warm 0: lr / sqrt(t). Ref: Vaswani et al. 2017, equation 3.  Errors: those of warmup().
+SchedulePtr inverse_sqrt_schedule(double lr, int64_t warm, std::optional<double> start = {});
 
 // Rises linearly over `steps` steps to the first rate of `rest`. Then follows `rest`, whose step 0
 // is the step after them. With lr the first rate of `rest`, step i has the rate

@@ -238,14 +238,30 @@ TEST_CASE("linear decay and the inverse root meet their closed forms, also behin
   CHECK(linear->lr(10) == doctest::Approx(0.6));
   CHECK(linear->lr(15) == doctest::Approx(0.2));
   CHECK(linear->lr(100) == doctest::Approx(0.2));
-  const auto root = warmup(inverse_sqrt_schedule(0.5, 100), 100);
-  CHECK(root->lr(49) == doctest::Approx(0.25));
-  CHECK(root->lr(100) == doctest::Approx(0.5));
-  // Step t of the paper, warm-up included: peak sqrt(100 / t).
-  CHECK(root->lr(400) == doctest::Approx(0.25));
+  // The paper's step t begins with 1, and its rates are width^-0.5 min(t^-0.5, t warm^-1.5).
+  constexpr double kWidth = 512, kWarm = 100;
+  const double highest = 1 / std::sqrt(kWidth * kWarm);
+  const auto root = inverse_sqrt_schedule(highest, 100);
+  for (const int64_t step : {0, 1, 49, 98, 99, 100, 101, 399, 100'000}) {
+    const auto t = static_cast<double>(step + 1);
+    const double wanted = std::min(1 / std::sqrt(t), t * std::pow(kWarm, -1.5)) / std::sqrt(kWidth);
+    CHECK(root->lr(step) == doctest::Approx(wanted).epsilon(1e-12));
+  }
+  ScheduleOptions named{.name = "inverse_sqrt", .warmup_steps = 60, .warmup_epochs = 4};
+  CHECK(make_schedule(named, highest, 10, 1000)->lr(100) == root->lr(100));
+  // With a start, the highest rate comes a step later, as in warmup().
+  const auto started = inverse_sqrt_schedule(0.5, 100, 0.2);
+  CHECK(started->lr(0) == doctest::Approx(0.1));
+  CHECK(started->lr(50) == doctest::Approx(0.3));
+  CHECK(started->lr(100) == doctest::Approx(0.5));
+  CHECK(started->lr(400) == doctest::Approx(0.25));
+  // Without a warm-up the first rate is the highest.
+  CHECK(inverse_sqrt_schedule(0.5, 0)->lr(0) == doctest::Approx(0.5));
+  CHECK(inverse_sqrt_schedule(0.5, 0)->lr(3) == doctest::Approx(0.25));
   CHECK_THROWS_AS(linear_schedule(1, 2, 10), Error);
   CHECK_THROWS_AS(linear_schedule(1, 0, 0), Error);
-  CHECK_THROWS_AS(inverse_sqrt_schedule(1, 0), Error);
+  CHECK_THROWS_AS(inverse_sqrt_schedule(1, -1), Error);
+  CHECK_THROWS_AS(inverse_sqrt_schedule(1, 10, 2), Error);
   CHECK_THROWS_AS(inverse_sqrt_schedule(-1, 10), Error);
 }
 
