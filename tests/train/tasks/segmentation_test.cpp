@@ -140,6 +140,75 @@ TEST_CASE("losses of batches weigh by what they were divided by: the weights of 
   }
 }
 
+namespace {
+
+// A class for each pixel, from its values alone; a second head gives the same.
+struct PixelWise final : ResizedModule {
+  Variable weight;
+  bool has_second;
+  explicit PixelWise(bool second) : has_second(second) {
+    Tensor values = Tensor::empty({3, 2});
+    for (int64_t i = 0; i < values.numel(); ++i)
+      values.mut<float>()[i] = normal({4, 9}, static_cast<uint64_t>(i));
+    weight = register_parameter("weight", values);
+  }
+  ResizedModule::Small before_resize(Variable x, Context& context) override {
+    ResizedModule::Small small{linear(x, weight), 2 * x.size(1), 2 * x.size(2)};
+    if (context.training && has_second) small.auxiliary = linear(x, weight);
+    return small;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("parts of a step give the gradient of the whole batch, whatever divides the loss") {
+  Batch all;
+  all.input = Tensor::empty({5, 4, 4, 2});
+  for (int64_t i = 0; i < all.input.numel(); ++i)
+    all.input.mut<float>()[i] = normal({4, 11}, static_cast<uint64_t>(i));
+  // Later pictures have more of the last class, and fewer pixels that count.
+  all.target = Tensor::empty({5, 8, 8}, DType::i64);
+  for (int64_t i = 0; i < all.target.numel(); ++i) {
+    const int64_t picture = i / 64, at = i % 64;
+    all.target.mut<int64_t>()[i] = at % 6 < picture ? kIgnored : at % 10 < 2 * picture ? 2 : at % 2;
+  }
+  const std::vector<double> weights = {1, 0.25, 7};
+  for (const Loss loss : {Loss::cross_entropy, Loss::focal})
+    for (const auto& class_weights : {std::vector<double>{}, weights})
+      for (const bool second : {false, true})
+        for (const double smoothing : {0.0, 0.1}) {
+          CAPTURE(static_cast<int>(loss));
+          CAPTURE(class_weights.size());
+          CAPTURE(second);
+          CAPTURE(smoothing);
+          const Segmentation task(spec_of(3), {.loss = loss, .class_weights = class_weights});
+          PixelWise model(second);
+          const auto gradient = [&](const std::vector<std::pair<int64_t, int64_t>>& parts) {
+            model.zero_grad();
+            PartWeights part_weights(task, static_cast<int64_t>(parts.size()));
+            double mean = 0;
+            for (const auto& [begin, end] : parts) {
+              Context context;
+              PassOptions how;
+              Batch part = task.part(all, begin, end);
+              how.label_smoothing = smoothing;
+              how.weight = part_weights.next(part);
+              mean += how.weight *
+                      forward_backward(task, model, std::move(part), context, nullptr, how).loss;
+            }
+            std::vector<double> found = model.weight.grad().to_vector();
+            for (double& each : found) each *= part_weights.factor();
+            found.push_back(mean * part_weights.factor());
+            return found;
+          };
+          const std::vector<double> whole = gradient({{0, 5}}),
+                                    parts = gradient({{0, 1}, {1, 3}, {3, 5}});
+          // Sums of 320 terms in f32.
+          for (size_t i = 0; i < whole.size(); ++i)
+            CHECK(parts[i] == doctest::Approx(whole[i]).epsilon(1e-4));
+        }
+}
+
 TEST_CASE("label smoothing with weights of classes: all at once and in parts") {
   constexpr int64_t kSamples = 16, kSide = 80, kFactor = 8;  // logits of 75 MiB
   Small model(kSamples, 3, kSide, kFactor);
