@@ -187,13 +187,13 @@ void check_bits(const Json& value, const Choice& choice, const std::string& leve
         kBits, fmt::format("expected {} with level {}, got {}", expected, level, value.dump()));
 }
 
-// The policy that a document names, if it has levels, and else gact.
+// The policy that a document names; gact if it names none, or none that there is.
 PolicyKind policy_in(const Json& document) {
   const Json* policy = value_at(document, kPolicy);
-  const bool is_actnn =
-      policy != nullptr && policy->is_string() &&
-      data::same_name(policy->get<std::string>(), std::string(name_of(PolicyKind::actnn)));
-  return is_actnn ? PolicyKind::actnn : PolicyKind::gact;
+  if (policy != nullptr && policy->is_string())
+    for (const PolicyKind kind : {PolicyKind::actnn, PolicyKind::acgc})
+      if (data::same_name(policy->get<std::string>(), std::string(name_of(kind)))) return kind;
+  return PolicyKind::gact;
 }
 
 }  // namespace
@@ -269,6 +269,10 @@ void expand_level(Json& document) {
                                           fmt::join(names, ", "), in_quotes(written)));
   const std::string& level = *found;
   const PolicyKind policy = policy_in(document);
+  if (compress::levels(policy).empty())
+    throw ConfigError(kLevel, fmt::format("expected null with compression.policy {}, which has no "
+                                          "levels, got {}",
+                                          name_of(policy), level));
   const Named& named = level_of(policy, level);
   for (const auto& [path, value] : keys_of_level(policy, level)) {
     const Json* own = value_at(document, path);

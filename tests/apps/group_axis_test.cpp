@@ -35,8 +35,7 @@ TEST_CASE("groups lie in a channel unless the configuration says along rows") {
 TEST_CASE("policies whose groups are channels' refuse groups along rows") {
   for (const char* policy : {"actnn", "acgc"}) {
     CAPTURE(policy);
-    const Config config =
-        config_of({{"policy", policy}, {"level", "L1"}, {"advanced", {{"group_axis", "row"}}}});
+    const Config config = config_of({{"policy", policy}, {"advanced", {{"group_axis", "row"}}}});
     std::string path;
     try {
       make_policy(make_choice(config.compression), kCpu, 1);

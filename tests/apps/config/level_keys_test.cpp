@@ -146,7 +146,13 @@ TEST_CASE("a level that --set chooses counts over the file's keys") {
   CHECK(bits({"compression.bits=3"}) == "3 true");
   CHECK(bits({"compression.bits=3", "compression.level=L2"}) == "3 true");
   CHECK(bits({"compression.level=null"}) == "2 true");
-  CHECK_THROWS_WITH_AS(load_config(file, {"compression.level=L2", "compression.policy=acgc"}),
+  for (const char* level : {"L0", "L1", "L2"})
+    CHECK_THROWS_WITH_AS(
+        load_config(file, {std::string("compression.level=") + level, "compression.policy=acgc"}),
+        doctest::Contains("compression.level: expected null with "
+                          "compression.policy acgc, which has no levels"),
+        ConfigError);
+  CHECK_THROWS_WITH_AS(load_config(file, {"compression.level=L2", "compression.memory_budget=1/4"}),
                        doctest::Contains("compression.level: L2 sets compression.gact.adaptive"),
                        ConfigError);
 }
