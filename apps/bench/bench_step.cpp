@@ -27,6 +27,7 @@
 #include "core/memory_trace.h"
 #include "core/parallel.h"
 #include "core/quoted.h"
+#include "data/formats/atomic_file.h"
 #include "ops/dense/copy.h"
 #include "ops/library_fallbacks.h"
 #include "train/captured_step.h"
@@ -37,10 +38,18 @@
 namespace frugal::apps {
 namespace {
 
-constexpr const char* kBase = "L0 without recipes: compression.level=L0 compression.recipes=false";
+constexpr const char* kBase =
+    "L0 without recipes: compression.preset=lossless compression.recipes=false";
 const std::vector<std::string> kUsual = {"L0: compression.level=L0 compression.recipes=true",
                                          "L1: compression.level=L1 compression.recipes=true",
                                          "L1.2: compression.level=L1.2 compression.recipes=true"};
+
+// Where no level of GACT says how activations are kept, the usual row is the configuration itself.
+const std::vector<std::string> kAsConfigured = {"as configured:"};
+
+const std::vector<std::string>& usual_rows(const Config& config) {
+  return config.compression.policy == PolicyKind::gact ? kUsual : kAsConfigured;
+}
 
 // A row of the table: the configuration of the benchmark, with keys that the row changes.
 struct Variant {
@@ -74,8 +83,10 @@ std::vector<std::string> words(const std::string& text) {
   return all;
 }
 
+// is_usual: the user did not write the row.
 // Errors: a key that does not say how activations are kept or how steps are run.
-Variant parse_variant(const std::string& text, const Json& document, const Config& base) {
+Variant parse_variant(const std::string& text, const Json& document, const Config& base,
+                      bool is_usual) {
   const size_t colon = text.find(':');
   if (colon == std::string::npos)
     throw ConfigError(
@@ -96,8 +107,7 @@ Variant parse_variant(const std::string& text, const Json& document, const Confi
   variant.config.data.opened = base.data.opened;
   variant.unread = unread_keys(variant.config);
   // In rows that the user did not name, keys of the configuration may have no reader.
-  if (text != kBase && std::find(kUsual.begin(), kUsual.end(), text) == kUsual.end())
-    check_set_keys(variant.config, variant.sets);
+  if (!is_usual) check_set_keys(variant.config, variant.sets);
   resolve(variant.config);
   const Config& c = variant.config;
   if (c.run.cuda_graphs &&
@@ -343,10 +353,13 @@ void record(const std::string& path, const std::vector<Variant>& variants) {
 
 // Runs one more step of each variant and writes its allocations and releases to `file`: CSV, a line
 // for each.
-void trace(std::vector<Variant>& variants, Bench& bench, std::ofstream& file) {
-  file << "variant,event,milliseconds,phase";
-  for (size_t i = 0; i < kCategories; ++i) file << ',' << name_of(static_cast<Category>(i));
-  file << ",total\n";
+void trace(std::vector<Variant>& variants, Bench& bench, data::AtomicFile& file) {
+  std::string text = "variant,event,milliseconds,phase";
+  for (size_t i = 0; i < kCategories; ++i) {
+    text += ',';
+    text += name_of(static_cast<Category>(i));
+  }
+  text += ",total\n";
   for (Variant& v : variants)
     attempt(v, bench, [&] {
       bench.begin_step();
@@ -355,17 +368,18 @@ void trace(std::vector<Variant>& variants, Bench& bench, std::ofstream& file) {
       size_t number = 0;
       for (MemoryTrace::Event event : recorded.events()) {
         event.live = bench.of_run(event.live);
-        file << csv_field(v.name)
-             << fmt::format(",{},{:.3f},{}", number++, event.milliseconds, event.phase);
+        text += csv_field(v.name) +
+                fmt::format(",{},{:.3f},{}", number++, event.milliseconds, event.phase);
         int64_t total = 0;
         for (const int64_t bytes : event.live) {
-          file << ',' << bytes;
+          text += fmt::format(",{}", bytes);
           total += bytes;
         }
-        file << ',' << total << '\n';
+        text += fmt::format(",{}\n", total);
       }
     });
-  file.close();
+  file.write(text.data(), text.size());
+  file.commit();
 }
 
 // Prints the variants in the order of the rows, as JSON or as a table. `based`: ratios are those to
@@ -456,9 +470,10 @@ void bench_step(const BenchArguments& arguments) {
   const std::vector<UnreadKey> refused = refused_keys(config, file, arguments.sets);
   resolve(bench.config);
   std::vector<Variant> variants;
-  if (!arguments.only) variants.push_back(parse_variant(kBase, document, config));
-  for (const std::string& text : arguments.variants.empty() ? kUsual : arguments.variants)
-    variants.push_back(parse_variant(text, document, config));
+  const bool usual = arguments.variants.empty();
+  if (!arguments.only) variants.push_back(parse_variant(kBase, document, config, true));
+  for (const std::string& text : usual ? usual_rows(config) : arguments.variants)
+    variants.push_back(parse_variant(text, document, config, usual));
   for (const UnreadKey& key : refused) check_unread(key, variants);
   bench.device = set_up_device(config.run);
   const bool runs = bench.device.type != DeviceType::meta;
@@ -479,15 +494,10 @@ void bench_step(const BenchArguments& arguments) {
   }
   check_profile_option(arguments.profile, variants, runs);
   for (Variant& v : variants) prepare(v, bench, !arguments.profile.empty());
-  std::ofstream csv;
-  if (!arguments.trace.empty()) csv.open(arguments.trace);  // before the work: it may fail
-  const auto check_csv = [&] {
-    if (!csv) throw Error(fmt::format("--trace: cannot write {}", in_quotes(arguments.trace)));
-  };
-  check_csv();
+  std::optional<data::AtomicFile> csv;
+  if (!arguments.trace.empty()) csv.emplace(arguments.trace);  // before the work: it may fail
   measure(variants, bench, repeats);
-  if (!arguments.trace.empty()) trace(variants, bench, csv);
-  check_csv();
+  if (csv) trace(variants, bench, *csv);
   if (!arguments.profile.empty()) record(arguments.profile, variants);
   if (std::all_of(variants.begin(), variants.end(),
                   [](const Variant& v) { return !v.failed.empty(); }))

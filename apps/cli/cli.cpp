@@ -456,10 +456,13 @@ void add_bench(CLI::App& app) {
           "Instead of CONFIG: r20 (batch 128), r18 (batch 32), r50 (batch 4 of 224 pixels), bert "
           "(4 layers of 256), gcn (3 layers, the size of ogbn-arxiv)")
       ->excludes(config);
-  one_each(step->add_option("--variant", a.variants,
-                            "A row beside L0 without recipes, instead of the usual ones, such as "
-                            "\"adaptive: compression.level=L2\"; repeatable")
-               ->type_name("NAME: PATH=VALUE ..."));
+  one_each(
+      step->add_option(
+              "--variant", a.variants,
+              "A row beside L0 without recipes, instead of the usual ones (levels; with another "
+              "policy than gact and with a budget the configuration itself), such as "
+              "\"adaptive: compression.level=L2\"; repeatable")
+          ->type_name("NAME: PATH=VALUE ..."));
   step->add_option("--trace", a.trace,
                    "Write live bytes after each allocation and release of one more step, CSV")
       ->type_name("FILE")

@@ -84,6 +84,14 @@ TEST_CASE("bench step --trace writes the memory over one step, whose highest tot
   CHECK(highest == memory["peak_bytes"].get<int64_t>());
   CHECK(frugal("bench step --repeats 1 --trace " + folder / "none/t.csv " + folder / "c.json")
             .status == 1);
+  // Nothing is written through a link.
+  write_file(folder / "other", "kept");
+  const std::string link = folder / "link.csv";
+  std::filesystem::create_symlink(folder / "other", link);
+  CHECK(frugal("bench step --only --repeats 1 --trace " + link + " " + folder / "c.json").status ==
+        0);
+  CHECK(read_file(folder / "other") == "kept");
+  CHECK(has(read_file(link), "variant,event,"));
 }
 
 }  // namespace

@@ -27,6 +27,32 @@ TEST_CASE("bench step measures every level, and meta counts the same bytes witho
   CHECK(a[2]["memory"]["activation_bytes"] < a[1]["memory"]["activation_bytes"]);
 }
 
+TEST_CASE("bench step compares every policy with activations that are kept raw, without recipes") {
+  const TempFolder folder;
+  write_file(folder / "c.json", kTinyConfig);
+  const auto rows = [&](const std::string& sets) {
+    const Ran ran = frugal("bench step --json --set device=meta " + folder / "c.json" + sets);
+    REQUIRE_MESSAGE(ran.status == 0, ran.err);
+    return Json(Json::parse(ran.out)["variants"]);
+  };
+  const Json raw = rows("")[0]["memory"];
+  CHECK(raw["packed_bytes"] == 0);
+  for (const char* sets :
+       {" --set compression.policy=acgc --set compression.acgc.growth=2",
+        " --set compression.preset=acgc_paper", " --set compression.preset=actnn_paper",
+        " --set compression.policy=actnn --set compression.level=L3",
+        " --set compression.memory_budget=1/2"}) {
+    CAPTURE(std::string(sets));
+    const Json all = rows(sets);
+    REQUIRE(all.size() == 2);
+    CHECK(all[0]["level"] == "L0");
+    for (const char* bytes : {"activation_bytes", "packed_bytes", "peak_bytes"})
+      CHECK(all[0]["memory"][bytes] == raw[bytes]);
+    CHECK(all[1]["name"] == "as configured");
+    CHECK(all[1]["memory"]["activation_bytes"] < raw["activation_bytes"]);
+  }
+}
+
 // ActNN's theorem 3: what the tensors of layer m add reaches the gradients of layers up to m, and
 // the variance of the whole is the sum over m.
 TEST_CASE("bench variance by layer: the parts add up, and measuring them changes nothing") {
