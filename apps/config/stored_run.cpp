@@ -4,6 +4,8 @@
 #include <cmath>
 #include <filesystem>
 
+#include "apps/config/config_error.h"
+#include "apps/config/config_table.h"
 #include "apps/config/csv_columns.h"
 #include "apps/config/data_kinds.h"
 #include "apps/config/make_data.h"
@@ -252,6 +254,48 @@ std::shared_ptr<RunEncoding> read_encoding(const std::string& folder, const Conf
   return known;
 }
 
+namespace {
+
+bool sets_key(const std::vector<std::string>& sets, const std::string& path) {
+  return std::any_of(sets.begin(), sets.end(),
+                     [&](const std::string& set) { return set.starts_with(path + "="); });
+}
+
+Json value_of(const Config& config, const std::string& path) {
+  for (const Section& section : config_sections())
+    for (const Field& field : section.fields)
+      if (section.path(field) == path) return field.get(config);
+  return nullptr;
+}
+
+// Errors: a key of `sets` that says how data are encoded, with another value than the run's, where
+// the run has encoded its data already.
+void check_encoding_sets(const std::string& folder, const Config& config,
+                         const std::vector<std::string>& sets, const RunEncoding& known) {
+  const std::pair<bool, std::vector<const char*>> decided[] = {
+      {known.table != nullptr,
+       {"data.categories", "data.missing", "data.drop", "data.target", "data.task",
+        "data.normalize"}},
+      {!known.column_means.empty(), {"data.normalize"}},
+      {known.tokenizer != nullptr, {"data.vocabulary", "data.tokenizer"}},
+      {!known.mask_values.empty(), {"data.mask_values"}},
+      {!known.class_names.empty(), {"data.class_names"}}};
+  std::optional<Config> own;
+  for (const auto& [is_decided, paths] : decided)
+    for (const char* path : paths) {
+      if (!is_decided || !sets_key(sets, path)) continue;
+      if (!own) own = load_config(folder + "/config.json");
+      const Json before = value_of(*own, path), now = value_of(config, path);
+      if (before != now)
+        throw ConfigError(
+            path, fmt::format("expected {}, as the run in {} encoded its data, got "
+                              "{}; another encoding needs another run",
+                              printable(before.dump()), in_quotes(folder), printable(now.dump())));
+    }
+}
+
+}  // namespace
+
 StoredRun read_run(const std::string& folder, const std::vector<std::string>& sets) {
   const auto has = [&](const char* name) { return has_file(folder, name); };
   if (!has("config.json"))
@@ -267,6 +311,7 @@ StoredRun read_run(const std::string& folder, const std::vector<std::string>& se
     place.cuda_graphs = false;
   }
   const std::shared_ptr<const RunEncoding> known = read_encoding(folder, run.config);
+  check_encoding_sets(folder, run.config, sets, *known);
   run.config.data.known = known;
   if (has(kInput)) {
     run.description = read_own(folder + "/" + kInput, description_from);
@@ -287,15 +332,6 @@ StoredRun read_run(const std::string& folder, const std::vector<std::string>& se
   if (!run.config.model.num_classes) run.config.model.num_classes = run.description.spec.classes;
   return run;
 }
-
-namespace {
-
-bool sets_key(const std::vector<std::string>& sets, const std::string& path) {
-  return std::any_of(sets.begin(), sets.end(),
-                     [&](const std::string& set) { return set.starts_with(path + "="); });
-}
-
-}  // namespace
 
 void resolve_with_data(StoredRun& run, const std::vector<std::string>& sets) {
   Config& config = run.config;

@@ -27,8 +27,9 @@ struct StoredRun {
 
 // Whether commands take `path` for a run rather than for a configuration.
 bool is_folder(const std::string& path);
-// Errors: a folder without config.json; `sets` as in load_config(); a damaged file. Runs of earlier
-// versions have no input.json: their data must be there.
+// Errors: a folder without config.json; `sets` as in load_config(), or with another encoding of the
+// data than the run's; a damaged file. Runs of earlier versions have no input.json: their data must
+// be there.
 StoredRun read_run(const std::string& folder, const std::vector<std::string>& sets = {});
 
 // Fills run.config for a command that reads the run's data, which may have changed since: then it

@@ -288,6 +288,25 @@ TEST_CASE("folders of earlier versions load, and a damaged data.json is named") 
   CHECK(study.train(" --resume --extend 3").status == 0);
 }
 
+TEST_CASE("--set of what a run decided when it encoded its data is an error, not without effect") {
+  const Study study(kTableMlp, {{"name", "csv"}, {"batch_size", 16}});
+  write_file(study.data + "/train.csv", kTableHeader + rows(0, 60, 1));
+  write_file(study.data + "/test.csv", kTableHeader + rows(60, 90, 1));
+  REQUIRE(study.train().status == 0);
+  const Json before = study.eval(false);
+  for (const char* set : {"data.missing=fill", "data.categories=index", "data.normalize=none",
+                          R"('data.drop=["colour"]')"}) {
+    CAPTURE(set);
+    for (const std::string command : {"eval ", "export --out x.onnx "}) {
+      const Ran refused = frugal(command + study.run + " --set " + set);
+      CHECK(refused.status == 2);
+      CHECK(has(refused.err, "as the run in"));
+    }
+  }
+  // The run's own value, and keys that say nothing of the encoding.
+  CHECK(study.eval(false, " --set data.missing=error --set data.test_batch_size=7") == before);
+}
+
 TEST_CASE("other data that --set names have parts of their own and give no warning") {
   const Study study(kTableMlp, {{"name", "csv"}, {"batch_size", 16}});
   write_file(study.data + "/table.csv", kTableHeader + rows(0, 60, 1));
