@@ -36,7 +36,8 @@ struct Variant {
   Choice choice;
   int64_t track = 0;  // steps between measurements; 0: nothing is measured
   double guard = 0;
-  bool moved = false;  // packed bytes go to a file
+  bool moved = false;       // packed bytes go to a file
+  bool recomputed = false;  // blocks are recomputed
 };
 
 Choice by_sensitivity(double average, int64_t interval, int64_t samples, double share) {
@@ -76,11 +77,15 @@ Choice acgc(const AcgcOptions& options) { return {.policy = options}; }
 // Budgets that depend on the data: see choice_of().
 constexpr const char *kTight = "tight", *kOfPeak = "of the peak";
 
+Choice published_gact() {
+  Choice choice = observed(compress::preset("gact_paper"), 3);
+  choice.measuring.samples = 4;
+  return choice;
+}
+
 std::vector<Variant> variants() {
   using compress::Rounding;
   const auto expected = compress::acgc::Count::expected;
-  Choice published_gact = observed(compress::preset("gact_paper"), 3);
-  published_gact.measuring.samples = 4;
   return {
       {"raw", compress::bits(0)},
       {"raw, moved", compress::bits(0), 0, 0, true},
@@ -114,7 +119,7 @@ std::vector<Variant> variants() {
       {"budget, coded and moved, guard", coded(within(kTight, 4, 2)), 3, 0.05, true},
       {"actnn L2.5", actnn("L2.5", 3)},
       {"actnn as published", observed(compress::preset("actnn_paper"), 3)},
-      {"gact as published, guard", published_gact, 2, 0.05},
+      {"gact as published, guard", published_gact(), 2, 0.05},
       {"acgc as published", observed(compress::preset("acgc_paper"), 3)},
   };
 }
@@ -124,6 +129,12 @@ Variant by_sample() {
   Choice choice = actnn("L3", 1);
   std::get<ActnnOptions>(choice.policy).use_gradient = true;
   return {"actnn, gradients of samples, tracker", choice, 3};
+}
+
+// What recomputed blocks keep is packed, and has widths by sensitivity. Graph networks have no such
+// blocks.
+Variant recomputed() {
+  return {"gact as published, blocks recomputed", published_gact(), 3, 0, false, true};
 }
 
 // ---- what it trains on
@@ -265,6 +276,7 @@ RunRecipe recipe_of(const std::string& data, const Variant& variant, int64_t ste
   };
   TrainerOptions& options = recipe.options;
   options.compression.choice = choice_of(data, variant);
+  if (variant.recomputed) options.checkpointed_blocks = kAllBlocks;
   if (variant.track > 0) {
     tracking.interval = variant.track;
     tracking.samples = 2;
@@ -298,10 +310,12 @@ std::string text_of(const Compression::Event& event) {
                      plan.average_bits);
 }
 
-// What a finished run leaves. The state holds what it would decide by, if it went on.
+// What a finished run leaves, and what it said on the way. The state holds what it would decide by,
+// if it went on.
 struct Left {
   std::map<int64_t, std::string> said;  // what was reported of each step
   std::string last, best, state;
+  std::string metrics;  // metrics.jsonl, with the lines before the cut
   compress::Learned learned;
   // Which parts of it another one has otherwise, which began after step `cut`.
   std::string differs(const Left& other, int64_t cut) const {
@@ -315,6 +329,7 @@ struct Left {
     add("last", last != other.last);
     add("best", best != other.best);
     add("state", state != other.state);
+    add("metrics", metrics != other.metrics);
     add("learned", learned != other.learned);
     return names;
   }
@@ -329,25 +344,30 @@ struct Watch {
 Left trained(const RunRecipe& recipe, const std::string& folder, bool moved, Watch& watch) {
   Run run(recipe);
   std::map<int64_t, std::string>& said = watch.left.said;
+  const auto out = std::make_shared<RunFolder>(folder, true);
+  const auto say = [&](int64_t step, const std::string& line) {
+    said[step] += line + "\n";
+    out->append_metrics(line);
+  };
   Trainer& trainer = run.trainer([&](TrainerOptions& options) {
-    options.folder = std::make_shared<RunFolder>(folder, true);
+    options.folder = out;
     options.on_step = [&](const StepReport& step) {
-      said[step.step] += fmt::format("{} {} {} {} {} {}\n", step.epoch, step.lr, step.loss,
-                                     step.accuracy, step.gradient_norm, moved ? 0 : step.mean_bits);
+      say(step.step, fmt::format("{} {} {} {} {} {}", step.epoch, step.lr, step.loss, step.accuracy,
+                                 step.gradient_norm, moved ? 0 : step.mean_bits));
       return true;
     };
     options.on_epoch = [&](const EpochReport& epoch) {
-      said[epoch.step] += fmt::format("epoch {} {} {}\n", epoch.epoch, epoch.train_loss,
-                                      epoch.result ? epoch.result->test.loss : 0);
+      say(epoch.step, fmt::format("epoch {} {} {}", epoch.epoch, epoch.train_loss,
+                                  epoch.result ? epoch.result->test.loss : 0));
       return true;
     };
     options.on_event = [&](const Compression::Event& event, int64_t step) {
-      said[step] += text_of(event) + "\n";
+      say(step, text_of(event));
     };
     options.on_record = [&](const StepRecord& record, int64_t step) {
       ++watch.records;
       watch.with_curves += record.curve.has_value();
-      said[step] += fmt::format("tensors {}\n", record.tensors.size());
+      say(step, fmt::format("tensors {}", record.tensors.size()));
     };
     options.on_checkpoint = watch.saved;
   });
@@ -360,6 +380,7 @@ Left trained(const RunRecipe& recipe, const std::string& folder, bool moved, Wat
   compression.offload = {};
   if (moved) state.memory = {}, state.last_step = {state.last_step.lr};
   left.state = train::text_of(state, compression);
+  left.metrics = bytes_of_file(folder + "/metrics.jsonl");
   left.last = bytes_of_file(folder + "/checkpoint/last.safetensors");
   left.best = bytes_of_file(folder + "/checkpoint/best.safetensors");
   REQUIRE(!left.last.empty());
@@ -380,6 +401,8 @@ std::vector<std::string> differences(const std::string& data, const Variant& var
     const std::string copy = folder.path + "/" + std::to_string(step);
     if (!cuts(step) || fs::exists(copy)) return;
     fs::copy(whole, copy, fs::copy_options::recursive);
+    // A process that is killed later leaves lines of later steps.
+    std::ofstream(copy + "/metrics.jsonl", std::ios::app) << "of a step that is done again\n";
     at.push_back(step);
   };
   const Left expected = trained(recipe, whole, variant.moved, watch);
@@ -423,6 +446,8 @@ TEST_CASE("runs that are cut go on to the same bits, also where batches change i
         data, all[5], 12, [](int64_t step) { return step % 5 == 1; }, resumes, wrong);
   for (const char* data : {"images", "mixed", "sentences"})
     check_cuts(data, by_sample(), 12, thrice, resumes, wrong);
+  for (const char* data : {"images", "sentences"})
+    check_cuts(data, recomputed(), 12, thrice, resumes, wrong);
   CHECK(resumes >= 3 * static_cast<int>(all.size()));
   CHECK(wrong == 0);
 }
@@ -437,7 +462,8 @@ TEST_CASE("resume campaign: every policy, every kind of batch, cut at each step"
     for (const Variant& variant : variants())
       check_cuts(data, variant, kCampaignSteps, each, resumes, wrong);
     if (data == "images" || data == "sentences")
-      check_cuts(data, by_sample(), kCampaignSteps, each, resumes, wrong);
+      for (const Variant& variant : {by_sample(), recomputed()})
+        check_cuts(data, variant, kCampaignSteps, each, resumes, wrong);
     MESSAGE(fmt::format("up to {}: {} resumed runs, {} differ", data, resumes, wrong));
   }
   MESSAGE(fmt::format("{} resumed runs, {} differ", resumes, wrong));
