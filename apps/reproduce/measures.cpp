@@ -150,6 +150,16 @@ std::vector<std::string> units_of(const Metric& metric) {
   return {""};
 }
 
+double size_of_unit(const std::string& unit) {
+  double size = 1;
+  for (const char* name : {"kB", "MB", "GB", "TB"})
+    if (size *= 1e3; unit == name) return size;
+  size = 1;
+  for (const char* name : {"KiB", "MiB", "GiB", "TiB"})
+    if (size *= 1024; unit == name) return size;
+  return 1;
+}
+
 std::string in_unit(const Metric& metric, double value) {
   switch (metric.unit) {
     case MetricUnit::bytes:

@@ -22,6 +22,8 @@ const Metric& metric_named(const std::string& name);  // REQUIRES: one of a kind
 // The units that a published value of a metric may have; the first one is none.
 std::vector<std::string> units_of(const Metric& metric);
 std::string in_unit(const Metric& metric, double value);  // "5.28 GB", "84.2 %"
+// How many of what results are counted in, bytes or percent, a published unit is: 1e9 for "GB".
+double size_of_unit(const std::string& unit);
 
 // The parameters beside the configuration, such as the draws of a variance.
 std::vector<std::string> measures_of(CellKind kind);

@@ -122,9 +122,10 @@ std::vector<Series> series_of(const View& view) {
   const TablePlot& plot = *view.table.plot;
   for (const ViewLine& line : view.lines) {
     const auto px = line.published.find(plot.x), py = line.published.find(plot.y);
+    const auto size = [](const Published& value) { return value.value * size_of_unit(value.unit); };
     if (px != line.published.end() && py != line.published.end())
       series(line.row + ", published")
-          .points.emplace_back(px->second.value, py->second.value, line.column);
+          .points.emplace_back(size(px->second), size(py->second), line.column);
     for (const auto& [way, cell] : line.cells) {
       const auto x = cell.values.find(plot.x), y = cell.values.find(plot.y);
       if (x != cell.values.end() && y != cell.values.end())

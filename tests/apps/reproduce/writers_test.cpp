@@ -88,6 +88,9 @@ TEST_CASE("results over seeds have a mean and a spread, and a figure has points"
   const TempFolder folder;
   Json json = training_table();
   json["plot"] = {{"x", "activation"}, {"y", "accuracy"}};
+  json["rows"][0]["published"] = Json::parse(R"([
+      {"column": "4 bits", "metric": "activation", "value": 3.5, "unit": "MB", "where": "table 2"},
+      {"column": "4 bits", "metric": "accuracy", "value": 81, "unit": "%", "where": "table 2"}])");
   const TableFile table = written(folder, json);
   ResultStore store(folder / "results.sqlite");
   const std::vector<Cell> cells = cells_of(table, Scale::smoke);
@@ -99,6 +102,7 @@ TEST_CASE("results over seeds have a mean and a spread, and a figure has points"
   CHECK(has(csv_of(view), ",82,2.82843,%,2,smoke,"));
   const std::string figure = figure_of(view);
   CHECK(has(figure, "<title>first, as published, 4 bits: 4.0 MB, 82.00 %</title>"));
+  CHECK(has(figure, "<title>first, published, 4 bits: 3.5 MB, 81.00 %</title>"));
   CHECK(has(html_of(view), "<svg "));
 }
 
