@@ -13,6 +13,7 @@ namespace frugal::apps {
 namespace {
 
 constexpr size_t kShortHash = 12;
+constexpr const char* kProfile = "compression.advanced.profile";
 
 // Version of the default configuration. Raise it when a default that affects results changes:
 // hashes cover only keys that differ from the defaults, so a new key leaves old results valid.
@@ -79,6 +80,17 @@ void move_to(Cell& cell, const CellPlace& place) {
   cell.config = config_of(cell);
 }
 
+// What the hash of a cell covers. A profile counts by what is in it, wherever it lies.
+Json hashed(const Cell& cell) {
+  Json all = {{"kind", name_of(cell.kind)},
+              {"measure", cell.measure},
+              {"defaults", kDefaults},
+              {"config", deciding(cell.config)}};
+  if (const std::string& profile = cell.config.compression.profile; !profile.empty())
+    all["profile"] = data::sha256_hex(read_json(profile).dump());
+  return all;
+}
+
 Cell cell_of(const TableFile& table, const TableRow& row, const TableColumn& column, Way way,
              Scale scale, int64_t seeds, const CellPlace& place, Sets sets) {
   Cell cell;
@@ -101,8 +113,8 @@ Cell cell_of(const TableFile& table, const TableRow& row, const TableColumn& col
              ? std::next(it)
              : cell.measure.erase(it);
   const Json base = row.base.value_or(part.base.value_or(table.base));
+  const auto folder = std::filesystem::path(table.path).parent_path();
   if (base.is_string()) {
-    const auto folder = std::filesystem::path(table.path).parent_path();
     cell.base = (folder / ".." / base.get<std::string>()).lexically_normal().string();
     cell.document = read_json(cell.base);
   } else {
@@ -115,13 +127,13 @@ Cell cell_of(const TableFile& table, const TableRow& row, const TableColumn& col
     add(one, sets);
     sets = one;
   }
-  for (const auto& [path, value] : sets) cell.sets.push_back(assignment(path, value));
+  for (auto& [path, value] : sets) {
+    if (path == kProfile && value.is_string())  // it lies beside the table
+      value = (folder / value.get<std::string>()).lexically_normal().string();
+    cell.sets.push_back(assignment(path, value));
+  }
   cell.config = config_of(cell);
-  cell.hash = data::sha256_hex(Json({{"kind", name_of(cell.kind)},
-                                     {"measure", cell.measure},
-                                     {"defaults", kDefaults},
-                                     {"config", deciding(cell.config)}})
-                                   .dump());
+  cell.hash = data::sha256_hex(hashed(cell).dump());
   move_to(cell, place);
   return cell;
 }

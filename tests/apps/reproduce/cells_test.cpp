@@ -127,6 +127,23 @@ TEST_CASE("a hash tells apart what changes results, and nothing else") {
   CHECK(hash() != variance);
 }
 
+TEST_CASE("a hash tells apart profiles by what is in them, which lie beside the table") {
+  const TempFolder folder, other;
+  Json json = small_table();
+  json["as_published"] = {{"compression.advanced.profile", "widths/small.json"}};
+  const auto cell = [&](const TempFolder& place, const char* text) {
+    std::filesystem::create_directories(place / "widths");
+    write_file(place / "widths/small.json", text);
+    return cells_of(written(place, json), Scale::full)[0];
+  };
+  const Cell first = cell(folder, R"({"runs": [1]})");
+  CHECK(first.config.compression.profile == folder / "widths/small.json");
+  CHECK(cell(other, R"({ "runs": [1] })").hash == first.hash);
+  CHECK(cell(folder, R"({"runs": [2]})").hash != first.hash);
+  json["as_published"] = Json::object();
+  CHECK(cell(folder, "{}").hash != first.hash);
+}
+
 // A key that is new in the program must not change it: what was measured would have to be measured
 // again. It changes with the table above, with kTinyConfig and with kDefaults of cells.cpp.
 TEST_CASE("a hash stays from one version of the program to the next") {
