@@ -6,7 +6,7 @@ find_package(hwy CONFIG REQUIRED)
 find_package(ZLIB REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(CLI11 REQUIRED)
-find_package(ICU REQUIRED COMPONENTS uc)
+find_package(ICU REQUIRED COMPONENTS uc i18n)  # i18n: the regular expressions of tokenizers
 find_path(FRUGAL_RANDOM123_DIR Random123/philox.h REQUIRED)
 add_library(frugal_random123 INTERFACE)
 target_include_directories(frugal_random123 SYSTEM INTERFACE ${FRUGAL_RANDOM123_DIR})

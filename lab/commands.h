@@ -1,4 +1,5 @@
-// The subcommands of `frugal-lab`: studies of what compression does to activations and gradients.
+// The subcommands of `frugal-lab`: studies of what compression does to activations and gradients,
+// and of tokenizers.
 #pragma once
 #include <string>
 #include <vector>
@@ -17,6 +18,7 @@ struct LabArguments : apps::PlaceArguments {  // the place: spmm
   bool policies = false;                    // gradient: these, and not ways to keep signs
   bool layers = false;                      // gradient: of each layer, as CONFIG compresses
   std::vector<std::string> whole;           // gradient by layer: ops whose tensors stay whole
+  std::string texts, out;                   // tokens: what is encoded, and where the ids go
   bool json = false;
 };
 // A graph's sums over neighbours, the graph where the features are.
@@ -32,5 +34,10 @@ void study_sensitivity(const LabArguments& arguments);
 // Error-bounded codecs at AC-GC's bounds on the activations of CONFIG's network, and whether its
 // gradients keep what was allowed.
 void study_bounds(const LabArguments& arguments);
+// The speed and the ids of a tokenizer; `config` is its file.
+void study_tokens(const LabArguments& arguments);
+// The texts of the conversations in `texts` and their answers, by the template of a folder,
+// `config`: JSON lines.
+void study_chat(const LabArguments& arguments);
 
 }  // namespace frugal::lab

@@ -80,6 +80,18 @@ void add_studies(CLI::App& app) {
       ->capture_default_str();
   add_sets(bounds, a.sets);
   bounds->callback([] { study_bounds(a); });
+  CLI::App* tokens = command(app, "tokens", "Speed and ids of a tokenizer.json");
+  tokens->add_option("FILE", a.config, "The tokenizer, tokenizer.json")->required();
+  tokens->add_option("TEXTS", a.texts, "A text, or JSON strings in the lines of a .jsonl")
+      ->required();
+  tokens->add_option("--out", a.out, "A file for the ids: JSON lines");
+  tokens->add_flag("--json", a.json, "Print JSON");
+  tokens->callback([] { study_tokens(a); });
+  CLI::App* chat = command(app, "chat", "Conversations by a folder's chat template, and answers");
+  chat->add_option("FOLDER", a.config, "Of a model: tokenizer_config.json, chat_template.jinja")
+      ->required();
+  chat->add_option("CONVERSATIONS", a.texts, "JSON lines with messages")->required();
+  chat->callback([] { study_chat(a); });
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "apps/config/resolve.h"
 #include "apps/config/set_up_device.h"
 #include "apps/config/stored_run.h"
+#include "data/text/token_stream.h"
 #include "models/generate.h"
 
 namespace frugal::apps {
@@ -40,24 +41,27 @@ void generate_command(const GenerateArguments& arguments) {
   try {
     const auto model = std::dynamic_pointer_cast<models::LanguageModel>(stored_network(
         run, arguments.checkpoint.empty() ? arguments.weights : arguments.checkpoint, device));
-    const data::TokenIds begin = tokenizer->encode(arguments.prompt);
+    data::TokenIds begin = tokenizer->encode(arguments.prompt);
     if (begin.empty()) throw ConfigError("", "--prompt: expected a text of at least one token");
+    const data::TokenIds before = tokenizer->before_text();
+    begin.insert(begin.begin(), before.begin(), before.end());
     const std::vector<int64_t> ids(begin.begin(), begin.end());
     models::GenerateOptions options;
     options.tokens = arguments.tokens;
     options.temperature = arguments.temperature;
     options.top_k = arguments.top_k;
     options.seed = arguments.seed;
+    data::TokenStream text(*tokenizer, begin);
     std::fputs(arguments.prompt.c_str(), stdout);
     std::fflush(stdout);  // what follows comes a token at a time
     models::generate(*model, Tensor::from(ids, {1, static_cast<int64_t>(ids.size())}), options,
                      [&](int64_t id) {
                        // Outputs beyond the tokenizer's tokens stand for nothing.
                        if (id < tokenizer->size())
-                         std::fputs(tokenizer->decode({static_cast<int32_t>(id)}).c_str(), stdout);
+                         std::fputs(text.add(static_cast<int32_t>(id)).c_str(), stdout);
                        return std::fflush(stdout) == 0;
                      });
-    std::fputs("\n", stdout);
+    std::fputs((text.finish() + "\n").c_str(), stdout);
   } catch (const OutOfMemory& e) {
     throw Error(explain(e, config));
   }

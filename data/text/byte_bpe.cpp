@@ -7,6 +7,7 @@
 #include "core/quoted.h"
 #include "data/formats/file_bytes.h"
 #include "data/formats/json_strict.h"
+#include "data/text/byte_characters.h"
 #include "data/text/unicode.h"
 
 namespace frugal::data {
@@ -55,34 +56,6 @@ size_t word_end(std::string_view text, size_t begin) {
   return end;
 }
 
-// GPT-2's files write bytes as characters: printable characters of Latin-1 stand for themselves,
-// the other bytes are U+0100 and the following code points, in order.
-struct ByteCharacters {
-  std::array<char32_t, 256> character{};
-  std::unordered_map<char32_t, char> byte;
-  ByteCharacters() {
-    char32_t next = 256;
-    for (char32_t b = 0; b < 256; ++b) {
-      const bool printable = (b > 0x20 && b < 0x7F) || (b > 0xA0 && b != 0xAD);
-      character[b] = printable ? b : next++;
-      byte[character[b]] = static_cast<char>(b);
-    }
-  }
-};
-
-// The bytes that a token of the files stands for; nothing if it has other characters.
-std::optional<std::string> to_bytes(std::string_view token) {
-  static const ByteCharacters map;
-  std::string bytes;
-  for (size_t at = 0; at < token.size();) {
-    const CodePoint point = next_code_point(token, at);
-    const auto found = map.byte.find(point.code);
-    if (!point.valid || found == map.byte.end()) return std::nullopt;
-    bytes += found->second;
-  }
-  return bytes;
-}
-
 uint64_t pair_key(int32_t left, int32_t right) {
   return static_cast<uint64_t>(static_cast<uint32_t>(left)) << 32 | static_cast<uint32_t>(right);
 }
@@ -105,7 +78,7 @@ std::vector<std::string> read_tokens(const std::string& path) {
         id.is_number_unsigned() && id.get<uint64_t>() < tokens.size() && !taken[id.get<size_t>()],
         "[byte_bpe] expected ids 0 to {}, each once, in {}, got {} for {}", tokens.size() - 1, path,
         printable(id.dump()), in_quotes(token));
-    const auto text = to_bytes(token);
+    const auto text = bytes_of_characters(token);
     FRUGAL_CHECK(text && !text->empty(),
                  "[byte_bpe] expected bytes as GPT-2 writes them in {}, got {}", path,
                  in_quotes(token));
@@ -147,6 +120,10 @@ std::optional<int32_t> ByteBpe::find(const std::string& token) const {
   return at->second;
 }
 
+std::string ByteBpe::describe() const {
+  return fmt::format("BPE of bytes, {} tokens, GPT-2's words", tokens_.size());
+}
+
 void ByteBpe::read_merges(const std::string& path) {
   const std::vector<uint8_t> bytes = read_file("byte_bpe", path);
   std::string_view rest(reinterpret_cast<const char*>(bytes.data()), bytes.size());
@@ -160,7 +137,8 @@ void ByteBpe::read_merges(const std::string& path) {
     FRUGAL_CHECK(
         space != std::string_view::npos && line.find(' ', space + 1) == std::string_view::npos,
         "[byte_bpe] expected two tokens in line {} of {}, got {}", number, path, in_quotes(line));
-    const auto left = to_bytes(line.substr(0, space)), right = to_bytes(line.substr(space + 1));
+    const auto left = bytes_of_characters(line.substr(0, space)),
+               right = bytes_of_characters(line.substr(space + 1));
     const auto a = left ? find(*left) : std::nullopt, b = right ? find(*right) : std::nullopt;
     const auto both = a && b ? find(*left + *right) : std::nullopt;
     FRUGAL_CHECK(both.has_value(),

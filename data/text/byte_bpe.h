@@ -29,7 +29,8 @@ class ByteBpe : public Tokenizer {
   TokenIds encode(std::string_view text) const override;  // treats special tokens as plain text
   std::string decode(const TokenIds& ids) const override;
   // The id of a token, which is given as bytes, such as "<|endoftext|>".
-  std::optional<int32_t> find(const std::string& token) const;
+  std::optional<int32_t> find(const std::string& token) const override;
+  std::string describe() const override;
 
  private:
   struct Merge {

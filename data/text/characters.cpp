@@ -75,4 +75,13 @@ std::string Characters::decode(const TokenIds& ids) const {
   return text;
 }
 
+std::string Characters::describe() const { return fmt::format("{} characters", size()); }
+
+std::optional<int32_t> Characters::find(const std::string& token) const {
+  const std::u32string code = from_utf8(token);
+  const auto at = code.size() == 1 ? ids_.find(code[0]) : ids_.end();
+  if (at == ids_.end()) return std::nullopt;
+  return at->second;
+}
+
 }  // namespace frugal::data

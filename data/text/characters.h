@@ -21,6 +21,8 @@ class Characters : public Tokenizer {
   // The codes without the characters outside the alphabet, which are counted.
   TokenIds encode_known(std::string_view text, int64_t& unknown) const;
   std::string decode(const TokenIds& ids) const override;
+  std::string describe() const override;
+  std::optional<int32_t> find(const std::string& token) const override;
   const std::u32string& alphabet() const { return alphabet_; }
 
  private:

@@ -141,6 +141,16 @@ std::string WordPiece::decode(const TokenIds& ids) const {
   return text;
 }
 
+std::string WordPiece::describe() const {
+  return fmt::format("WordPiece, {} tokens{}", size(), options_.lower_case ? ", lower case" : "");
+}
+
+std::optional<int32_t> WordPiece::find(const std::string& token) const {
+  const auto id = vocabulary_.find(token);
+  if (!id) return std::nullopt;
+  return static_cast<int32_t>(*id);
+}
+
 TokenPair WordPiece::single(const TokenIds& a, int64_t max_length) const {
   FRUGAL_CHECK(max_length >= 2, "[wordpiece] expected a max_length of at least 2, got {}",
                max_length);

@@ -36,6 +36,8 @@ class WordPiece : public Tokenizer {
   TokenIds encode(std::string_view text) const override;
   // Joins pieces to words, and words with spaces.
   std::string decode(const TokenIds& ids) const override;
+  std::string describe() const override;
+  std::optional<int32_t> find(const std::string& token) const override;
   const WordPiece* as_word_piece() const override { return this; }
 
   // At most max_length ids, with special tokens. While there are more, the longer of a and b loses

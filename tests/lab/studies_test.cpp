@@ -1,6 +1,7 @@
 // The studies of what compression does to activations and gradients, at their smallest.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <set>
@@ -140,6 +141,39 @@ TEST_CASE("policies side by side: ranges that mix channels lose most, a budget g
   CHECK(variance("groups in a channel") > 4 * variance(ours));
   CHECK(rows[ours]["activation_bytes"] <= rows["groups in a channel"]["activation_bytes"]);
   CHECK(rows["acgc, e = 1"]["squared_bias"]["value"] > 0);  // rounds to nearest
+}
+
+TEST_CASE("tokens and chat: ids of texts, and the answers in conversations") {
+  const TempFolder folder;
+  write_file(
+      folder / "tokenizer.json",
+      R"({"model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2}, "merges": ["a b"]}})");
+  write_file(folder / "texts.jsonl", "\"abba\"\n\"\"\n");
+  const std::string tokens = fmt::format("tokens {} {} --out {}", folder / "tokenizer.json",
+                                         folder / "texts.jsonl", folder / "ids");
+  const Ran ran = frugal_lab(tokens + " --json");
+  REQUIRE_MESSAGE(ran.status == 0, ran.err);
+  CHECK(Json::parse(ran.out)["ids"] == 3);
+  CHECK(Json::parse(ran.out)["bytes"] == 4);
+  CHECK(read_file(folder / "ids") == R"({"ids":[2,1,0],"text":"ab b a"})"
+                                     "\n"
+                                     R"({"ids":[],"text":""})"
+                                     "\n");
+  CHECK(has(frugal_lab(tokens).out, "2 texts of 4 bytes become 3 ids"));
+  CHECK(frugal_lab(fmt::format("tokens {} {}", folder / "none", folder / "texts.jsonl")).status ==
+        1);
+  write_file(folder / "chat_template.jinja",
+             "{% for m in messages %}{{ m.role }}: {{ m.content }};{% endfor %}");
+  write_file(folder / "talks.jsonl",
+             R"({"messages": [{"role": "user", "content": "q"},
+                              {"role": "assistant", "content": "r"}]})");
+  std::string line = read_file(folder / "talks.jsonl");
+  std::replace(line.begin(), line.end(), '\n', ' ');
+  write_file(folder / "talks.jsonl", line);
+  const Ran chat = frugal_lab(fmt::format("chat {} {}", folder / "", folder / "talks.jsonl"));
+  REQUIRE_MESSAGE(chat.status == 0, chat.err);
+  CHECK(Json::parse(chat.out)["text"] == "user: q;assistant: r;");
+  CHECK(Json::parse(chat.out)["answers"][0] == "r;");
 }
 
 }  // namespace frugal::apps

@@ -24,7 +24,7 @@ declare -A ours=(
 )
 # Libraries: who may include headers that start so (path prefixes of our files). Any other header in <> is the system's.
 declare -A libraries=(
-  [nlohmann/]="apps/ lab/ train/run/run_state.cpp data/formats/json_strict data/formats/safetensors data/text/byte_bpe.cpp data/graph/graph_data_json data/detection/coco.cpp"
+  [nlohmann/]="apps/ lab/ train/run/run_state.cpp data/formats/json_strict data/formats/safetensors data/text/byte_bpe.cpp data/text/hub/ data/text/chat/ data/graph/graph_data_json data/detection/coco.cpp"
   [CLI/]="apps/ lab/"
   [dnnl]="ops/onednn."
   [oneapi/]="ops/onednn."
@@ -36,7 +36,7 @@ declare -A libraries=(
   [fmt/]=""
   [zfp.h]="compress/bounded/zfp_codec."
   [zlib.h]="data/formats/byte_stream. compress/offload/file_store"
-  [unicode/]="data/text/unicode. data/formats/text_decoder."
+  [unicode/]="data/text/unicode. data/text/hub/split_pattern.cpp data/text/hub/pre_tokenizers.cpp data/formats/text_decoder."
   [curl/]="data/fetch/fetch.cpp"
   [nettle/]="data/fetch/sha256.cpp"
   [archive.h]="data/formats/archive.cpp data/formats/zip.cpp"

@@ -1,0 +1,244 @@
+#include "data/text/chat/chat_template.h"
+
+#include <algorithm>
+
+#include "core/quoted.h"
+#include "data/formats/file_bytes.h"
+#include "data/formats/json_strict.h"
+
+namespace frugal::data {
+namespace {
+
+using jinja::TemplateError;
+using jinja::Value;
+using OrderedJson = nlohmann::ordered_json;
+
+std::string file_text(const std::string& path) {
+  const std::vector<uint8_t> bytes = read_file("chat_template", path);
+  return {bytes.begin(), bytes.end()};
+}
+
+// The day that templates get: its parts as strftime() writes them.
+std::string date_text(const std::string& format) {
+  std::string out;
+  for (size_t at = 0; at < format.size(); ++at) {
+    if (format[at] != '%' || at + 1 == format.size()) {
+      out += format[at];
+      continue;
+    }
+    switch (format[++at]) {
+      case 'd':
+        out += "26";
+        break;
+      case 'b':
+        out += "Jul";
+        break;
+      case 'B':
+        out += "July";
+        break;
+      case 'm':
+        out += "07";
+        break;
+      case 'Y':
+        out += "2024";
+        break;
+      case 'y':
+        out += "24";
+        break;
+      case 'A':
+        out += "Friday";
+        break;
+      case 'a':
+        out += "Fri";
+        break;
+      case 'H':
+      case 'M':
+      case 'S':
+        out += "00";
+        break;
+      case '%':
+        out += '%';
+        break;
+      default:
+        throw TemplateError(fmt::format("expected parts of a date, got %{}", format[at]));
+    }
+  }
+  return out;
+}
+
+std::string trimmed(const std::string& text) {
+  const size_t begin = text.find_first_not_of(" \t\r\n");
+  if (begin == std::string::npos) return {};
+  return text.substr(begin, text.find_last_not_of(" \t\r\n") - begin + 1);
+}
+
+// The texts of a message's content: a text, or parts with texts.
+std::vector<std::string> contents_of(const OrderedJson& message) {
+  std::vector<std::string> all;
+  const auto content = message.find("content");
+  if (content == message.end()) return all;
+  if (content->is_string()) all.push_back(trimmed(content->get<std::string>()));
+  if (content->is_array())
+    for (const OrderedJson& part : *content)
+      if (part.is_object() && part.contains("text") && part["text"].is_string())
+        all.push_back(trimmed(part["text"].get<std::string>()));
+  std::erase(all, "");
+  return all;
+}
+
+// A special token: a text, or an object with its content.
+std::string token_text(const OrderedJson& value) {
+  if (value.is_string()) return value.get<std::string>();
+  if (value.is_object() && value.contains("content") && value["content"].is_string())
+    return value["content"].get<std::string>();
+  return {};
+}
+
+constexpr const char* kTokenizerConfig = "tokenizer_config.json";
+
+// An empty object: there is no such file.
+OrderedJson tokenizer_config(const std::string& folder) {
+  const std::string path = folder + "/" + kTokenizerConfig;
+  OrderedJson json = OrderedJson::object();
+  if (!is_file(path)) return json;
+  try {
+    json = parse_json<OrderedJson>(file_text(path));
+  } catch (const JsonError& error) {
+    throw Error(fmt::format("[chat_template] {}: expected JSON, got: {}", in_quotes(path, 300),
+                            error.what()));
+  }
+  FRUGAL_CHECK(json.is_object(), "[chat_template] {}: expected an object", in_quotes(path, 300));
+  return json;
+}
+
+}  // namespace
+
+SpecialTokens special_tokens(const std::string& folder) {
+  SpecialTokens tokens;
+  const OrderedJson config = tokenizer_config(folder);
+  for (const auto& [key, value] : config.items())
+    if (const std::string text = token_text(value); key.ends_with("_token") && !text.empty())
+      tokens.emplace_back(key, text);
+  return tokens;
+}
+
+ChatTemplate::ChatTemplate(const std::string& source, std::string name, SpecialTokens tokens)
+    : name_(std::move(name)), tokens_(std::move(tokens)) {
+  try {
+    template_ = std::make_shared<const jinja::Template>(source);
+  } catch (const TemplateError& error) {
+    throw Error(fmt::format("[chat_template] {}, {}", in_quotes(name_, 300), error.what()));
+  }
+  find_answer_header();
+}
+
+std::optional<ChatTemplate> ChatTemplate::of_folder(const std::string& folder) {
+  const std::string own = folder + "/chat_template.jinja";
+  if (is_file(own)) return ChatTemplate(file_text(own), own, special_tokens(folder));
+  const OrderedJson config = tokenizer_config(folder);
+  const auto found = config.find("chat_template");
+  std::string source;
+  if (found != config.end() && found->is_string()) source = found->get<std::string>();
+  if (found != config.end() && found->is_array())
+    for (const OrderedJson& each : *found)
+      if (each.is_object() && each.value("name", "") == "default")
+        source = each.value("template", "");
+  if (source.empty()) return std::nullopt;
+  return ChatTemplate(source, folder + "/" + kTokenizerConfig, special_tokens(folder));
+}
+
+jinja::Template::Variables ChatTemplate::variables(const Value& messages, const Value& tools,
+                                                   bool add_generation_prompt) const {
+  jinja::Template::Variables all;
+  for (const auto& [key, text] : tokens_) all.emplace_back(key, text);
+  all.emplace_back("messages", messages);
+  all.emplace_back("tools", tools);
+  all.emplace_back("documents", Value());
+  all.emplace_back("add_generation_prompt", add_generation_prompt);
+  all.emplace_back("strftime_now", Value(jinja::Function([](jinja::Call& call) -> Value {
+                     const Value* format = call.find(0, "format");
+                     if (format == nullptr) throw TemplateError("expected a format for a date");
+                     return date_text(format->text());
+                   })));
+  return all;
+}
+
+jinja::Template::Result ChatTemplate::run(const jinja::Template::Variables& variables,
+                                          const std::vector<const jinja::Dict*>& watched) const {
+  try {
+    return template_->render(variables, watched);
+  } catch (const TemplateError& error) {
+    throw Error(fmt::format("[chat_template] {}, {}", in_quotes(name_, 300), error.what()));
+  }
+}
+
+std::string ChatTemplate::render(const Conversation& conversation,
+                                 bool add_generation_prompt) const {
+  return run(variables(Value::of_json(conversation.messages), Value::of_json(conversation.tools),
+                       add_generation_prompt),
+             {})
+      .text;
+}
+
+// Most templates write the same before each answer, and before nothing with add_generation_prompt.
+void ChatTemplate::find_answer_header() {
+  const Conversation question = {OrderedJson::array({{{"role", "user"}, {"content", "?"}}}),
+                                 nullptr};
+  try {
+    const std::string before = render(question, false), with = render(question, true);
+    if (with.starts_with(before)) header_ = with.substr(before.size());
+  } catch (const Error&) {
+    header_.clear();  // the template wants another conversation
+  }
+}
+
+ConversationText ChatTemplate::training_text(const Conversation& conversation) const {
+  const Value messages = Value::of_json(conversation.messages);
+  FRUGAL_ASSERT(messages.list() != nullptr);
+  std::vector<const jinja::Dict*> watched;
+  for (const Value& message : *messages.list()) watched.push_back(message.dict());
+  jinja::Template::Result result =
+      run(variables(messages, Value::of_json(conversation.tools), false), watched);
+  ConversationText made;
+  made.text = std::move(result.text);
+  for (size_t i = 0; i < watched.size(); ++i) {
+    const OrderedJson& message = conversation.messages[i];
+    const std::string role = message.value("role", "");
+    const std::vector<std::string> contents = contents_of(message);
+    if (result.written[i].empty()) {
+      // Some templates write the first system message before they walk through the others.
+      const bool there =
+          role != "assistant" && (role == "system" || !contents.empty()) &&
+          std::all_of(contents.begin(), contents.end(), [&](const std::string& content) {
+            return made.text.find(content) != std::string::npos;
+          });
+      FRUGAL_CHECK(
+          there,
+          "[chat_template] {}: expected a template that writes each message, but it writes "
+          "nothing of message {}, whose role is {}",
+          in_quotes(name_, 300), i, in_quotes(role));
+      continue;
+    }
+    if (role != "assistant") continue;
+    FRUGAL_CHECK(result.written[i].size() == 1,
+                 "[chat_template] {}: expected a template that writes each message once, but it "
+                 "writes message {} {} times",
+                 in_quotes(name_, 300), i, result.written[i].size());
+    auto [begin, end] = result.written[i][0];
+    const std::string_view turn = std::string_view(made.text).substr(begin, end - begin);
+    if (!header_.empty() && turn.starts_with(header_)) {
+      begin += header_.size();
+    } else if (!contents.empty()) {
+      const size_t at = turn.find(contents[0]);
+      FRUGAL_CHECK(at != std::string_view::npos,
+                   "[chat_template] {}: expected a template that writes answers as they are, but "
+                   "message {} is not in what it writes",
+                   in_quotes(name_, 300), i);
+      begin += at;
+    }
+    made.answers.push_back({begin, end});
+  }
+  return made;
+}
+
+}  // namespace frugal::data

@@ -1,0 +1,22 @@
+// Decoders: how tokens become a text again. Internal to data/text.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "data/text/hub/json_entry.h"
+
+namespace frugal::data {
+
+// Thread safety: const.
+class Decoder {
+ public:
+  virtual ~Decoder() = default;
+  virtual void apply(std::vector<std::string>& tokens) const = 0;
+};
+
+// Types: BPEDecoder, ByteFallback, ByteLevel, CTC, Fuse, Metaspace, Replace, Strip, WordPiece and
+// Sequence. Errors: another type; members that are missing or have another type.
+std::vector<std::unique_ptr<Decoder>> read_decoders(const JsonEntry& entry);
+
+}  // namespace frugal::data

@@ -1,0 +1,28 @@
+#include "data/text/token_stream.h"
+
+namespace frugal::data {
+
+TokenStream::TokenStream(const Tokenizer& tokenizer, TokenIds before)
+    : tokenizer_(tokenizer), ids_(std::move(before)), written_(ids_.size()) {}
+
+std::string TokenStream::added(bool whole) {
+  const auto written_end = ids_.begin() + static_cast<std::ptrdiff_t>(written_);
+  const std::string before = tokenizer_.decode(TokenIds(ids_.begin(), written_end));
+  const std::string now = tokenizer_.decode(ids_);
+  // A character that is not complete is decoded as U+FFFD.
+  const bool complete = !now.ends_with("\xEF\xBF\xBD");
+  if (now.size() <= before.size() || (!complete && !whole)) return {};
+  // The tokens that were written last decide how the next one is decoded.
+  ids_.erase(ids_.begin(), written_end);
+  written_ = ids_.size();
+  return now.substr(before.size());
+}
+
+std::string TokenStream::add(int32_t id) {
+  ids_.push_back(id);
+  return added(false);
+}
+
+std::string TokenStream::finish() { return added(true); }
+
+}  // namespace frugal::data

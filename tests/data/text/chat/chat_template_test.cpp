@@ -1,0 +1,198 @@
+#include "data/text/chat/chat_template.h"
+
+#include <doctest/doctest.h>
+
+#include "core/error.h"
+#include "data/formats/json_strict.h"
+#include "tests/data/files.h"
+
+namespace frugal::data {
+namespace {
+
+using frugal_test::fails;
+using frugal_test::TemporaryFolder;
+using OrderedJson = nlohmann::ordered_json;
+
+// What a template does, compared with jinja2's "expected", or "error".
+void check_result(const OrderedJson& expected, const std::function<std::string()>& render) {
+  if (expected.contains("error")) {
+    CHECK_THROWS_AS(render(), Error);
+    return;
+  }
+  std::string text;
+  try {
+    text = render();
+  } catch (const Error& error) {
+    FAIL_CHECK(error.what());
+    return;
+  }
+  CHECK(text == expected.at("expected").get<std::string>());
+}
+
+TEST_CASE("chat templates: texts are those of jinja2") {
+  // tools/chat_golden.py --cases writes what it says.
+  const auto cases = parse_json<OrderedJson>(
+      frugal_test::content_of(FRUGAL_TEST_FILES "/data/text/chat/cases.json"));
+  REQUIRE(cases.at("templates").size() == 73);
+  jinja::Template::Variables variables;
+  for (const auto& [name, value] : cases.at("variables").items())
+    variables.emplace_back(name, jinja::Value::of_json(value));
+  for (const OrderedJson& each : cases.at("templates")) {
+    const auto source = each.at("template").get<std::string>();
+    CAPTURE(source);
+    check_result(each, [&] { return jinja::Template(source).render(variables).text; });
+  }
+  for (const OrderedJson& chat : cases.at("chats")) {
+    const auto name = chat.at("name").get<std::string>();
+    CAPTURE(name);
+    const ChatTemplate own(chat.at("template").get<std::string>(), name,
+                           {{"bos_token", "<s>"}, {"eos_token", "</s>"}});
+    for (size_t i = 0; i < cases.at("conversations").size(); ++i) {
+      const OrderedJson& each = cases.at("conversations")[i];
+      CAPTURE(i);
+      check_result(chat.at("results")[i], [&] {
+        return own.render({each.at("messages"), each.value("tools", OrderedJson())},
+                          each.value("add_generation_prompt", false));
+      });
+    }
+  }
+}
+
+std::string run(const std::string& source) { return jinja::Template(source).render({}).text; }
+
+TEST_CASE("chat templates: what is asked for without end is given up") {
+  fails("at most 20000000 steps", [] {
+    run("{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}");
+  });
+  fails("expected at most 100000", [] { run("{{ range(10000000) | list }}"); });
+  fails("expected at most", [] { run("{{ 'abcdefgh' * 100000000 }}"); });
+  fails("expected at most", [] {
+    run("{% set n = namespace(x='ab') %}{% for i in range(60) %}{% set n.x = n.x ~ n.x %}"
+        "{% endfor %}");
+  });
+  fails("expected at most", [] {
+    run("{% set n = namespace(x=[1]) %}{% for i in range(60) %}{% set n.x = n.x + n.x %}"
+        "{% endfor %}");
+  });
+  fails("deeply nested", [] { run("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}"); });
+  fails("deeply nested", [] {
+    run("{% set n = namespace(x=[]) %}{% for i in range(99) %}{% set n.x = [n.x] %}{% endfor %}"
+        "{{ n.x }}");
+  });
+  fails("deeply nested", [] {
+    run("{% set n = namespace(x=1) %}{% for i in range(60) %}{% set n.x = [n.x, n.x] %}{% endfor %}"
+        "{{ n.x == n.x }}");
+  });
+  fails("deeply nested", [] {
+    run("{% set n = namespace(x=[]) %}{% for i in range(9999) %}{% set n.x = [n.x] %}{% endfor %}");
+  });
+  fails("at most 200 namespaces", [] {
+    run("{% set n = namespace(x=[]) %}{% for i in range(9999) %}{% set m = namespace() %}"
+        "{% set l = [m] %}{% set m.y = n.x %}{% set n.x = l %}{% endfor %}");
+  });
+  fails("got a namespace", [] { run("{% set n = namespace() %}{% set n.n = n %}"); });
+  fails("less nesting",
+        [] { run("{{ " + std::string(1000, '(') + "1" + std::string(1000, ')') + " }}"); });
+  fails("less nesting", [] { run("{{ " + std::string(1000, '-') + "1 }}"); });
+  fails("64 bits", [] { run("{{ 9223372036854775807 + 1 }}"); });
+  fails("got 0", [] { run("{{ 1 % 0 }}"); });
+  fails("line 3: ", [] { run("a\n\n{{ x.y }}"); });
+  fails("line 2: expected", [] { run("a\n{% if %}"); });
+}
+
+constexpr const char* kChatMl =
+    "{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n' }}"
+    "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
+
+std::vector<std::string> answers(const ChatTemplate& chat, const char* messages) {
+  const ConversationText made =
+      chat.training_text({parse_json<OrderedJson>(messages), OrderedJson()});
+  std::vector<std::string> texts;
+  for (const Span& span : made.answers)
+    texts.push_back(made.text.substr(span.begin, span.end - span.begin));
+  return texts;
+}
+
+using Texts = std::vector<std::string>;
+constexpr const char* kTwoTurns =
+    R"([{"role": "system", "content": "S"}, {"role": "user", "content": "a"},
+        {"role": "assistant", "content": " b "}, {"role": "user", "content": "c"},
+        {"role": "assistant", "content": "d"}])";
+
+TEST_CASE("chat templates: which bytes are answers") {
+  const ChatTemplate chat(kChatMl, "t");
+  CHECK(answers(chat, kTwoTurns) == Texts{" b <|im_end|>\n", "d<|im_end|>\n"});
+  CHECK(answers(chat, R"([{"role": "user", "content": "a"}])").empty());
+  // The header is not the text that add_generation_prompt adds: the answer begins with its content.
+  const ChatTemplate always(
+      "{% for m in messages %}[{{ m.role }}] {{ m.content | trim }}{{ eos_token }}{% endfor %}[x]",
+      "t", {{"eos_token", "</s>"}});
+  CHECK(answers(always, kTwoTurns) == Texts{"b</s>", "d</s>"});
+  // A system message that is written before the others are walked through, in another order.
+  const ChatTemplate first(
+      "{% if messages[0].role == 'system' %}{{ messages[0].content }}{% set messages = "
+      "messages[1:] "
+      "%}{% endif %}{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
+      "{% if add_generation_prompt %}<assistant>{% endif %}",
+      "t");
+  CHECK(answers(first, kTwoTurns) == Texts{" b ", "d"});
+  // What a template drops from earlier answers is no part of the text.
+  const ChatTemplate drops(
+      "{% for m in messages %}<{{ m.role }}>{{ m.content.split('|')[-1] if not loop.last else "
+      "m.content }}{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}",
+      "t");
+  CHECK(
+      answers(drops, R"([{"role": "user", "content": "q"}, {"role": "assistant", "content": "x|y"},
+                           {"role": "user", "content": "r"}, {"role": "assistant", "content": "z|w"}])") ==
+      Texts{"y", "z|w"});
+}
+
+TEST_CASE("chat templates: messages that a template does not write are errors") {
+  const ChatTemplate knows(
+      "{% for m in messages %}{% if m.role == 'user' %}U{{ m.content }}{% elif m.role == "
+      "'assistant' "
+      "%}A{{ m.content }}{% endif %}{% endfor %}",
+      "x.jinja");
+  fails(
+      "\"x.jinja\": expected a template that writes each message, but it writes nothing of message "
+      "1, whose role is \"critic\"",
+      [&] {
+        answers(knows, R"([{"role": "user", "content": "a"}, {"role": "critic", "content": "?"},
+                             {"role": "assistant", "content": "b"}])");
+      });
+  fails("writes nothing of message 0, whose role is \"system\"",
+        [&] { answers(knows, R"([{"role": "system", "content": "zzz"}])"); });
+  const ChatTemplate raises("{{ raise_exception('only users') }}", "x.jinja");
+  fails("\"x.jinja\", line 1: the template says: only users", [&] { answers(raises, "[]"); });
+  const ChatTemplate twice(
+      "{% for m in messages %}{{ m.content }}{% endfor %}{% for m in messages %}{{ m.content }}"
+      "{% endfor %}",
+      "t");
+  fails("writes message 0 2 times",
+        [&] { answers(twice, R"([{"role": "assistant", "content": "a"}])"); });
+}
+
+TEST_CASE("chat templates: files of a folder") {
+  const TemporaryFolder folder;
+  CHECK_FALSE(ChatTemplate::of_folder(folder.path()).has_value());
+  folder.write("tokenizer_config.json",
+               R"({"bos_token": {"content": "<s>"}, "eos_token": "</s>",
+                   "chat_template": [{"name": "tool_use", "template": "t"},
+                                     {"name": "default", "template": "{{ bos_token }}x"}]})");
+  const auto chat = ChatTemplate::of_folder(folder.path());
+  REQUIRE(chat.has_value());
+  CHECK(chat->render({OrderedJson::array(), OrderedJson()}, false) == "<s>x");
+  CHECK(special_tokens(folder.path()) ==
+        SpecialTokens{{"bos_token", "<s>"}, {"eos_token", "</s>"}});
+  folder.write("chat_template.jinja", "{{ eos_token }}{{ strftime_now('%d %b %Y') }}\n");
+  CHECK(ChatTemplate::of_folder(folder.path())
+            ->render({OrderedJson::array(), OrderedJson()}, false) == "</s>26 Jul 2024");
+  folder.write("chat_template.jinja", "a\n{% for %}");
+  fails("chat_template.jinja\", line 2: expected a name",
+        [&] { ChatTemplate::of_folder(folder.path()); });
+  folder.write("tokenizer_config.json", "[");
+  fails("expected JSON", [&] { ChatTemplate::of_folder(folder.path()); });
+}
+
+}  // namespace
+}  // namespace frugal::data
