@@ -31,7 +31,7 @@ DataTraits traits(const Config& c) { return data_traits(c); }
 bool is_glue(const Config& c) {
   const DataTraits t = traits(c);
   return t.kind == BatchSpec::Kind::sequences && t.reads_files && !t.is_text &&
-         c.data.name != "tensors";
+         c.data.name != "tensors" && c.data.name != kConversations;
 }
 bool has_array_stream(const Config& c) {
   return c.data.name == "tensors" && c.data.layout == "tokens" &&

@@ -24,6 +24,9 @@ constexpr const char *kRandomMasks = "random_masks", *kImageMasks = "image_masks
 // Images with boxes.
 constexpr const char *kRandomBoxes = "random_boxes", *kImageBoxes = "image_boxes";
 
+// Samples for language models, in JSON lines (data/text/chat/text_samples.h).
+constexpr const char* kConversations = "conversations";
+
 // What is known of a data set before its files are read. Which keys it reads follows from that.
 struct DataTraits {
   BatchSpec::Kind kind = BatchSpec::Kind::images;

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <optional>
 
 #include "apps/config/config_readers.h"
@@ -8,6 +9,7 @@
 #include "apps/config/make_model.h"
 #include "apps/config/make_tokenizer.h"
 #include "apps/config/tensor_data.h"
+#include "core/log.h"
 #include "core/quoted.h"
 #include "core/random_streams.h"
 #include "core/rng.h"
@@ -72,6 +74,8 @@ std::vector<data::Sequence> random_sequences(const Config& config, int64_t vocab
   return all;
 }
 
+bool is_conversations(const Config& config) { return config.data.name == kConversations; }
+
 class TextKind final : public DataKind {
  public:
   std::vector<std::string> names() const override;
@@ -95,17 +99,19 @@ std::vector<DataKey> TextKind::keys() const {
           {{options::without_effect(
                 {"vocabulary", range::or_nothing(range::any_text()),
                  "Text: the tokenizer's vocabulary (vocab.txt; byte_bpe: the folder of "
-                 "vocab.json and merges.txt); null: "
-                 "text/bert-base-uncased-vocab.txt or text/gpt2 in the folders of the "
-                 "data."}),
+                 "vocab.json and merges.txt; hub and conversations: the folder of a model with "
+                 "tokenizer.json); null: text/bert-base-uncased-vocab.txt or text/gpt2 in the "
+                 "folders of the data, or model.weights."}),
             &DataConfig::vocabulary},
-           {"GLUE, jsonl, and text whose tokenizer is not characters",
+           {"GLUE, jsonl, conversations, and text whose tokenizer is not characters",
             {"data.name", "data.tokenizer"},
             [](const Config& c) {
-              return data_traits(c).is_text ? c.data.tokenizer != "characters" : is_glue(c);
+              return data_traits(c).is_text ? c.data.tokenizer != "characters"
+                                            : is_glue(c) || is_conversations(c);
             }}},
-          {{{"tokenizer", range::choice("characters, wordpiece, byte_bpe"),
-             "text: what tokens are; GLUE and jsonl with encoders take wordpiece."},
+          {{{"tokenizer", range::choice("characters, wordpiece, byte_bpe, hub"),
+             "text: what tokens are, hub as the tokenizer.json of a model's folder says; GLUE and "
+             "jsonl with encoders take wordpiece."},
             &DataConfig::tokenizer},
            {"tiny_shakespeare, text, and jsonl with decoders",
             {"data.name"},
@@ -115,15 +121,27 @@ std::vector<DataKey> TextKind::keys() const {
           {{{"max_length", range::integer(2, 1 << 20), "Text: tokens of a sequence, at most."},
             &DataConfig::max_length},
            with_data(BatchSpec::Kind::sequences)},
-          {{{"validation", range::positive(0.9), "text: share at the end that is tested on."},
+          {{{"answers_only", range::flag(),
+             "conversations: the loss counts what is answered, and not what is asked."},
+            &DataConfig::answers_only},
+           data_named({kConversations})},
+          {{{"truncate", range::flag(),
+             "conversations: samples longer than max_length lose their ends; false: such a sample "
+             "is an error."},
+            &DataConfig::truncate},
+           data_named({kConversations})},
+          {{{"validation", range::positive(0.9),
+             "text, conversations: share at the end that is tested on."},
             &DataConfig::validation},
-           {"text that is cut into windows", {"data.name", "model.name"}, makes_windows}}};
+           {"text that is cut into windows, and conversations",
+            {"data.name", "model.name"},
+            [](const Config& c) { return makes_windows(c) || is_conversations(c); }}}};
 }
 
 std::vector<std::string> TextKind::names() const {
   std::vector<std::string> all;
   for (const GlueRow& row : kGlue) all.emplace_back(row.name);
-  for (const char* other : {"tiny_shakespeare", "text", "jsonl", "random_tokens"})
+  for (const char* other : {"tiny_shakespeare", "text", "jsonl", kConversations, "random_tokens"})
     all.emplace_back(other);
   return all;
 }
@@ -148,6 +166,10 @@ void TextKind::check(const Config& config) const {
       family_of(config.model) != Family::encoder)
     throw ConfigError("model.name", fmt::format("expected a network for the data jsonl, an encoder "
                                                 "(classes) or a decoder (next tokens), got {}",
+                                                config.model.name));
+  if (is_conversations(config) && !is_decoder(config))
+    throw ConfigError("model.name", fmt::format("expected a decoder for the data conversations, "
+                                                "got {}",
                                                 config.model.name));
   const int64_t most = kMostTokens / config.data.max_length;
   for (const bool train : {true, false})
@@ -288,6 +310,7 @@ class OpenTexts final : public OpenData {
   std::shared_ptr<const data::WordPiece> word_pieces(const Config& config) {
     return tokenizers_.word_pieces(config);
   }
+  std::unique_ptr<data::BatchSource> conversations(const Config& config, Split split);
   const StreamTokens& stream_tokens(const Config& config);
   const LabelledLines& labelled_lines(const Config& config) {
     if (!lines_) lines_ = read_lines(config, find_parts(config, json_endings()));
@@ -307,6 +330,7 @@ class OpenTexts final : public OpenData {
   Tokenizers tokenizers_;
   std::optional<StreamTokens> stream_;
   std::optional<LabelledLines> lines_;
+  std::map<std::string, Sequences> samples_;  // conversations, by file
   TensorFiles arrays_;
   std::optional<int64_t> array_vocabulary_;  // one more than the highest id in the arrays
 };
@@ -406,6 +430,11 @@ BatchSpec OpenTexts::spec(const Config& config) {
     spec.classes =
         is_decoder(config) ? spec.vocabulary : arrays_.parts(config).train_targets.classes;
     if (!is_decoder(config)) spec.token_extras = {kMask, kTypes};
+  } else if (is_conversations(config)) {
+    spec.vocabulary = tokenizers_.samples(config)->tokenizer->size();
+    spec.classes = spec.vocabulary;
+    spec.target = Target::class_of_token;
+    spec.metric = usual_metric(spec.target);
   } else if (config.data.name == "jsonl" && !is_decoder(config)) {
     spec.vocabulary = word_pieces(config)->size();
     spec.classes = static_cast<int64_t>(labelled_lines(config).labels.size());
@@ -425,7 +454,8 @@ BatchSpec OpenTexts::spec(const Config& config) {
 }
 
 std::unique_ptr<data::BatchSource> sequences(const Config& config, std::vector<data::Sequence> all,
-                                             bool train, int64_t padding) {
+                                             bool train, int64_t padding,
+                                             bool next_tokens = false) {
   const int64_t limit = train ? config.data.train_samples : config.data.test_samples;
   if (limit > 0 && limit < static_cast<int64_t>(all.size())) all.resize(static_cast<size_t>(limit));
   data::SequenceBatchOptions options;
@@ -434,7 +464,43 @@ std::unique_ptr<data::BatchSource> sequences(const Config& config, std::vector<d
   options.drop_last = train && config.data.drop_last;
   options.seed = static_cast<uint64_t>(config.run.seed);
   options.padding = padding;
+  options.next_tokens = next_tokens;
   return std::make_unique<data::SequenceBatches>(std::move(all), options);
+}
+
+std::unique_ptr<data::BatchSource> OpenTexts::conversations(const Config& config, Split split) {
+  const DataParts files = find_parts(config, json_endings());
+  if (split == Split::validation && files.one_file()) return nullptr;
+  const std::string path = files.one_file() ? files.train : files.of(split);
+  if (path.empty()) return nullptr;
+  const auto encoder = tokenizers_.samples(config);
+  auto found = samples_.find(path);
+  if (found == samples_.end()) {
+    data::TextSampleCounts counts;
+    const data::TextSampleOptions options{config.data.max_length, config.data.answers_only,
+                                          config.data.truncate};
+    found = samples_.emplace(path, data::read_text_samples(path, *encoder, options, counts)).first;
+    if (counts.cut > 0 || counts.without_answers > 0)
+      log().warn(
+          "[conversations] {}: {} samples are cut at data.max_length {}, and {} samples without an "
+          "answer are left out",
+          in_quotes(path), counts.cut, config.data.max_length, counts.without_answers);
+    log().info("[conversations] {}: {} samples of {} tokens; {} tokens count in the loss",
+               in_quotes(path), counts.samples, counts.ids, counts.counted);
+  }
+  Sequences all = found->second;
+  const bool train = split == Split::train;
+  if (files.one_file()) {
+    const auto [first, last] =
+        data::split_text(static_cast<int64_t>(all.size()), config.data.validation);
+    const data::TextRange range = train ? first : last;
+    if (range.begin == range.end)
+      throw ConfigError("data.dir", fmt::format("expected at least two samples to train and to "
+                                                "test on, got {} in {}",
+                                                all.size(), in_quotes(path)));
+    all = Sequences(all.begin() + range.begin, all.begin() + range.end);
+  }
+  return sequences(config, std::move(all), train, encoder->end.value_or(0), true);
 }
 
 std::shared_ptr<const data::TokenIds> OpenTexts::random_tokens(const Config& config) {
@@ -484,6 +550,7 @@ std::unique_ptr<data::BatchSource> OpenTexts::batches(const Config& config, Spli
     const StreamTokens& stream = stream_tokens(config);
     return windows_of(config, stream.of(split), split, stream.files.one_file());
   }
+  if (is_conversations(config)) return conversations(config, split);
   if (is_array(config) && is_decoder(config)) {
     const TokenArray array = arrays_.open_tokens(config, split);
     return windows_of(config, stream_of(array), split, array.one_part);
@@ -517,6 +584,7 @@ std::vector<std::string> OpenTexts::class_names(const Config& config) {
 std::shared_ptr<const data::Tokenizer> OpenTexts::tokenizer(const Config& config) {
   if (is_array(config) || config.data.name == "random_tokens") return nullptr;
   if (is_stream(config)) return stream_tokens(config).tokens.tokenizer;
+  if (is_conversations(config)) return tokenizers_.samples(config)->tokenizer;
   return word_pieces(config);
 }
 

@@ -10,6 +10,7 @@
 #include "data/formats/file_bytes.h"
 #include "data/text/byte_bpe.h"
 #include "data/text/characters.h"
+#include "data/text/hub/hub_tokenizer.h"
 
 namespace frugal::apps {
 namespace {
@@ -29,6 +30,30 @@ std::string vocabulary_path(const Config& config) {
                                 "data.vocabulary names the {}",
                                 usual, searched_folders(), bytes ? "gpt2_bpe" : "bert_vocab",
                                 bytes ? "folder" : "file"));
+}
+
+// The folder with the tokenizer.json.
+std::string hub_folder(const Config& config) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  const auto has = [&](const fs::path& folder) {
+    return fs::is_regular_file(folder / data::kSampleFiles[0], ignored);
+  };
+  if (config.data.vocabulary) {
+    const fs::path path = *config.data.vocabulary;
+    if (has(path)) return path.string();
+    if (path.filename() == data::kSampleFiles[0] && has(path.parent_path()))
+      return path.parent_path().string();
+    const bool other = fs::is_regular_file(path / "tokenizer.model", ignored);
+    throw ConfigError(
+        "data.vocabulary",
+        fmt::format("expected the folder of a model with a tokenizer.json, got {}{}",
+                    in_quotes(path.string()), other ? ", which has a tokenizer.model alone" : ""));
+  }
+  if (config.model.weights && has(*config.model.weights)) return *config.model.weights;
+  throw ConfigError("data.vocabulary",
+                    "expected the folder of a model with a tokenizer.json, since model.weights "
+                    "names none; got null");
 }
 
 constexpr const char* kCharacters = "characters.txt";
@@ -68,6 +93,14 @@ std::vector<std::pair<std::string, std::string>> tokenizer_files(const Config& c
     for (int32_t id = 0; id < tokenizer->size(); ++id) all.push_back(id);
     return {{kCharacters, tokenizer->decode(all)}};
   }
+  if (dynamic_cast<const data::HubTokenizer*>(tokenizer.get()) != nullptr) {
+    const std::string folder = hub_folder(config);
+    std::vector<std::pair<std::string, std::string>> files;
+    for (const char* name : data::kSampleFiles)
+      if (data::is_file(folder + "/" + name))
+        files.emplace_back(name, text_of_file(folder + "/" + name));
+    return files;
+  }
   const std::string path = vocabulary_path(config);
   if (dynamic_cast<const data::ByteBpe*>(tokenizer.get()) != nullptr)
     return {{kBytePairs, text_of_file(path + "/" + kBytePairs)},
@@ -75,8 +108,13 @@ std::vector<std::pair<std::string, std::string>> tokenizer_files(const Config& c
   return {{kWordPieces, text_of_file(path)}};
 }
 
-std::shared_ptr<const data::Tokenizer> read_tokenizer(const std::string& folder) {
+std::shared_ptr<const data::Tokenizer> read_tokenizer(
+    const std::string& folder, std::shared_ptr<const data::SampleEncoder>& samples) {
   const auto path = [&](const char* name) { return folder + "/" + name; };
+  if (data::is_file(path(data::kSampleFiles[0]))) {
+    samples = std::make_shared<const data::SampleEncoder>(data::read_sample_encoder(folder));
+    return samples->tokenizer;
+  }
   if (data::is_file(path(kCharacters)))
     return std::make_shared<data::Characters>(
         data::Characters::of(text_of_file(path(kCharacters))));
@@ -97,11 +135,21 @@ std::shared_ptr<const data::WordPiece> Tokenizers::word_pieces(const Config& con
   return words_;
 }
 
+std::shared_ptr<const data::SampleEncoder> Tokenizers::samples(const Config& config) {
+  if (config.data.known != nullptr && config.data.known->samples != nullptr)
+    return config.data.known->samples;
+  if (samples_ == nullptr)
+    samples_ =
+        std::make_shared<const data::SampleEncoder>(data::read_sample_encoder(hub_folder(config)));
+  return samples_;
+}
+
 TextTokens Tokenizers::encode(const Config& config, const std::vector<std::string>& paths,
                               const std::function<std::string(const std::string&)>& read) {
   const std::string& kind = config.data.tokenizer;
   const auto own = config.data.known == nullptr ? nullptr : config.data.known->tokenizer;
-  const std::string by = kind == "characters" || own != nullptr ? "" : vocabulary_path(config);
+  const bool reads = kind != "characters" && kind != "hub" && own == nullptr;
+  const std::string by = reads ? vocabulary_path(config) : "";
   std::vector<std::string> texts;
   std::string all;
   for (const std::string& path : paths) {
@@ -115,6 +163,8 @@ TextTokens Tokenizers::encode(const Config& config, const std::vector<std::strin
     made.tokenizer = std::make_shared<data::Characters>(data::Characters::of(all));
   else if (kind == "wordpiece")
     made.tokenizer = word_pieces(config);
+  else if (kind == "hub")
+    made.tokenizer = samples(config)->tokenizer;
   else if (kind == "byte_bpe")
     made.tokenizer = std::make_shared<data::ByteBpe>(by + "/vocab.json", by + "/merges.txt");
   FRUGAL_ASSERT(made.tokenizer != nullptr);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "apps/config/config.h"
+#include "data/text/chat/text_samples.h"
 #include "data/text/wordpiece.h"
 
 namespace frugal::apps {
@@ -22,6 +23,9 @@ class Tokenizers {
   // The vocabulary of data.vocabulary, which is read once. Errors: ConfigError where there is none;
   // those of the file.
   std::shared_ptr<const data::WordPiece> word_pieces(const Config& config);
+  // The tokenizer.json of a model's folder with what stands beside it, which is read once: that of
+  // data.vocabulary, or of model.weights. Errors: as above.
+  std::shared_ptr<const data::SampleEncoder> samples(const Config& config);
   // The files at `paths` by data.tokenizer; read(path) is the text of one. Characters are those of
   // all files. Errors: those of read and of the vocabulary.
   TextTokens encode(const Config& config, const std::vector<std::string>& paths,
@@ -29,11 +33,14 @@ class Tokenizers {
 
  private:
   std::shared_ptr<const data::WordPiece> words_;
+  std::shared_ptr<const data::SampleEncoder> samples_;
 };
 
 // The tokenizer's files for a run folder, as names and contents; none where there is no tokenizer.
 std::vector<std::pair<std::string, std::string>> tokenizer_files(const Config& config);
-// The tokenizer of these files in `folder`; null: there are none. Errors: those of the files.
-std::shared_ptr<const data::Tokenizer> read_tokenizer(const std::string& folder);
+// The tokenizer of these files in `folder`; null: there are none. With a tokenizer.json, `samples`
+// is what stands beside it. Errors: those of the files.
+std::shared_ptr<const data::Tokenizer> read_tokenizer(
+    const std::string& folder, std::shared_ptr<const data::SampleEncoder>& samples);
 
 }  // namespace frugal::apps

@@ -232,7 +232,7 @@ std::shared_ptr<RunEncoding> read_encoding(const std::string& folder, const Conf
     has_boxes = input.spec.has_boxes();
     category_ids = input.category_ids;
   }
-  known->tokenizer = read_tokenizer(folder);
+  known->tokenizer = read_tokenizer(folder, known->samples);
   if (has_file(folder, kClasses))
     known->class_names = read_own(folder + "/" + kClasses, names_from);
   if (has_file(folder, kColumns))
@@ -390,8 +390,10 @@ void adopt_encoding(Config& config) {
   known->mask_values.clear();
   if (config.data.class_names != before.data.class_names) known->class_ids.clear();
   // A vocabulary is a file that the configuration names; characters are those of the text.
-  if (dynamic_cast<const data::Characters*>(known->tokenizer.get()) == nullptr)
+  if (dynamic_cast<const data::Characters*>(known->tokenizer.get()) == nullptr) {
     known->tokenizer = nullptr;
+    known->samples = nullptr;
+  }
   Config trial = config;
   trial.data.known = known;
   try {

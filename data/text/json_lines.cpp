@@ -16,13 +16,56 @@ using Json = nlohmann::json;
 
 constexpr size_t kLongest = size_t{64} << 20;
 
-[[noreturn]] void fail(const std::string& path, int64_t line, const std::string& message) {
+const Json& field_of(const Json& object, const std::string& name, const std::string& path,
+                     int64_t line) {
+  const auto found = object.find(name);
+  if (found != object.end()) return *found;
+  std::vector<std::string> names;
+  for (const auto& [key, value] : object.items()) names.push_back(key);
+  fail_in_line(
+      path, line,
+      fmt::format(
+          "expected a field {}, got {}", in_quotes(name),
+          names.empty() ? "none" : printable(fmt::format("{}", fmt::join(names, ", ")), 300)));
+}
+
+std::string text_in(const Json& object, const std::string& name, const std::string& path,
+                    int64_t line) {
+  const Json& value = field_of(object, name, path, line);
+  if (!value.is_string())
+    fail_in_line(
+        path, line,
+        fmt::format("expected a text as {}, got {}", in_quotes(name), printable(value.dump(), 80)));
+  return value.get<std::string>();
+}
+
+std::string label_in(const Json& object, const std::string& name, const std::string& path,
+                     int64_t line) {
+  const Json& value = field_of(object, name, path, line);
+  if (value.is_string() && !value.get_ref<const std::string&>().empty())
+    return value.get<std::string>();
+  if (!value.is_number_integer() && !value.is_boolean())
+    fail_in_line(path, line,
+                 fmt::format("expected a label as {}, a text or a whole number, got {}",
+                             in_quotes(name), printable(value.dump(), 80)));
+  return value.dump();
+}
+
+bool is_whole(const std::string& text) {
+  const size_t digits = text.starts_with('-') ? 1 : 0;
+  return text.size() > digits && text.size() <= 18 &&
+         std::all_of(text.begin() + static_cast<std::ptrdiff_t>(digits), text.end(),
+                     [](char c) { return c >= '0' && c <= '9'; });
+}
+
+}  // namespace
+
+void fail_in_line(const std::string& path, int64_t line, const std::string& message) {
   throw Error(fmt::format("[jsonl] {}, line {}: {}", in_quotes(path), line, message));
 }
 
-// Calls f(number, text) for each line that is not empty.
-template <class F>
-void for_lines(const std::string& path, const F& f) {
+void for_json_lines(const std::string& path,
+                    const std::function<void(int64_t, std::string_view)>& f) {
   ByteStream stream("jsonl", path);
   std::string rest;
   int64_t number = 0;
@@ -44,66 +87,23 @@ void for_lines(const std::string& path, const F& f) {
     }
     rest.append(buffer.data() + begin, got - begin);
     if (rest.size() > kLongest)
-      fail(path, number + 1, fmt::format("expected at most {} bytes, got more", kLongest));
+      fail_in_line(path, number + 1, fmt::format("expected at most {} bytes, got more", kLongest));
   }
   if (!rest.empty()) give(rest);
 }
 
-const Json& field_of(const Json& object, const std::string& name, const std::string& path,
-                     int64_t line) {
-  const auto found = object.find(name);
-  if (found != object.end()) return *found;
-  std::vector<std::string> names;
-  for (const auto& [key, value] : object.items()) names.push_back(key);
-  fail(path, line,
-       fmt::format(
-           "expected a field {}, got {}", in_quotes(name),
-           names.empty() ? "none" : printable(fmt::format("{}", fmt::join(names, ", ")), 300)));
-}
-
-std::string text_in(const Json& object, const std::string& name, const std::string& path,
-                    int64_t line) {
-  const Json& value = field_of(object, name, path, line);
-  if (!value.is_string())
-    fail(
-        path, line,
-        fmt::format("expected a text as {}, got {}", in_quotes(name), printable(value.dump(), 80)));
-  return value.get<std::string>();
-}
-
-std::string label_in(const Json& object, const std::string& name, const std::string& path,
-                     int64_t line) {
-  const Json& value = field_of(object, name, path, line);
-  if (value.is_string() && !value.get_ref<const std::string&>().empty())
-    return value.get<std::string>();
-  if (!value.is_number_integer() && !value.is_boolean())
-    fail(path, line,
-         fmt::format("expected a label as {}, a text or a whole number, got {}", in_quotes(name),
-                     printable(value.dump(), 80)));
-  return value.dump();
-}
-
-bool is_whole(const std::string& text) {
-  const size_t digits = text.starts_with('-') ? 1 : 0;
-  return text.size() > digits && text.size() <= 18 &&
-         std::all_of(text.begin() + static_cast<std::ptrdiff_t>(digits), text.end(),
-                     [](char c) { return c >= '0' && c <= '9'; });
-}
-
-}  // namespace
-
 std::vector<JsonLine> read_json_lines(const std::string& path, const JsonLinesFields& fields) {
   std::vector<JsonLine> all;
-  for_lines(path, [&](int64_t number, std::string_view text) {
+  for_json_lines(path, [&](int64_t number, std::string_view text) {
     Json object;
     try {
       object = parse_json<Json>(text);
     } catch (const JsonError& error) {
-      fail(path, number, error.what());
+      fail_in_line(path, number, error.what());
     }
     if (!object.is_object())
-      fail(path, number,
-           fmt::format("expected a JSON object, got {}", printable(object.dump(), 80)));
+      fail_in_line(path, number,
+                   fmt::format("expected a JSON object, got {}", printable(object.dump(), 80)));
     JsonLine line;
     line.text = text_in(object, fields.text, path, number);
     if (!fields.second.empty()) line.second = text_in(object, fields.second, path, number);

@@ -1,9 +1,19 @@
 // Texts and their labels from files of JSON lines: an object in each line.
 #pragma once
+#include <cstdint>
+#include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace frugal::data {
+
+// Calls f(number, line) for each line that is not empty; numbers begin at 1. Plain or gzipped.
+// Errors: an unreadable file; a line longer than 64 MiB.
+void for_json_lines(const std::string& path,
+                    const std::function<void(int64_t, std::string_view)>& f);
+// Throws "[jsonl] PATH, line LINE: MESSAGE".
+[[noreturn]] void fail_in_line(const std::string& path, int64_t line, const std::string& message);
 
 struct JsonLinesFields {
   std::string text = "text";  // field of the text

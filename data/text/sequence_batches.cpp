@@ -32,15 +32,21 @@ SequenceBatches::SequenceBatches(std::vector<Sequence> sequences,
     const Sequence& sequence = sequences_[i];
     const auto tokens = static_cast<int64_t>(sequence.ids.size());
     FRUGAL_CHECK(tokens > 0, "[sequence_batches] expected tokens in sample {}, got none", i);
+    FRUGAL_CHECK(!options.next_tokens || tokens > 1,
+                 "[sequence_batches] expected at least two tokens in sample {}, got one", i);
     const int32_t least = *std::min_element(sequence.ids.begin(), sequence.ids.end());
     FRUGAL_CHECK(least >= 0, "[sequence_batches] expected token ids in sample {}, got {}", i,
                  least);
     FRUGAL_CHECK(sequence.second >= 0 && sequence.second <= tokens,
                  "[sequence_batches] expected the second segment of sample {} in [0, {}], got {}",
                  i, tokens, sequence.second);
-    FRUGAL_CHECK(options.pad_to == 0 || tokens <= options.pad_to,
+    for (const Sequence::Range& range : sequence.counted)
+      FRUGAL_CHECK(range.begin >= 0 && range.begin <= range.end && range.end <= tokens,
+                   "[sequence_batches] expected targets of sample {} in [0, {}], got {} to {}", i,
+                   tokens, range.begin, range.end);
+    FRUGAL_CHECK(options.pad_to == 0 || length(static_cast<int64_t>(i)) <= options.pad_to,
                  "[sequence_batches] expected at most pad_to = {} tokens in sample {}, got {}",
-                 options.pad_to, i, tokens);
+                 options.pad_to, i, length(static_cast<int64_t>(i)));
   }
   const auto size = static_cast<int64_t>(sequences_.size());
   const int64_t full = size / options.batch_size;
@@ -53,7 +59,8 @@ SequenceBatches::SequenceBatches(std::vector<Sequence> sequences,
 }
 
 int64_t SequenceBatches::length(int64_t index) const {
-  return static_cast<int64_t>(sequences_[static_cast<size_t>(index)].ids.size());
+  const auto ids = static_cast<int64_t>(sequences_[static_cast<size_t>(index)].ids.size());
+  return options_.next_tokens ? ids - 1 : ids;
 }
 
 SequenceBatches::Span SequenceBatches::share_of(const Span& whole) const {
@@ -106,6 +113,7 @@ std::optional<Batch> SequenceBatches::next() {
   if (!epoch_ready_) begin_epoch();
   const Span whole = spans_[static_cast<size_t>(state_.next_batch)], span = share_of(whole);
   const int64_t rows = span.end - span.begin, columns = padded_length(whole);
+  if (options_.next_tokens) return next_tokens(span, columns);
   const CategoryScope category(Category::input);
   const Tensor input =
       Tensor::full({rows, columns}, static_cast<double>(options_.padding), DType::i64);
@@ -129,6 +137,32 @@ std::optional<Batch> SequenceBatches::next() {
   batch.target = target;
   batch.samples = samples;
   batch.extras = {{"attention_mask", mask}, {"token_type_ids", types}};
+  return batch;
+}
+
+Batch SequenceBatches::next_tokens(const Span& span, int64_t columns) {
+  const int64_t rows = span.end - span.begin;
+  const CategoryScope category(Category::input);
+  Batch batch;
+  batch.input = Tensor::full({rows, columns}, static_cast<double>(options_.padding), DType::i64);
+  batch.target = Tensor::full({rows, columns}, static_cast<double>(kIgnored), DType::i64);
+  batch.samples = Tensor::empty({rows}, DType::i64);
+  for (int64_t n = 0; n < rows; ++n) {
+    const int64_t index = order_[static_cast<size_t>(span.begin + n)];
+    const Sequence& sequence = sequences_[static_cast<size_t>(index)];
+    std::copy(sequence.ids.begin(), sequence.ids.end() - 1,
+              batch.input.mut<int64_t>() + n * columns);
+    int64_t* const target = batch.target.mut<int64_t>() + n * columns;
+    const auto all = static_cast<int32_t>(sequence.ids.size());
+    const auto count = [&](const Sequence::Range& range) {
+      for (int32_t at = std::max(range.begin, 1); at < range.end; ++at)
+        target[at - 1] = sequence.ids[static_cast<size_t>(at)];
+    };
+    if (sequence.counted.empty()) count({0, all});
+    for (const Sequence::Range& range : sequence.counted) count(range);
+    batch.samples.mut<int64_t>()[n] = index;
+  }
+  ++state_.next_batch;
   return batch;
 }
 

@@ -13,6 +13,12 @@ struct Sequence {
   TokenIds ids;
   int32_t second = 0;  // where the second segment begins; ids.size() if there is none
   int64_t label = 0;
+  // With next_tokens: the places of the ids that count as targets; empty: all do. The first id is
+  // never a target.
+  struct Range {
+    int32_t begin, end;
+  };
+  std::vector<Range> counted = {};
 };
 
 struct SequenceBatchOptions {
@@ -23,21 +29,26 @@ struct SequenceBatchOptions {
   uint64_t seed = 0;
   int64_t padding = 0;  // token id
   int64_t pad_to = 0;   // T of every batch; 0: the longest of the batch
+  // Each id is predicted from those before it, as causal networks do: inputs are all ids but the
+  // last, and targets [N, T] all but the first.
+  bool next_tokens = false;
 };
 
 // Batches: input [N, T] i64, target [N] i64 (labels), extras attention_mask [N, T] i64 (1 for
 // tokens, 0 for padding) and token_type_ids [N, T] i64 (1 from the second segment on), and samples.
-// All are host tensors. With shuffle and group_by_length, random pools of 64 batches are sorted by
-// length and cut into batches, which come in random order. So there is little padding, and each
-// epoch has other batches.
-// A share (set_share) is padded to T of the whole batch. So its tensors are rows of those that one
-// process has, sums over T add in the same order, and no process of several has longer sequences
-// than the others and keeps them waiting. Batches of similar lengths have little padding anyway.
-// Thread safety: one consumer.
+// All are host tensors. With next_tokens there are input, target [N, T] i64 (kIgnored where the
+// target does not count, as padding) and samples. Padding is behind the ids, where no causal
+// network looks. With shuffle and group_by_length, random pools of 64 batches are sorted by length
+// and cut into batches, which come in random order. So there is little padding, and each epoch has
+// other batches. A share (set_share) is padded to T of the whole batch. So its tensors are rows of
+// those that one process has, sums over T add in the same order, and no process of several has
+// longer sequences than the others and keeps them waiting. Batches of similar lengths have little
+// padding anyway. Thread safety: one consumer.
 class SequenceBatches : public BatchSource {
  public:
-  // Errors: no samples; an empty sample; a negative token; `second` outside [0, length]; batch_size
-  // < 1; a negative padding; pad_to below a sample's length; drop_last that leaves no batch.
+  // Errors: no samples; an empty sample (with next_tokens: fewer than two ids); a negative token;
+  // `second` outside [0, length]; batch_size < 1; a negative padding; pad_to below a sample's
+  // length; drop_last that leaves no batch.
   SequenceBatches(std::vector<Sequence> sequences, const SequenceBatchOptions& options = {});
 
   std::optional<Batch> next() override;
@@ -56,6 +67,7 @@ class SequenceBatches : public BatchSource {
   Span share_of(const Span& whole) const;
   int64_t length(int64_t index) const;
   int64_t padded_length(const Span& span) const;
+  Batch next_tokens(const Span& span, int64_t columns);
 
   std::vector<Sequence> sequences_;
   SequenceBatchOptions options_;

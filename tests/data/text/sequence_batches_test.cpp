@@ -76,6 +76,33 @@ TEST_CASE("sequences are padded to the longest of their batch") {
   CHECK(fixed.next()->input.shape() == Shape{1, 5});
 }
 
+TEST_CASE("next tokens: each id but the first is a target, where it counts") {
+  Sequence counted{{5, 6, 7, 8}, 4, 0}, whole{{9, 4}, 2, 0};
+  counted.counted = {{0, 2}, {3, 4}};
+  SequenceBatches batches({counted, whole}, {.batch_size = 2,
+                                             .shuffle = false,
+                                             .group_by_length = false,
+                                             .padding = 3,
+                                             .next_tokens = true});
+  const Batch batch = *batches.next();
+  CHECK(batch.input.to_vector() == std::vector<double>{5, 6, 7, 9, 3, 3});
+  CHECK(batch.target.to_vector() == std::vector<double>{6, -100, 8, 4, -100, -100});
+  CHECK(batch.samples.to_vector() == std::vector<double>{0, 1});
+  CHECK(batch.extras.empty());
+  CHECK_FALSE(batches.next().has_value());
+  CHECK_THROWS_WITH_AS(SequenceBatches({{{5}, 1, 0}}, {.next_tokens = true}),
+                       doctest::Contains("at least two tokens in sample 0"), Error);
+  counted.counted = {{3, 5}};
+  CHECK_THROWS_WITH_AS(SequenceBatches({counted}, {.next_tokens = true}),
+                       doctest::Contains("targets of sample 0 in [0, 4], got 3 to 5"), Error);
+  // Shares of a batch are rows of it.
+  const auto made = [] {
+    return std::make_unique<SequenceBatches>(
+        sequences(50), SequenceBatchOptions{.batch_size = 8, .next_tokens = true});
+  };
+  frugal_test::check_shares(made);
+}
+
 TEST_CASE("every sample once an epoch, in an order of seed and epoch alone") {
   const SequenceBatchOptions options{.batch_size = 16, .seed = 5};
   SequenceBatches a(sequences(2100), options), b(sequences(2100), options);

@@ -1,0 +1,253 @@
+#include "data/text/chat/text_samples.h"
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "core/quoted.h"
+#include "data/formats/json_strict.h"
+#include "data/text/hub/hub_tokenizer.h"
+#include "data/text/json_lines.h"
+
+namespace frugal::data {
+namespace {
+
+using OrderedJson = nlohmann::ordered_json;
+
+// A sample as text. The parts `answers` of it are trained on.
+struct WrittenSample {
+  std::string text;
+  std::vector<Span> answers;
+  bool whole = false;  // ends and special tokens are written already
+};
+
+class SampleWriter {
+ public:
+  explicit SampleWriter(const SampleEncoder& encoder) : encoder_(encoder) {}
+
+  // Errors: without file and line.
+  WrittenSample write(const OrderedJson& line) const {
+    if (line.contains("messages")) return of_messages(line.at("messages"), line);
+    if (line.contains("conversations")) return of_messages(renamed(line), line);
+    if (line.contains("prompt") && line.contains("completion")) return of_prompt(line);
+    if (line.contains("instruction") && line.contains("output")) return of_instruction(line);
+    if (line.contains("text")) {
+      const std::string text = text_of(line, "text");
+      return {text, {{0, text.size()}}};
+    }
+    std::vector<std::string> names;
+    for (const auto& [key, value] : line.items()) names.push_back(key);
+    throw Error(fmt::format(
+        "expected messages, conversations, prompt and completion, instruction and output, or text, "
+        "got {}",
+        names.empty() ? "nothing" : printable(fmt::format("{}", fmt::join(names, ", ")), 300)));
+  }
+
+ private:
+  static std::string text_of(const OrderedJson& line, const char* key) {
+    const OrderedJson& value = line.at(key);
+    if (!value.is_string())
+      throw Error(fmt::format("expected a text as {}, got {}", in_quotes(key),
+                              printable(value.dump(), 80)));
+    return value.get<std::string>();
+  }
+  static std::string text_or_nothing(const OrderedJson& line, const char* key) {
+    return line.contains(key) && !line.at(key).is_null() ? text_of(line, key) : std::string();
+  }
+
+  // ShareGPT's {"from", "value"} as {"role", "content"}.
+  static OrderedJson renamed(const OrderedJson& line) {
+    const OrderedJson& turns = line.at("conversations");
+    OrderedJson messages = OrderedJson::array();
+    if (const std::string system = text_or_nothing(line, "system"); !system.empty())
+      messages.push_back({{"role", "system"}, {"content", system}});
+    if (!turns.is_array()) return turns;
+    for (const OrderedJson& turn : turns) {
+      if (!turn.is_object() || !turn.contains("from") || !turn.contains("value")) {
+        messages.push_back(turn);
+        continue;
+      }
+      std::string role = text_of(turn, "from");
+      for (const auto& [name, known] : {std::pair{"human", "user"},
+                                        {"gpt", "assistant"},
+                                        {"chatgpt", "assistant"},
+                                        {"bing", "assistant"},
+                                        {"bard", "assistant"},
+                                        {"model", "assistant"},
+                                        {"observation", "tool"}})
+        if (role == name) role = known;
+      messages.push_back({{"role", role}, {"content", text_of(turn, "value")}});
+    }
+    return messages;
+  }
+
+  WrittenSample of_messages(const OrderedJson& messages, const OrderedJson& line) const {
+    if (!messages.is_array() || messages.empty())
+      throw Error(
+          fmt::format("expected a list of messages, got {}", printable(messages.dump(), 80)));
+    for (const OrderedJson& message : messages)
+      if (!message.is_object() || !message.contains("role") || !message.at("role").is_string())
+        throw Error(
+            fmt::format("expected messages with a role, got {}", printable(message.dump(), 80)));
+    if (!encoder_.chat)
+      throw Error(
+          "expected a chat template for conversations, but the tokenizer's folder has none");
+    ConversationText made =
+        encoder_.chat->training_text({messages, line.value("tools", OrderedJson())});
+    return {std::move(made.text), std::move(made.answers), true};
+  }
+
+  WrittenSample of_prompt(const OrderedJson& line) const {
+    if (line.at("prompt").is_array() && line.at("completion").is_array()) {
+      OrderedJson messages = line.at("prompt");
+      for (const OrderedJson& message : line.at("completion")) messages.push_back(message);
+      return of_messages(messages, line);
+    }
+    const std::string prompt = text_of(line, "prompt"), answer = text_of(line, "completion");
+    return {prompt + answer, {{prompt.size(), prompt.size() + answer.size()}}};
+  }
+
+  WrittenSample of_instruction(const OrderedJson& line) const {
+    const std::string instruction = text_of(line, "instruction"),
+                      input = text_or_nothing(line, "input"), answer = text_of(line, "output");
+    if (encoder_.chat) {
+      OrderedJson messages = OrderedJson::array();
+      if (const std::string system = text_or_nothing(line, "system"); !system.empty())
+        messages.push_back({{"role", "system"}, {"content", system}});
+      messages.push_back({{"role", "user"},
+                          {"content", input.empty() ? instruction : instruction + "\n\n" + input}});
+      messages.push_back({{"role", "assistant"}, {"content", answer}});
+      return of_messages(messages, line);
+    }
+    const std::string prompt =
+        input.empty()
+            ? fmt::format(
+                  "Below is an instruction that describes a task. Write a response that "
+                  "appropriately completes the request.\n\n### Instruction:\n{}\n\n### "
+                  "Response:\n",
+                  instruction)
+            : fmt::format(
+                  "Below is an instruction that describes a task, paired with an input "
+                  "that provides further context. Write a response that appropriately "
+                  "completes the request.\n\n### Instruction:\n{}\n\n### Input:\n{}\n\n### "
+                  "Response:\n",
+                  instruction, input);
+    return {prompt + answer, {{prompt.size(), prompt.size() + answer.size()}}};
+  }
+
+  const SampleEncoder& encoder_;
+};
+
+// The ids of a sample and which of them are targets.
+Sequence encoded(const WrittenSample& sample, const SampleEncoder& encoder, bool answers_only) {
+  std::vector<size_t> places;
+  for (const Span& span : sample.answers) {
+    places.push_back(span.begin);
+    places.push_back(span.end);
+  }
+  std::vector<int64_t> counts;
+  const Tokenizer& tokenizer = *encoder.tokenizer;
+  Sequence made;
+  made.ids = tokenizer.encode_counting(sample.text, places, counts);
+  const auto count = static_cast<int64_t>(made.ids.size());
+  int64_t before = 0;
+  if (!sample.whole) {
+    // What the model expects before a text, and the end.
+    before = static_cast<int64_t>(tokenizer.before_text().size());
+    made.ids = tokenizer.with_special(made.ids);
+    const bool ended = !made.ids.empty() && made.ids.back() == encoder.end;
+    if (encoder.end && !ended) made.ids.push_back(*encoder.end);
+  }
+  made.second = static_cast<int32_t>(made.ids.size());
+  if (!answers_only) {
+    made.counted = {{0, made.second}};
+    return made;
+  }
+  for (size_t i = 0; i < counts.size(); i += 2) {
+    // An answer at the end of the text takes what ends the text.
+    const int64_t end =
+        counts[i + 1] == count && !sample.whole ? made.second : before + counts[i + 1];
+    made.counted.push_back({static_cast<int32_t>(before + counts[i]), static_cast<int32_t>(end)});
+  }
+  return made;
+}
+
+// How many targets count: the first id is none.
+int64_t targets_of(const Sequence& sequence) {
+  int64_t count = 0;
+  for (const Sequence::Range& range : sequence.counted)
+    count += std::max(0, range.end - std::max(range.begin, 1));
+  return count;
+}
+
+void cut_sequence(Sequence& sequence, int64_t ids) {
+  sequence.ids.resize(static_cast<size_t>(ids));
+  sequence.second = static_cast<int32_t>(ids);
+  for (Sequence::Range& range : sequence.counted) {
+    range.begin = std::min(range.begin, sequence.second);
+    range.end = std::min(range.end, sequence.second);
+  }
+}
+
+}  // namespace
+
+SampleEncoder read_sample_encoder(const std::string& folder) {
+  SampleEncoder made;
+  const auto tokenizer = std::make_shared<const HubTokenizer>(folder + "/tokenizer.json");
+  made.chat = ChatTemplate::of_folder(folder);
+  for (const auto& [name, text] : special_tokens(folder)) {
+    if (name != "eos_token") continue;
+    made.end = tokenizer->find(text);
+    FRUGAL_CHECK(made.end.has_value(),
+                 "[tokenizer] {}: expected an eos_token that the tokenizer has, got {}",
+                 in_quotes(folder + "/tokenizer_config.json", 300), in_quotes(text));
+  }
+  made.tokenizer = tokenizer;
+  return made;
+}
+
+std::vector<Sequence> read_text_samples(const std::string& path, const SampleEncoder& encoder,
+                                        const TextSampleOptions& options,
+                                        TextSampleCounts& counts) {
+  FRUGAL_ASSERT(encoder.tokenizer != nullptr);
+  const SampleWriter writer(encoder);
+  std::vector<Sequence> all;
+  for_json_lines(path, [&](int64_t number, std::string_view text) {
+    OrderedJson line;
+    Sequence sequence;
+    try {
+      line = parse_json<OrderedJson>(text);
+      if (!line.is_object())
+        throw Error(fmt::format("expected a JSON object, got {}", printable(line.dump(), 80)));
+      sequence = encoded(writer.write(line), encoder, options.answers_only);
+    } catch (const Error& error) {
+      fail_in_line(path, number, error.what());
+    }
+    const auto inputs = static_cast<int64_t>(sequence.ids.size()) - 1;
+    if (inputs > options.max_length) {
+      if (!options.truncate)
+        fail_in_line(path, number,
+                     fmt::format("expected a sample of at most {} inputs (data.max_length), got "
+                                 "{}; data.truncate cuts such samples",
+                                 options.max_length, inputs));
+      cut_sequence(sequence, options.max_length + 1);
+      ++counts.cut;
+    }
+    const int64_t targets = targets_of(sequence);
+    if (targets == 0) {
+      ++counts.without_answers;
+      return;
+    }
+    ++counts.samples;
+    counts.ids += static_cast<int64_t>(sequence.ids.size());
+    counts.counted += targets;
+    all.push_back(std::move(sequence));
+  });
+  FRUGAL_CHECK(!all.empty(), "[jsonl] {}: expected samples with answers, got none{}",
+               in_quotes(path),
+               counts.without_answers > 0
+                   ? fmt::format("; {} have none within data.max_length", counts.without_answers)
+                   : "");
+  return all;
+}
+
+}  // namespace frugal::data

@@ -1,0 +1,57 @@
+// Samples for language models from files of JSON lines: conversations, prompts and completions,
+// instructions, texts.
+#pragma once
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "data/text/chat/chat_template.h"
+#include "data/text/sequence_batches.h"
+#include "data/text/tokenizer.h"
+
+namespace frugal::data {
+
+// What turns a line into ids.
+struct SampleEncoder {
+  std::shared_ptr<const Tokenizer> tokenizer;
+  std::optional<ChatTemplate> chat;  // none: conversations are an error
+  std::optional<int32_t> end;        // the token behind a text; none: there is none
+};
+
+// The names of the files in a model's folder that it is read from.
+constexpr const char* kSampleFiles[] = {"tokenizer.json", "tokenizer_config.json",
+                                        "chat_template.jinja"};
+// The tokenizer.json of a folder, its chat template and its "eos_token". Errors: those of
+// HubTokenizer and ChatTemplate; an "eos_token" that the tokenizer does not have.
+SampleEncoder read_sample_encoder(const std::string& folder);
+
+struct TextSampleOptions {
+  int64_t max_length = 1024;  // inputs of a sample, which are one less than its ids
+  bool answers_only = true;   // false: all tokens count
+  bool truncate = false;      // longer samples lose their ends; false: they are errors
+};
+
+struct TextSampleCounts {
+  int64_t samples = 0;                   // that are used
+  int64_t cut = 0, without_answers = 0;  // the latter are left out
+  int64_t ids = 0, counted = 0;          // in those that are used; counted: targets of the loss
+};
+
+// A line is one of
+//   {"messages": [{"role", "content", ...}, ...], "tools": [...]}   also with the key
+//   "conversations"
+//   {"conversations": [{"from", "value"}, ...], "system": ...}      ShareGPT's names of roles
+//   {"prompt": ..., "completion": ...}                              texts, or lists of messages
+//   {"instruction": ..., "input": ..., "output": ...}               Alpaca's
+//   {"text": ...}
+// Answers are what the role assistant says, completions and outputs, with the ends that the
+// template or the tokenizer gives them; of a text, everything counts. Instructions become a
+// conversation if there is a template, and Alpaca's published prompt otherwise. Errors (with file
+// and line): a line that is not a JSON object; none of these; members of other types; a
+// conversation without a template, or one that the template does not write (ChatTemplate); a sample
+// of more than max_length inputs without `truncate`; no sample that counts.
+std::vector<Sequence> read_text_samples(const std::string& path, const SampleEncoder& encoder,
+                                        const TextSampleOptions& options, TextSampleCounts& counts);
+
+}  // namespace frugal::data

@@ -1,0 +1,106 @@
+// Conversations from files to a run, and from its folder to evaluations and texts.
+#include <doctest/doctest.h>
+
+#include <filesystem>
+
+#include "data/formats/json_strict.h"
+#include "tests/apps/run.h"
+
+namespace frugal::apps {
+namespace {
+
+// A model's folder with the characters that the lines below have, and a template.
+void write_model_folder(const std::string& folder) {
+  std::filesystem::create_directories(folder);
+  nlohmann::json vocabulary = {{"<s>", 0}, {"</s>", 1}, {"<u>", 2}, {"<a>", 3}, {"\n", 4}};
+  for (char c = 'a'; c <= 'z'; ++c) vocabulary[std::string(1, c)] = 5 + c - 'a';
+  vocabulary[" "] = 31;
+  vocabulary["?"] = 32;
+  nlohmann::json added = nlohmann::json::array();
+  for (const char* token : {"<s>", "</s>", "<u>", "<a>"})
+    added.push_back({{"id", vocabulary[token]}, {"content", token}, {"special", true}});
+  const nlohmann::json tokenizer = {
+      {"added_tokens", added},
+      {"decoder", {{"type", "Fuse"}}},
+      {"model", {{"type", "BPE"}, {"vocab", vocabulary}, {"merges", nlohmann::json::array()}}}};
+  write_file(folder + "/tokenizer.json", tokenizer.dump());
+  write_file(folder + "/tokenizer_config.json", R"({"bos_token": "<s>", "eos_token": "</s>"})");
+  write_file(folder + "/chat_template.jinja",
+             "{% for m in messages %}{% if m.role in ['user', 'assistant'] %}"
+             "{{ '<u>' if m.role == 'user' else '<a>' }}{{ m.content }}\n{% endif %}{% endfor %}"
+             "{% if add_generation_prompt %}<a>{% endif %}");
+}
+
+std::string talk(const std::string& question, const std::string& answer) {
+  return R"({"messages": [{"role": "user", "content": ")" + question +
+         R"("}, {"role": "assistant", "content": ")" + answer + "\"}]}\n";
+}
+
+constexpr const char* kModel =
+    " --set model.name=gpt2 --set model.layers=1 --set model.width=16 --set model.heads=2"
+    " --set model.max_positions=32 --set data.name=conversations --set data.max_length=24"
+    " --set data.batch_size=4 --set train.epochs=2 --set optim.name=adamw --set optim.lr=0.01";
+
+TEST_CASE("conversations: a run, its folder, evaluations and texts") {
+  const TempFolder folder;
+  write_model_folder(folder / "model");
+  std::string lines;
+  for (int i = 0; i < 20; ++i)
+    lines += i % 2 == 0 ? talk("what is it?", "a cat") : talk("who?", "the big dog");
+  write_file(folder / "talks.jsonl", lines);
+  write_file(folder / "config.json", "{}");
+  const std::string keys = fmt::format("{} --set data.dir={} --set data.vocabulary={}", kModel,
+                                       folder / "talks.jsonl", folder / "model");
+  const Ran ran =
+      frugal(fmt::format("train {}{} --out {}", folder / "config.json", keys, folder / "run"));
+  REQUIRE_MESSAGE(ran.status == 0, ran.err);
+  CHECK(has(ran.err, "20 samples of"));
+  for (const char* name : {"tokenizer.json", "tokenizer_config.json", "chat_template.jinja"})
+    CHECK(read_file(folder / "run/" + name) == read_file(folder / "model/" + name));
+  // The run's folder is enough.
+  std::filesystem::remove_all(folder / "model");
+  const Ran judged = frugal(fmt::format("eval {} --json", folder / "run"));
+  REQUIRE_MESSAGE(judged.status == 0, judged.err);
+  const auto loss = data::parse_json<nlohmann::json>(judged.out).at("loss").get<double>();
+  CHECK(loss < 3.4);  // log of 33 tokens is 3.5
+  const Ran text = frugal(
+      fmt::format("generate {} --prompt '<u>who?' --tokens 4 --temperature 0", folder / "run"));
+  REQUIRE_MESSAGE(text.status == 0, text.err);
+  CHECK(text.out.starts_with("<u>who?"));
+}
+
+TEST_CASE("conversations: what is wrong is named with file and line") {
+  const TempFolder folder;
+  write_model_folder(folder / "model");
+  write_file(folder / "config.json", "{}");
+  const auto train = [&](const std::string& lines, const std::string& more = "") {
+    write_file(folder / "talks.jsonl", lines);
+    std::filesystem::remove_all(folder / "run");
+    return frugal(fmt::format("train {}{} --set data.dir={} --set data.vocabulary={} {} --out {}",
+                              folder / "config.json", kModel, folder / "talks.jsonl",
+                              folder / "model", more, folder / "run"));
+  };
+  const std::string good = talk("who?", "me"), lengthy = talk("who?", std::string(40, 'a'));
+  const Ran cut = train(good + lengthy + good + good, "--set data.truncate=true");
+  REQUIRE_MESSAGE(cut.status == 0, cut.err);
+  CHECK(has(cut.err, "1 samples are cut at data.max_length 24"));
+  const Ran longer = train(good + lengthy);
+  CHECK(longer.status == 1);
+  CHECK(has(longer.err, "talks.jsonl\", line 2: expected a sample of at most 24 inputs"));
+  CHECK(has(longer.err, "got 47"));
+  const Ran role = train(good + R"({"messages": [{"role": "critic", "content": "no"}]})");
+  CHECK(role.status == 1);
+  CHECK(has(role.err, "talks.jsonl\", line 2"));
+  CHECK(has(role.err, "whose role is \"critic\""));
+  const Ran one = train(good);
+  CHECK(one.status == 2);
+  CHECK(has(one.err, "at least two samples"));
+  CHECK(frugal(fmt::format("train {}{} --set data.dir={} --out {}", folder / "config.json", kModel,
+                           folder / "talks.jsonl", folder / "run"))
+            .status == 2);  // no tokenizer
+  const Ran network = train(good + good, "--set model.name=bert_tiny");
+  CHECK(network.status == 2);
+}
+
+}  // namespace
+}  // namespace frugal::apps

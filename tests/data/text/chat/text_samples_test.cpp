@@ -1,0 +1,156 @@
+#include "data/text/chat/text_samples.h"
+
+#include <doctest/doctest.h>
+
+#include "core/error.h"
+#include "tests/data/files.h"
+
+namespace frugal::data {
+namespace {
+
+using frugal_test::fails;
+using frugal_test::TemporaryFolder;
+
+// Characters a to z, space and line end, "<s>" before a text, and "</s>" behind it.
+std::string small_tokenizer() {
+  std::string vocabulary = R"("<s>": 0, "</s>": 1, "<|im_start|>": 2, "<|im_end|>": 3, " ": 4)";
+  for (char c = 'a'; c <= 'z'; ++c)
+    vocabulary += std::string(", \"") + c + "\": " + std::to_string(5 + c - 'a');
+  vocabulary += R"(, "\n": 31, ".": 32, "#": 33, ":": 34)";
+  return R"({"added_tokens": [{"id": 0, "content": "<s>", "special": true},
+                              {"id": 1, "content": "</s>", "special": true},
+                              {"id": 2, "content": "<|im_start|>", "special": true},
+                              {"id": 3, "content": "<|im_end|>", "special": true}],
+             "model": {"type": "BPE", "vocab": {)" +
+         vocabulary + R"(}, "merges": []}, "decoder": {"type": "Fuse"},
+             "post_processor": {"type": "TemplateProcessing",
+               "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}},
+                          {"Sequence": {"id": "A", "type_id": 0}}],
+               "pair": [], "special_tokens": {"<s>": {"id": "<s>", "ids": [0], "tokens": ["<s>"]}}}})";
+}
+
+constexpr const char* kConfig =
+    R"({"eos_token": "</s>", "chat_template": "{% for m in messages %}{% if m.role in ['system', 'user', 'assistant'] %}{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' }}{% endif %}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"})";
+
+struct Samples {
+  explicit Samples(bool chat = true) {
+    folder.write("tokenizer.json", small_tokenizer());
+    folder.write("tokenizer_config.json", chat ? kConfig : R"({"eos_token": "</s>"})");
+    encoder = read_sample_encoder(folder.path());
+  }
+  std::vector<Sequence> read(const std::string& lines, const TextSampleOptions& options = {}) {
+    counts = {};
+    return read_text_samples(folder.write("x.jsonl", lines), encoder, options, counts);
+  }
+  // Each sample as its text, with brackets around what counts.
+  std::vector<std::string> shown(const std::string& lines, const TextSampleOptions& options = {}) {
+    std::vector<std::string> all;
+    for (const Sequence& sequence : read(lines, options)) {
+      std::string text;
+      for (size_t at = 0; at <= sequence.ids.size(); ++at) {
+        for (const Sequence::Range& range : sequence.counted) {
+          if (static_cast<size_t>(range.end) == at) text += ']';
+          if (static_cast<size_t>(range.begin) == at) text += '[';
+        }
+        if (at < sequence.ids.size()) text += encoder.tokenizer->decode({sequence.ids[at]});
+      }
+      all.push_back(text);
+    }
+    return all;
+  }
+  TemporaryFolder folder;
+  SampleEncoder encoder;
+  TextSampleCounts counts;
+};
+
+using Texts = std::vector<std::string>;
+constexpr const char* kTalk =
+    R"({"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "yo"},
+        {"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]})";
+
+std::string one_line(std::string text) {
+  for (char& c : text)
+    if (c == '\n') c = ' ';
+  return text + "\n";
+}
+
+TEST_CASE("samples: answers of conversations, prompts, instructions and texts count") {
+  Samples samples;
+  const std::string talk =
+      "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n[yo<|im_end|>\n]<|im_start|>user\n"
+      "a<|im_end|>\n<|im_start|>assistant\n[b<|im_end|>\n]";
+  CHECK(samples.shown(one_line(kTalk)) == Texts{talk});
+  CHECK(samples.counts.samples == 1);
+  CHECK(samples.counts.ids == 48);
+  CHECK(samples.counts.counted == 7);
+  CHECK(samples.shown(one_line(R"({"conversations": [{"from": "human", "value": "hi"},
+      {"from": "gpt", "value": "yo"}, {"from": "human", "value": "a"},
+      {"from": "gpt", "value": "b"}]})")) == Texts{talk});
+  CHECK(samples.shown(one_line(R"({"system": "s", "conversations": [{"from": "human", "value": "q"},
+      {"from": "gpt", "value": "r"}]})")) ==
+        Texts{"<|im_start|>system\ns<|im_end|>\n<|im_start|>user\nq<|im_end|>\n"
+              "<|im_start|>assistant\n[r<|im_end|>\n]"});
+  CHECK(samples.shown(one_line(R"({"prompt": [{"role": "user", "content": "q"}],
+      "completion": [{"role": "assistant", "content": "r"}]})")) ==
+        Texts{"<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n[r<|im_end|>\n]"});
+  CHECK(samples.shown(R"({"instruction": "do", "input": "x", "output": "y"})") ==
+        Texts{"<|im_start|>user\ndo\n\nx<|im_end|>\n<|im_start|>assistant\n[y<|im_end|>\n]"});
+  CHECK(samples.shown(R"({"prompt": "two and two: ", "completion": "four"})") ==
+        Texts{"<s>two and two: [four</s>]"});
+  CHECK(samples.shown(R"({"text": "all of it"})") == Texts{"<s>[all of it</s>]"});
+  CHECK(samples.shown(R"({"prompt": "q", "completion": "r"})", {.answers_only = false}) ==
+        Texts{"[<s>qr</s>]"});
+  CHECK(samples.counts.counted == 3);  // the first id is never a target
+  // Without a template, instructions get their published prompt.
+  Samples plain(false);
+  CHECK(plain.encoder.end == 1);
+  const Texts made = plain.shown(R"({"instruction": "do", "input": "", "output": "y"})");
+  REQUIRE(made.size() == 1);
+  CHECK(made[0].ends_with("do\n\n### esponse:\n[y</s>]"));  // capitals are no tokens here
+  fails("line 1: expected a chat template", [&] { plain.read(one_line(kTalk)); });
+}
+
+TEST_CASE("samples: long ones are errors or are cut, and counted") {
+  Samples samples;
+  const std::string lines = std::string(R"({"prompt": "q", "completion": "abcdefgh"})") + "\n" +
+                            R"({"prompt": "abcdefgh", "completion": "z"})" + "\n" +
+                            R"({"prompt": "q", "completion": "r"})" + "\n";
+  fails("x.jsonl\", line 1: expected a sample of at most 5 inputs (data.max_length), got 10",
+        [&] { samples.read(lines, {.max_length = 5}); });
+  CHECK(samples.shown(lines, {.max_length = 5, .truncate = true}) ==
+        Texts{"<s>q[abcd]", "<s>q[r</s>]"});
+  CHECK(samples.counts.cut == 2);
+  CHECK(samples.counts.without_answers == 1);
+  CHECK(samples.counts.samples == 2);
+  fails("expected samples with answers, got none; 1 have none", [&] {
+    samples.read(R"({"prompt": "abcdefgh", "completion": "z"})",
+                 {.max_length = 5, .truncate = true});
+  });
+}
+
+TEST_CASE("samples: lines that cannot be name file and line") {
+  Samples samples;
+  const auto rejects = [&](const std::string& line, const char* why) {
+    CAPTURE(line);
+    fails(why, [&] { samples.read("\n" + one_line(line)); });
+  };
+  rejects("[1]", "x.jsonl\", line 2: expected a JSON object");
+  rejects("{", "line 2: ");
+  rejects(R"({"a": 1, "b": 2})",
+          "line 2: expected messages, conversations, prompt and completion, "
+          "instruction and output, or text, got a, b");
+  rejects(R"({"text": 3})", "line 2: expected a text as \"text\", got 3");
+  rejects(R"({"messages": []})", "line 2: expected a list of messages");
+  rejects(R"({"messages": [{"content": "x"}]})", "line 2: expected messages with a role");
+  rejects(R"({"messages": [{"role": "user", "content": "a"}, {"role": "critic", "content": "b"},
+                           {"role": "assistant", "content": "c"}]})",
+          "it writes nothing of message 1, whose role is \"critic\"");
+  rejects(R"({"conversations": [{"from": "nobody", "value": "b"}]})", "whose role is \"nobody\"");
+  rejects(R"({"messages": [{"role": "user", "content": "a"}]})", "expected samples with answers");
+  samples.folder.write("tokenizer_config.json", R"({"eos_token": "<none>"})");
+  fails("expected an eos_token that the tokenizer has, got \"<none>\"",
+        [&] { read_sample_encoder(samples.folder.path()); });
+}
+
+}  // namespace
+}  // namespace frugal::data
