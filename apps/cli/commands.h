@@ -168,7 +168,7 @@ struct ReproduceArguments {
   std::string page;               // a page with all tables to write
   int64_t seeds = 0;              // 0: as the table says
   int64_t jobs = 0;               // processes at once; 0: one for each core
-  std::string device, precision;  // of cells that train; empty: as the table says
+  std::string device, precision;  // where cells train, and in what; empty: as the table says
   bool commands = false;          // print the cells' commands, and run nothing
   bool json = false;
 };

@@ -54,7 +54,7 @@ class Collector final : public BackwardObserver {
     Reader direct, through;     // readers of it, and readers of what is rebuilt from it
     std::vector<double> slope;  // squared: how much errors grow on the way to the rebuilt tensor
   };
-  double share() const;  // of the squared gradients that are seen
+  double share() const;  // the share of the squared gradients that are seen
   void take_memory(const SavedTensor& slot, const Grads& gradients) const;
   void product(const SavedTensor& slot, const Grads& gradients);
   void normalized(const Slots& slots, const SavedTensor& slot, const Grads& gradients);

@@ -399,7 +399,7 @@ TEST_CASE("an interval counts steps, and all batches of a step that is due are o
   options.interval = 3;
   AcgcPolicy policy(options);
   Graph graph;
-  constexpr uint64_t kBatches = 4;  // of a step
+  constexpr uint64_t kBatches = 4;  // in a step
   std::vector<uint64_t> observed;
   for (uint64_t pass = 0; pass < 8 * kBatches; ++pass) {
     policy.set_step(pass / kBatches);

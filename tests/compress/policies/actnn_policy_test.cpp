@@ -568,7 +568,7 @@ TEST_CASE("observations are at steps, and in all batches of a step") {
   ActnnOptions options = actnn_options(2);
   options.interval = 20;
   ActnnPolicy policy(options);
-  constexpr uint64_t kBatches = 3;  // of a step
+  constexpr uint64_t kBatches = 3;  // in a step
   std::vector<uint64_t> observed;
   for (uint64_t pass = 0; pass < 41 * kBatches; ++pass) {
     policy.set_step(pass / kBatches);
