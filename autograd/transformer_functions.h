@@ -21,7 +21,9 @@ Variable layer_norm(const Variable& x, const Variable& weight, const Variable& b
                     double eps = 1e-5);
 Variable layer_norm_relu(const Variable& x, const Variable& weight, const Variable& bias,
                          double eps = 1e-5);
-Variable rms_norm(const Variable& x, const Variable& weight, double eps = 1e-6);
+// rms_norm scales by weight + offset. Gemma's weights are counted from 1: offset 1. Its sum with
+// an offset is saved, H numbers.
+Variable rms_norm(const Variable& x, const Variable& weight, double eps = 1e-6, double offset = 0);
 
 // ---- linear(x) and an activation of it (functions/linear_activation.cpp). x [..., I], weight
 // [O, I], bias [O] or undefined -> [..., O].
@@ -31,8 +33,15 @@ Variable linear_gelu(const Variable& x, const Variable& weight, const Variable& 
                      Gelu kind = Gelu::exact);
 Variable linear_relu(const Variable& x, const Variable& weight, const Variable& bias);
 
+// act(gate) up, for gate and up of one shape: SwiGLU with Gate::silu, GeGLU with the others
+// (functions/gated.cpp).  Saves: gate and up (or two factors, where a policy makes gate lossy and
+// nobody knows by how much). Recipe: yes, smooth in gate.
+// Ref: Shazeer 2020, equations 5 and 6.
+Variable gated(const Variable& gate, const Variable& up, Gate kind = Gate::silu);
+
 // ---- attention (functions/attention.cpp); AttentionOptions: ops/sequence/attention.h
-// softmax(q k^T scale + mask) v: q [N, T, heads, D], k and v [N, S, heads, D] -> [N, T, heads, D].
+// softmax(q k^T scale + mask) v: q [N, T, heads, D], k and v [N, S, heads or a divisor of them, D]
+// -> [N, T, heads, D]. Neighbouring heads of q share a head of k and v.
 // mask: undefined; [N, S] i64, 0 hides a key (padding); or [heads or 1, T, S] or
 // [N, heads or 1, T, S] of q's dtype, added to the scores (a constant: no gradient). `bias`
 // [heads, T, S] is added in the same way and has a gradient. A row whose keys are all hidden gives
@@ -49,11 +58,12 @@ Variable scaled_dot_product_attention(const Variable& q, const Variable& k, cons
 Variable qkv_attention(const Variable& qkv, const Tensor& mask = {}, const Variable& bias = {},
                        const AttentionOptions& options = {});
 
-// Rotary positions: x [N, T, heads, D], pairs (i, i + D/2) turned by position * base^(-2i/D);
-// positions [T] i64 or undefined (0..T-1).  Saves: positions, if given. Recipe: linear, where x has
-// one.
+// Rotary positions: x [N, T, heads, D], pairs (i, i + D/2) turned by position * base^(-2i/D), or by
+// what RotaryOptions (ops/options.h) make of it; positions [T] i64 or undefined (0..T-1).
+// Saves: positions, if given. Recipe: linear, where x has one.
 // Ref: Su et al. 2021, eq. 34 (pairing of halves as in GPT-NeoX).
-Variable rotary_embedding(const Variable& x, const Tensor& positions = {}, double base = 10000);
+Variable rotary_embedding(const Variable& x, const Tensor& positions = {},
+                          const RotaryOptions& options = {});
 
 // ---- convolution of sequences (functions/conv1d.cpp): x [N, L, C], weight [K, R, C/groups], bias
 // [K] or undefined -> [N, OL, K], OL = floor((L + 2 padding - dilation (R - 1) - 1) / stride) + 1.

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "export/lowering.h"
+#include "ops/sequence/rotary.h"
 
 namespace frugal::exports {
 namespace {
@@ -22,12 +23,18 @@ std::string last_mean(Lowering& l, const std::string& x) {
   return l.emit("ReduceMean", {x}, {{"axes", std::vector<int64_t>{-1}}, {"keepdims", int64_t{1}}});
 }
 
+std::string scale_of(Lowering& l, const Op& op) {
+  const std::string weight = l.plain(op.input(1));
+  const double offset = op.number("offset");
+  return offset == 0 ? weight : l.emit("Add", {weight, l.scalar(offset)});
+}
+
 // x / sqrt(mean(x^2) + eps), times the weight, plus the bias.
 std::string normalized(Lowering& l, const Op& op, const std::string& x) {
   const std::string square = last_mean(l, l.emit("Pow", {x, l.scalar(2)}));
   const std::string root = l.emit("Sqrt", {l.emit("Add", {square, l.scalar(op.number("eps"))})});
   std::string y = l.emit("Div", {x, root});
-  if (op.has(1)) y = l.emit("Mul", {y, l.plain(op.input(1))});
+  if (op.has(1)) y = l.emit("Mul", {y, scale_of(l, op)});
   if (op.has(2)) y = l.emit("Add", {y, l.plain(op.input(2))});
   return y;
 }
@@ -58,6 +65,9 @@ std::string attend(Lowering& l, const Op& op, const Parts& p, int bias, int mask
   const double given = op.number("scale");
   const double scale = given != 0 ? given : 1 / std::sqrt(static_cast<double>(p.width));
   std::string scores = l.emit("Mul", {l.emit("MatMul", {p.q, p.k}), l.scalar(scale)});
+  if (const double cap = op.number("soft_cap"); cap != 0)
+    scores =
+        l.emit("Mul", {l.emit("Tanh", {l.emit("Div", {scores, l.scalar(cap)})}), l.scalar(cap)});
   if (op.has(bias)) scores = l.emit("Add", {scores, l.plain(op.input(bias))});
   std::string seen;  // f32, 1 for the keys that are not padding; "": all
   if (op.has(mask) && l.dim(op.input(mask)) == 2) {
@@ -75,8 +85,13 @@ std::string attend(Lowering& l, const Op& op, const Parts& p, int bias, int mask
     };
     // Query t sees the keys up to t + S - T.
     const std::string rows = l.emit("Add", {count(p.t), l.emit("Sub", {p.s, p.t})});
-    const std::string later =
-        l.emit("Less", {l.emit("Unsqueeze", {rows, l.ints({1})}), count(p.s)});
+    const std::string at = l.emit("Unsqueeze", {rows, l.ints({1})}), keys = count(p.s);
+    std::string later = l.emit("Less", {at, keys});
+    if (const int64_t window = op.integer("window"); window != 0) {
+      const std::string end =
+          l.emit("Add", {keys, l.scalar(static_cast<double>(window), DType::i64)});
+      later = l.emit("Or", {later, l.emit("LessOrEqual", {end, at})});
+    }
     scores = l.emit("Where", {later, l.scalar(kHidden), scores});
     if (p.t != p.s || !seen.empty()) {  // a query may see no key at all
       const std::string before = l.to(l.emit("Not", {later}), DType::f32);
@@ -91,12 +106,26 @@ std::string attend(Lowering& l, const Op& op, const Parts& p, int bias, int mask
 
 constexpr int kHeadsOrder[] = {0, 2, 1, 3};
 
+// x [N, heads / group, a, b], with `group` equal heads in the place of each. One of
+// a and b may be -1: it follows from the others.
+std::string repeated_heads(Lowering& l, const std::string& x, int64_t heads, int64_t group,
+                           int64_t a, int64_t b) {
+  if (group == 1) return x;
+  const std::string apart = l.emit("Unsqueeze", {x, l.ints({2})});
+  const std::string many = l.emit("Expand", {apart, l.ints({1, 1, group, 1, 1})});
+  return l.emit("Reshape", {many, l.ints({0, heads, a, b})});
+}
+
 void attention(Lowering& l, const Op& op) {
   const int q = op.input(0), k = op.input(1), v = op.input(2);
   const Order heads(std::begin(kHeadsOrder), std::end(kHeadsOrder));
-  const Parts parts{l.in_order(q, heads), l.in_order(k, {0, 2, 3, 1}),
-                    l.in_order(v, heads), l.extent(q, 1),
-                    l.extent(k, 1),       l.fixed(q, 3)};
+  const int64_t count = l.fixed(q, 2), group = count / l.fixed(k, 2), width = l.fixed(q, 3);
+  const Parts parts{l.in_order(q, heads),
+                    repeated_heads(l, l.in_order(k, {0, 2, 3, 1}), count, group, width, -1),
+                    repeated_heads(l, l.in_order(v, heads), count, group, -1, width),
+                    l.extent(q, 1),
+                    l.extent(k, 1),
+                    width};
   l.set(op.output(), attend(l, op, parts, 3, 4), heads);
 }
 
@@ -113,21 +142,37 @@ void qkv_attention(Lowering& l, const Op& op) {
   l.set(op.output(), attend(l, op, {split[0], k, split[2], t, t, l.fixed(qkv, 3)}, 1, 2), heads);
 }
 
-// Pairs (i, i + D/2) of x [N, T, heads, D] are turned by position * base^(-2i/D).
+RotaryOptions rotary_options(const Op& op) {
+  return {.base = op.number("base"),
+          .scaling = static_cast<RotaryOptions::Scaling>(op.integer("scaling")),
+          .factor = op.number("factor"),
+          .first_length = op.number("first_length"),
+          .low = op.number("low"),
+          .high = op.number("high"),
+          .most_turns = op.number("most_turns"),
+          .least_turns = op.number("least_turns"),
+          .whole_pairs = op.integer("whole_pairs") != 0,
+          .gain = op.number("gain")};
+}
+
+// Pairs (i, i + D/2) of x [N, T, heads, D] are turned by position * frequency_of(options, i, D/2).
 void rotary_embedding(Lowering& l, const Op& op) {
   const int x = op.input(0);
-  const int64_t width = l.fixed(x, 3), half = width / 2;
+  const int64_t half = l.fixed(x, 3) / 2;
+  const RotaryOptions options = rotary_options(op);
+  const std::vector<double> frequencies = frequencies_of(options, half);
   const Tensor speeds = Tensor::empty({1, 1, half});
   for (int64_t i = 0; i < half; ++i)
-    speeds.mut<float>()[i] = static_cast<float>(
-        std::pow(op.number("base"), -2 * static_cast<double>(i) / static_cast<double>(width)));
+    speeds.mut<float>()[i] = static_cast<float>(frequencies[static_cast<size_t>(i)]);
   const std::string at =
       op.has(1)
           ? l.plain(op.input(1))
           : l.emit("Range", {l.scalar(0, DType::i64), l.extent(x, 1), l.scalar(1, DType::i64)});
   const std::string rows = l.emit("Unsqueeze", {l.to(at, DType::f32), l.ints({1, 2})});
   const std::string angles = l.emit("Mul", {rows, l.initializer("speeds", speeds)});
-  const std::string c = l.emit("Cos", {angles}), s = l.emit("Sin", {angles});
+  std::string c = l.emit("Cos", {angles}), s = l.emit("Sin", {angles});
+  if (options.gain != 1)
+    for (std::string* factor : {&c, &s}) *factor = l.emit("Mul", {*factor, l.scalar(options.gain)});
   const std::vector<std::string> parts =
       l.emit_many("Split", {l.plain(x), l.ints({half, half})}, 2, {{"axis", int64_t{3}}});
   const std::string first =
@@ -135,6 +180,15 @@ void rotary_embedding(Lowering& l, const Op& op) {
   const std::string second =
       l.emit("Add", {l.emit("Mul", {parts[1], c}), l.emit("Mul", {parts[0], s})});
   l.set(op.output(), l.emit("Concat", {first, second}, {{"axis", int64_t{3}}}));
+}
+
+// act(gate) up
+void gated(Lowering& l, const Op& op) {
+  const std::string gate = l.plain(op.input(0)), up = l.plain(op.input(1));
+  const auto kind = static_cast<Gate>(op.integer("kind"));
+  const std::string made = kind == Gate::silu ? l.emit("Mul", {gate, l.emit("Sigmoid", {gate})})
+                                              : lower_gelu(l, gate, kind == Gate::gelu_tanh);
+  l.set(op.output(), l.emit("Mul", {made, up}));
 }
 
 }  // namespace
@@ -148,6 +202,7 @@ const LowerTable& sequence_lowerings() {
       {"attention", attention},
       {"qkv_attention", qkv_attention},
       {"rotary_embedding", rotary_embedding},
+      {"gated", gated},
   };
   return table;
 }

@@ -113,9 +113,38 @@ struct RoiAlignOptions {
 struct AttentionOptions {
   bool causal = false;  // query t sees keys up to t + S - T
   double scale = 0;     // 0: 1 / sqrt(D)
-  double dropout = 0;   // probability of dropout of the coefficients; REQUIRES `key` if it is not 0
-  RngKey key{};         // coefficient (n, h, t, s) uses element ((n heads + h) T + t) S + s of the
-                        // stream
+  // A query sees so many keys at most: its own place, p = t + S - T, and those before it. 0: all.
+  // REQUIRES: causal.
+  int64_t window = 0;
+  // A score becomes soft_cap tanh(score / soft_cap) before masks. 0: it stays. Ref: Gemma Team 2024
+  // (Gemma 2), section 2. REQUIRES: no mask that is added, and no bias.
+  double soft_cap = 0;
+  double dropout = 0;  // probability of dropout of the coefficients; REQUIRES `key` if it is not 0
+  RngKey key{};        // coefficient (n, h, t, s) uses element ((n heads + h) T + t) S + s of the
+                       // stream
+};
+
+// act of a gated unit, act(gate) up; gelu by erf or by tanh.
+enum class Gate : uint8_t { silu, gelu, gelu_tanh };
+
+// How fast pair i of D/2 turns: base^(-2i/D) for each step of the position, changed by `scaling`
+// for sequences that are longer than those a network was trained on first.
+struct RotaryOptions {
+  enum class Scaling : uint8_t {
+    none,
+    linear,   // a frequency is divided by `factor`. Ref: Chen et al. 2023
+    dynamic,  // the base grows with the length of the sequence
+    llama3,   // only low frequencies are divided. Ref: Llama Team 2024, as published with Llama 3.1
+    yarn,     // pairs of few turns are divided, smoothly. Ref: Peng et al. 2023, section 3
+  };
+  double base = 10000;
+  Scaling scaling = Scaling::none;
+  double factor = 1;                        // at least 1
+  double first_length = 0;                  // the length of sequences before the change
+  double low = 1, high = 4;                 // llama3: turns within first_length
+  double most_turns = 32, least_turns = 1;  // yarn: turns, too (beta_fast and beta_slow)
+  bool whole_pairs = true;                  // yarn: the change begins and ends at whole pairs
+  double gain = 1;                          // sines and cosines are multiplied by it
 };
 
 namespace ops {

@@ -23,7 +23,9 @@ Save by_head(Save x) { return std::move(x).with_channel_axes(2); }
 void describe(TracedOp& op, const Tensor& mask, const AttentionOptions& options) {
   op.tensor(mask);
   op.set("causal", options.causal);
+  op.set("window", options.window);
   op.set("scale", options.scale);
+  op.set("soft_cap", options.soft_cap);
   op.set("dropout", options.dropout);
 }
 

@@ -4,6 +4,7 @@
 #include "autograd/trace.h"
 #include "autograd/transformer_functions.h"
 #include "ops/dense/bitmask.h"
+#include "ops/dense/elementwise.h"
 #include "ops/dense/matmul.h"
 
 namespace frugal {
@@ -37,9 +38,10 @@ Grads backward(const Backward& b) {
 
 Tensor value_of(const Variable& x) { return x.defined() ? x.value() : Tensor(); }
 
+// scale: what the norm multiplies by, if that is not `weight` itself.
 Variable record_norm(const char* op, const Variable& x, const Variable& weight,
                      const Variable& bias, double eps, const ops::LayerNormOutput& out,
-                     const Tensor& mask) {
+                     const Tensor& mask, double offset = 0, const Tensor& scale = {}) {
   // Slices of rows take the statistics of their rows. The bias's gradient alone needs neither x nor
   // the statistics.
   const bool needs_x = x.requires_grad() || weight.requires_grad();
@@ -49,9 +51,13 @@ Variable record_norm(const char* op, const Variable& x, const Variable& weight,
     kept.sign = {mask, 0};
     sign = save_sign(mask);
   }
-  return record({op, [&](TracedOp& t) { t.set("eps", eps); }}, {x, weight, bias}, out.y,
-                {kept, save(weight), save(bias), moments(out.moments.mean),
-                 moments(out.moments.invstd), sign},
+  const auto describe = [&](TracedOp& t) {
+    t.set("eps", eps);
+    t.set("offset", offset);
+  };
+  return record({op, describe}, {x, weight, bias}, out.y,
+                {kept, scale.defined() ? save_whole(scale) : save(weight), save(bias),
+                 moments(out.moments.mean), moments(out.moments.invstd), sign},
                 backward, needs_x ? linear_replay(rebuild, true) : ReplaySpec{});
 }
 
@@ -62,9 +68,12 @@ Variable layer_norm(const Variable& x, const Variable& weight, const Variable& b
                      ops::layer_norm(x.value(), value_of(weight), value_of(bias), eps), {});
 }
 
-Variable rms_norm(const Variable& x, const Variable& weight, double eps) {
+Variable rms_norm(const Variable& x, const Variable& weight, double eps, double offset) {
+  Tensor scale;
+  if (offset != 0 && weight.defined()) scale = ops::affine(weight.value(), 1, offset);
   return record_norm("rms_norm", x, weight, {}, eps,
-                     ops::rms_norm(x.value(), value_of(weight), eps), {});
+                     ops::rms_norm(x.value(), scale.defined() ? scale : value_of(weight), eps), {},
+                     offset, scale);
 }
 
 // Where relu gave 0, x matters only through the statistics of its row.

@@ -1,8 +1,7 @@
 #include "ops/dense/linear_activation.h"
 
-#include <algorithm>
-
 #include "autograd/functions/factor.h"
+#include "autograd/functions/slices.h"
 #include "autograd/record.h"
 #include "autograd/trace.h"
 #include "autograd/transformer_functions.h"
@@ -31,31 +30,6 @@ Grads linear_gradients(const Backward& b, const Tensor& dh) {
   return grads;
 }
 
-// Calls f(begin, end) over the items of h that belong to `variance`. So many items are taken at
-// once as stay in a cache between unpacking and use. Without a variance there is one call for all
-// of h: then h is whole already, or its codec may have to unpack everything for a part.
-template <class F>
-void for_slices(const SavedTensor& h, const Tensor& variance, F f) {
-  const int64_t n = h.shape()[0];
-  int64_t step = n;
-  if (variance.defined() && variance.numel() > 0) {
-    // On CUDA a cache holds more, and small kernels would wait for their launches.
-    const int64_t bytes = int64_t{variance.device().type == DeviceType::cuda ? 32 : 1} << 19;
-    step = std::clamp<int64_t>(bytes * n / variance.nbytes(), 1, n);
-  }
-  if (!h.has_rows({0, step, n})) step = n;
-  for (int64_t begin = 0; begin < n; begin += step) f(Rows{begin, std::min(begin + step, n), n});
-}
-
-Tensor rows_of(const Tensor& x, const Rows& rows) {
-  return x.defined() ? x.slice(0, rows.begin, rows.end) : x;
-}
-
-// A tensor like x to write to: x itself if nobody else holds it.
-Tensor over(const Tensor& x) {
-  return is_sole_owner(x) ? x : Tensor::empty(x.shape(), x.dtype(), x.device());
-}
-
 // y = gelu(h) from the slots, written over the variance.
 Tensor rebuild_gelu(const Slots& s, Gelu kind) {
   const SavedTensor& h = s[0];
@@ -68,7 +42,7 @@ Tensor rebuild_gelu(const Slots& s, Gelu kind) {
     return y;
   }
   const Tensor y = over(variance);
-  for_slices(h, variance, [&](const Rows& rows) {
+  for_slices({&h}, variance, [&](const Rows& rows) {
     ops::gelu_into(kind, h.unpack_rows(rows), rows_of(variance, rows), rows_of(y, rows));
   });
   return y;
@@ -80,7 +54,7 @@ Tensor gelu_gradient(const Backward& b, Gelu kind) {
   const Tensor dh = over(dy);
   if (b.run({PackedPass::Map{ops::unary_of(kind), dy}, dh}, 0)) return dh;
   const Tensor variance = variance_of(b.slot(0));
-  for_slices(b.slot(0), variance, [&](const Rows& rows) {
+  for_slices({&b.slot(0)}, variance, [&](const Rows& rows) {
     ops::gelu_backward_into(kind, rows_of(dy, rows),
                             ops::contiguous(b.saved_rows(0, rows.begin, rows.end, rows.of)),
                             rows_of(variance, rows), rows_of(dh, rows));

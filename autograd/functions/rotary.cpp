@@ -6,19 +6,32 @@
 
 namespace frugal {
 
-// A rotation. The backward pass turns dy back. Saves: only positions, if they are given. Recipe:
-// linear, if x has a recipe.
-Variable rotary_embedding(const Variable& x, const Tensor& positions, double base) {
+// A rotation, and perhaps a factor. The backward pass turns dy back. Saves: only positions, if they
+// are given. Recipe: linear, if x has a recipe.
+Variable rotary_embedding(const Variable& x, const Tensor& positions,
+                          const RotaryOptions& options) {
   const auto describe = [&](TracedOp& t) {
+    const RotaryOptions own = at_length(options, x.size(1), x.size(3));
     t.tensor(positions);
-    t.set("base", base);
+    t.set("base", own.base);
+    t.set("scaling", static_cast<int64_t>(own.scaling));
+    t.set("factor", own.factor);
+    t.set("first_length", own.first_length);
+    t.set("low", own.low);
+    t.set("high", own.high);
+    t.set("most_turns", own.most_turns);
+    t.set("least_turns", own.least_turns);
+    t.set("whole_pairs", own.whole_pairs);
+    t.set("gain", own.gain);
   };
   return record(
-      {"rotary_embedding", describe}, {x}, ops::rotary(x.value(), positions, base),
+      {"rotary_embedding", describe}, {x}, ops::rotary(x.value(), positions, options),
       {save_exact(positions), for_replay(x)},
-      [base](const Backward& b) { return Grads{ops::rotary(b.dy(), b.saved(0), base, true)}; },
+      [options](const Backward& b) {
+        return Grads{ops::rotary(b.dy(), b.saved(0), options, true)};
+      },
       linear_replay(
-          [base](const Slots& s) { return ops::rotary(s.unpack(1), s.unpack(0), base); }));
+          [options](const Slots& s) { return ops::rotary(s.unpack(1), s.unpack(0), options); }));
 }
 
 }  // namespace frugal

@@ -5,6 +5,10 @@
 namespace frugal::op_table {
 namespace {
 
+Failure refused(std::function<void()> run, const std::string& message) {
+  return {std::move(run), message};
+}
+
 Tensor integers(const std::vector<int64_t>& values, const Shape& shape, const Variable& like) {
   return beside(like, Tensor::from<int64_t>(values, shape));
 }
@@ -26,7 +30,8 @@ Case lookup(const std::string& name, const Shape& ids, const Shape& weight, int6
 
 enum class Norm { layer, relu, rms };
 
-Case norm(const std::string& name, const Shape& x, Norm kind, bool affine = true) {
+Case norm(const std::string& name, const Shape& x, Norm kind, bool affine = true,
+          double offset = 0) {
   const int64_t c = x.back(), n = x.numel(), rows = n / c;
   Case row{name, {{x, false, -1, 2}}, {}, {}};
   if (affine) {
@@ -36,12 +41,14 @@ Case norm(const std::string& name, const Shape& x, Norm kind, bool affine = true
   row.run = [=](const Variables& v) {
     const Variable weight = affine ? v[1] : Variable(), bias = v.size() > 2 ? v[2] : Variable();
     if (kind == Norm::layer) return layer_norm(v[0], weight, bias);
-    return kind == Norm::relu ? layer_norm_relu(v[0], weight, bias) : rms_norm(v[0], weight);
+    return kind == Norm::relu ? layer_norm_relu(v[0], weight, bias)
+                              : rms_norm(v[0], weight, 1e-6, offset);
   };
   row.saved = [=](int64_t e) {
     std::vector<int64_t> bytes{n * e, rows * e};  // x, 1 / std
     if (kind != Norm::rms) bytes.push_back(rows * e);
     if (kind == Norm::relu) bytes.push_back(mask_bytes(n));
+    if (offset != 0) bytes.push_back(c * e);  // weight + offset
     return bytes;
   };
   return row;
@@ -65,10 +72,32 @@ Case activated(const std::string& name, const Shape& x, int64_t out, Activation 
   return c;
 }
 
+Case gates(const std::string& name, const Shape& shape, Gate kind) {
+  return {name,
+          {{shape, false, -3, 3}, {shape}},
+          [=](const Variables& v) { return gated(v[0], v[1], kind); },
+          elements({shape.numel(), shape.numel()})};
+}
+
+void add_gated(std::vector<Op>& rows) {
+  rows.push_back({.name = "gated",
+                  .cases = {gates("silu", {3, 4, 5}, Gate::silu), gates("gelu", {9, 7}, Gate::gelu),
+                            gates("gelu by tanh", {17, 3}, Gate::gelu_tanh),
+                            gates("no rows", {0, 3}, Gate::silu)},
+                  .failures = {refused(
+                      [] {
+                        gated(leaf({2, 3}), leaf({3, 2}));
+                      },
+                      "[gated] expected up of shape [2, 3]")},
+                  .bench = gates("SmolLM2-135M", {4, 512, 1536}, Gate::silu)});
+  rows.back().bias = kSmooth;
+}
+
 enum class Mask { none, padding, causal, added, by_heads };
 
 struct Extents {
   int64_t n, t, s, heads, d;
+  int64_t group = 1;  // heads of q that share one of k and v
 };
 
 // The last keys of odd sequences are hidden; of the very last sequence all but the first.
@@ -99,8 +128,8 @@ int64_t mask_elements(Mask kind, const Extents& e) {
 }
 
 Case attend(const std::string& name, const Extents& e, Mask kind = Mask::none, double dropout = 0,
-            bool bias = false, bool packed = false) {
-  const Shape q{e.n, e.t, e.heads, e.d}, k{e.n, e.s, e.heads, e.d};
+            bool bias = false, bool packed = false, int64_t window = 0, double soft_cap = 0) {
+  const Shape q{e.n, e.t, e.heads, e.d}, k{e.n, e.s, e.heads / e.group, e.d};
   Case c{name, {{q}, {k}, {k}}, {}, {}};
   if (packed) c.inputs = {{{e.n, e.t, 3 * e.heads, e.d}}};
   if (bias) c.inputs.push_back({{e.heads, e.t, e.s}, true});
@@ -108,6 +137,8 @@ Case attend(const std::string& name, const Extents& e, Mask kind = Mask::none, d
   options.causal = kind == Mask::causal;
   options.dropout = dropout;
   options.key = {7, 3};
+  options.window = window;
+  options.soft_cap = soft_cap;
   c.run = [=](const Variables& v) {
     const Tensor mask = mask_of(kind, e, v[0]);
     const Variable added = bias ? v.back() : Variable();
@@ -124,10 +155,6 @@ Case attend(const std::string& name, const Extents& e, Mask kind = Mask::none, d
     return bytes;
   };
   return c;
-}
-
-Failure refused(std::function<void()> run, const std::string& message) {
-  return {std::move(run), message};
 }
 
 void add_embedding(std::vector<Op>& rows) {
@@ -198,7 +225,8 @@ void add_norms(std::vector<Op>& rows) {
   rows.back().bias = kStatistics;
   rows.push_back({.name = "rms_norm",
                   .cases = {norm("tokens", {2, 3, 5}, Norm::rms), norm("wide", {7, 65}, Norm::rms),
-                            norm("no weight", {9, 4}, Norm::rms, false)},
+                            norm("no weight", {9, 4}, Norm::rms, false),
+                            norm("weights from 1", {3, 4, 7}, Norm::rms, true, 1)},
                   .failures = {refused(
                                    [] {
                                      rms_norm(leaf({4, 3}), leaf({2}));
@@ -261,9 +289,24 @@ std::vector<Failure> attention_failures() {
               "[attention] expected q with 4 axes"),
           refused(
               [=] {
-                run(x, {2, 3, 1, 4}, x);
+                run(x, {2, 3, 3, 4}, x);
               },
-              "[attention] expected q [N, T, heads, D] and k [N, S, heads, D]"),
+              "[attention] expected q [N, T, heads, D] and k [N, S, heads or a divisor of them, "
+              "D]"),
+          refused(
+              [=] {
+                AttentionOptions window;
+                window.window = 2;
+                scaled_dot_product_attention(leaf(x), leaf(x), leaf(x), {}, {}, window);
+              },
+              "[attention] expected a window of at least 1 key with causal"),
+          refused(
+              [=] {
+                AttentionOptions cap;
+                cap.soft_cap = 2;
+                scaled_dot_product_attention(leaf(x), leaf(x), leaf(x), f32({1, 3, 3}), {}, cap);
+              },
+              "[attention] expected a soft cap above 0 without a bias or a mask that is added"),
           refused(
               [=] {
                 run(x, x, {2, 4, 2, 4});
@@ -315,12 +358,22 @@ void add_attention(std::vector<Op>& rows) {
                  attend("dropout", {2, 5, 6, 2, 3}, Mask::none, 0.3),
                  attend("dropout, padding, bias", {3, 3, 5, 2, 4}, Mask::padding, 0.25, true),
                  attend("more than a tile", {1, 65, 131, 1, 3}, Mask::causal),
+                 attend("shared keys", {2, 3, 5, 4, 3, 2}),
+                 attend("shared keys, dropout, padding", {3, 4, 4, 6, 2, 3}, Mask::padding, 0.25),
+                 attend("window", {2, 5, 7, 2, 3}, Mask::causal, 0, false, false, 3),
+                 attend("soft cap", {2, 3, 4, 2, 3}, Mask::padding, 0, false, false, 0, 0.6),
+                 attend("shared keys, window, cap", {1, 6, 6, 4, 3, 4}, Mask::causal, 0, false,
+                        false, 2, 0.5),
+                 attend("shared keys, window over tiles", {1, 70, 150, 2, 3, 2}, Mask::causal, 0,
+                        false, false, 20),
                  attend("no queries", {2, 0, 3, 2, 4}), attend("no keys", {1, 2, 0, 1, 4})},
        .failures = attention_failures(),
        .bench = attend("BERT-small", {32, 128, 128, 4, 64}, Mask::padding)});
   rows.back().bias = kScores;
   // The finite differences of this many elements take long.
-  rows.back().cases[10].smooth = false;
+  for (const char* name : {"more than a tile", "shared keys, window over tiles"})
+    for (Case& c : rows.back().cases)
+      if (c.name == name) c.smooth = false;
   rows.push_back(
       {.name = "qkv_attention",
        .cases = {attend("self", {2, 3, 3, 2, 5}, Mask::none, 0, false, true),
@@ -341,7 +394,8 @@ void add_attention(std::vector<Op>& rows) {
   rows.back().bias = kScores;
 }
 
-Case turned(const std::string& name, const Shape& x, bool positions = false) {
+Case turned(const std::string& name, const Shape& x, bool positions = false,
+            const RotaryOptions& options = {}) {
   const int64_t t = x[1];
   return {.name = name,
           .inputs = {{x}},
@@ -349,7 +403,8 @@ Case turned(const std::string& name, const Shape& x, bool positions = false) {
               [=](const Variables& v) {
                 std::vector<int64_t> at;
                 for (int64_t i = 0; i < t; ++i) at.push_back(3 * i + 2);
-                return rotary_embedding(v[0], positions ? integers(at, {t}, v[0]) : Tensor());
+                return rotary_embedding(v[0], positions ? integers(at, {t}, v[0]) : Tensor(),
+                                        options);
               },
           .saved = [=](int64_t) { return std::vector<int64_t>{positions ? t * 8 : 0}; }};
 }
@@ -381,7 +436,16 @@ void add_others(std::vector<Op>& rows) {
   rows.push_back(
       {.name = "rotary_embedding",
        .cases = {turned("in order", {2, 3, 2, 4}), turned("positions", {1, 5, 3, 6}, true),
-                 turned("one pair", {2, 1, 1, 2})},
+                 turned("one pair", {2, 1, 1, 2}),
+                 turned("for longer sequences", {1, 7, 2, 8}, true,
+                        {.base = 100,
+                         .scaling = RotaryOptions::Scaling::yarn,
+                         .factor = 4,
+                         .first_length = 4,
+                         .gain = 1.1}),
+                 turned(
+                     "with the length", {1, 6, 1, 6}, false,
+                     {.scaling = RotaryOptions::Scaling::dynamic, .factor = 2, .first_length = 3})},
        .failures = {refused(
                         [] {
                           rotary_embedding(leaf({1, 2, 3, 5}));
@@ -404,9 +468,20 @@ void add_others(std::vector<Op>& rows) {
                         "[rotary] expected positions of dtype i64"),
                     refused(
                         [] {
-                          rotary_embedding(leaf({1, 2, 1, 2}), {}, 0);
+                          rotary_embedding(leaf({1, 2, 1, 2}), {}, {.base = 0});
                         },
-                        "[rotary] expected base above 0")},
+                        "[rotary] expected base above 0"),
+                    refused(
+                        [] {
+                          rotary_embedding(leaf({1, 2, 1, 2}), {}, {.factor = 0.5});
+                        },
+                        "[rotary] expected a factor of at least 1"),
+                    refused(
+                        [] {
+                          rotary_embedding(leaf({1, 2, 1, 2}), {},
+                                           {.scaling = RotaryOptions::Scaling::llama3});
+                        },
+                        "[rotary] expected first_length above 0")},
        .bench = turned("GPT, 1024 tokens", {1, 1024, 12, 64})});
   rows.push_back(
       {.name = "group_norm",
@@ -461,6 +536,7 @@ void add_transformer(std::vector<Op>& rows) {
   add_embedding(rows);
   add_norms(rows);
   add_linear_activations(rows);
+  add_gated(rows);
   add_attention(rows);
   add_others(rows);
 }

@@ -8,6 +8,7 @@
 #include "ops/cuda/cuda_attention_tiles.h"
 #include "ops/precision.h"
 #include "ops/sequence/attention.h"
+#include "ops/simd/scalar_math.h"
 
 // Forward: a block holds a tile of queries and walks over the keys with a running softmax. The
 // backward pass for dq does the same. For dk and dv a block holds a tile of keys as rows and walks
@@ -35,9 +36,12 @@ struct Problem {
   const float *added, *bias;
   int64_t added_of_n, added_of_head;
   int64_t heads, t, s;
+  int64_t key_heads, group;  // the heads of k and v, and how many of q's share one
+  int64_t window;            // keys that a query sees at most; 0: all
   int d;
   bool packs, causal;
   float scale;
+  float cap;  // what scores stay below; 0: none
   bool drops;
   uint32_t bound;  // words of 24 bits from here on are kept
   float kept;      // kept probabilities are multiplied by this
@@ -45,7 +49,8 @@ struct Problem {
   float *lse, *delta;  // [N, heads, T]
 };
 
-// What a block works on: tile `tile` of one head of one sequence.
+// What a block works on: tile `tile` of one head of one sequence. `heads` is how many heads are
+// counted: those of q, or those of k and v.
 struct Place {
   int64_t tile, head, n;
   __device__ explicit Place(int64_t tiles, int64_t heads)
@@ -142,14 +147,27 @@ __device__ __forceinline__ void mask_scores(const Problem<T>& p, const Place& at
                                             int64_t s, Scores<Tiles>& x) {
   using A = Axes<Tiles, kKeysInRows>;
   const int queries = clamped(p.t - t), keys = clamped(p.s - s);
-  const int seen = p.causal ? clamped(t - s + p.s - p.t) : 4096;  // key <= query + seen
+  const int64_t back = t - s + p.s - p.t;
+  // A query sees the keys from query + oldest to query + seen.
+  const int seen = p.causal ? clamped(back) : 4096;
+  const int oldest = p.window > 0 ? clamped(back - p.window + 1) : -4096;
   // All queries of a whole tile see all of its keys.
-  const bool whole = queries >= A::kQueries && keys >= A::kKeys && A::kKeys - 1 <= seen;
+  const bool whole = queries >= A::kQueries && keys >= A::kKeys && A::kKeys - 1 <= seen &&
+                     A::kQueries - 1 + oldest <= 0;
+  float scale = p.scale;
+  if (p.cap > 0) {
+    const float by = p.scale / p.cap;
+#pragma unroll
+    for (int i = 0; i < Tiles::kMine; ++i)
+#pragma unroll
+      for (int j = 0; j < Tiles::kWide; ++j) x[i][j] = p.cap * math::tanh(x[i][j] * by);
+    scale = 1;
+  }
   if (whole && p.keep == nullptr && p.added == nullptr && p.bias == nullptr) {
 #pragma unroll
     for (int i = 0; i < Tiles::kMine; ++i)
 #pragma unroll
-      for (int j = 0; j < Tiles::kWide; ++j) x[i][j] *= p.scale;
+      for (int j = 0; j < Tiles::kWide; ++j) x[i][j] *= scale;
     return;
   }
   float hidden[A::kKeyParts];
@@ -168,8 +186,8 @@ __device__ __forceinline__ void mask_scores(const Problem<T>& p, const Place& at
 #pragma unroll
     for (int j = 0; j < Tiles::kWide; ++j) {
       const int query = A::query(A::query_part(i, j)), key = A::key(A::key_part(i, j));
-      float score = x[i][j] * p.scale + hidden[A::key_part(i, j)];
-      if (query >= queries || key >= keys || key > query + seen) {
+      float score = x[i][j] * scale + hidden[A::key_part(i, j)];
+      if (query >= queries || key >= keys || key > query + seen || key < query + oldest) {
         score = kHidden;
       } else {
         if (added != nullptr) score += added[query * p.s + key];
@@ -179,7 +197,15 @@ __device__ __forceinline__ void mask_scores(const Problem<T>& p, const Place& at
     }
 }
 
-// The keys [0, end) that at least one query of the tile sees; the tile begins at query t.
+// The first key, a multiple of `keys`, of those that a query from t on sees.
+template <class T>
+__device__ __forceinline__ int64_t begin_of_keys(const Problem<T>& p, int64_t t, int keys) {
+  if (p.window == 0) return 0;
+  const int64_t oldest = t + p.s - p.t - p.window + 1;
+  return oldest < 0 ? 0 : oldest / keys * keys;
+}
+
+// The end of the keys that at least one query of the tile sees; the tile begins at query t.
 template <class T>
 __device__ __forceinline__ int64_t end_of_keys(const Problem<T>& p, int64_t t, int queries) {
   const int64_t end = p.causal ? t + queries + p.s - p.t : p.s;
@@ -250,6 +276,8 @@ Problem<T> on_device(const AttentionProblem& p, const Tensor& dy, const Tensor& 
     out.added_of_head = p.added.size(1) == 1 ? 0 : p.added.strides()[1];
   }
   out.heads = p.heads, out.t = p.t, out.s = p.s, out.d = static_cast<int>(p.d);
+  out.key_heads = p.key_heads, out.group = p.group, out.window = p.options.window;
+  out.cap = static_cast<float>(p.options.soft_cap);
   out.packs =
       p.d % Pack<T>::kSize == 0 && packs<T>(p.q) && packs<T>(p.k) && packs<T>(p.v) && packs<T>(dy);
   out.causal = p.options.causal;

@@ -30,18 +30,31 @@ double dot(const double* a, const double* b, int64_t n) {
   return sum;
 }
 
+// The head of k and v that a head of q reads.
+int64_t key_head(const AttentionProblem& p, int64_t head) { return head / p.group; }
+
 // Computes the scores of query t, [S].
 void scores_of(const AttentionProblem& p, int64_t n, int64_t head, int64_t t, double* to) {
   for (int64_t s = 0; s < p.s; ++s) {
-    to[s] = p.options.scale * dot(row(p.q, n, t, head), row(p.k, n, s, head), p.d);
+    to[s] = p.options.scale * dot(row(p.q, n, t, head), row(p.k, n, s, key_head(p, head)), p.d);
+    if (p.options.soft_cap > 0) to[s] = p.options.soft_cap * std::tanh(to[s] / p.options.soft_cap);
     if (p.keep.defined() && p.keep.data<int64_t>()[n * p.s + s] == 0) to[s] = kMinusInfinity;
-    if (p.options.causal && s > t + p.s - p.t) to[s] = kMinusInfinity;
+    const int64_t back = t + p.s - p.t - s;  // how far the key lies behind the query's own place
+    if (p.options.causal && back < 0) to[s] = kMinusInfinity;
+    if (p.options.window > 0 && back >= p.options.window) to[s] = kMinusInfinity;
     if (p.added.defined()) {
       const int64_t of_n = p.added.size(0) == 1 ? 0 : n, of_head = p.added.size(1) == 1 ? 0 : head;
       to[s] += p.added.data<double>()[((of_n * p.added.size(1) + of_head) * p.t + t) * p.s + s];
     }
     if (p.bias.defined()) to[s] += p.bias.data<double>()[(head * p.t + t) * p.s + s];
   }
+}
+
+// The derivative of a score by what was capped.
+double slope_of(const AttentionProblem& p, double score) {
+  if (p.options.soft_cap == 0) return 1;
+  const double share = score / p.options.soft_cap;
+  return score == kMinusInfinity ? 0 : 1 - share * share;
 }
 
 double factor_of(const AttentionProblem& p, int64_t n, int64_t head, int64_t t, int64_t s) {
@@ -74,7 +87,8 @@ void attention_reference(const AttentionProblem& p, const AttentionOutput& out) 
         for (int64_t s = 0; s < p.s; ++s) {
           const double weight =
               std::exp(scores[static_cast<size_t>(s)] - lse) * factor_of(p, n, head, t, s);
-          for (int64_t k = 0; k < p.d; ++k) y[k] += weight * row(p.v, n, s, head)[k];
+          const double* v = row(p.v, n, s, key_head(p, head));
+          for (int64_t k = 0; k < p.d; ++k) y[k] += weight * v[k];
         }
       }
   });
@@ -99,7 +113,7 @@ void attention_backward_reference(const Tensor& dy, const AttentionProblem& p, A
   std::vector<double> scores(static_cast<size_t>(p.s));
   for (int64_t i = 0; i < p.n * p.heads; ++i)
     for (int64_t t = 0; t < p.t; ++t) {
-      const int64_t n = i / p.heads, head = i % p.heads;
+      const int64_t n = i / p.heads, head = i % p.heads, shared = key_head(p, head);
       const double* g = row(dy, n, t, head);
       const double delta = dot(g, row(out.y, n, t, head), p.d);
       scores_of(p, n, head, t, scores.data());
@@ -107,13 +121,12 @@ void attention_backward_reference(const Tensor& dy, const AttentionProblem& p, A
         const double weight =
             std::exp(scores[static_cast<size_t>(s)] - out.lse.data<double>()[i * p.t + t]);
         const double factor = factor_of(p, n, head, t, s);
-        const double ds = weight * (factor * dot(g, row(p.v, n, s, head), p.d) - delta);
+        const double ds = weight * (factor * dot(g, row(p.v, n, s, shared), p.d) - delta);
+        const double by = p.options.scale * ds * slope_of(p, scores[static_cast<size_t>(s)]);
         for (int64_t k = 0; k < p.d; ++k) {
-          if (to.dq.defined())
-            mut_row(to.dq, n, t, head)[k] += p.options.scale * ds * row(p.k, n, s, head)[k];
-          if (to.dk.defined())
-            mut_row(to.dk, n, s, head)[k] += p.options.scale * ds * row(p.q, n, t, head)[k];
-          if (to.dv.defined()) mut_row(to.dv, n, s, head)[k] += weight * factor * g[k];
+          if (to.dq.defined()) mut_row(to.dq, n, t, head)[k] += by * row(p.k, n, s, shared)[k];
+          if (to.dk.defined()) mut_row(to.dk, n, s, shared)[k] += by * row(p.q, n, t, head)[k];
+          if (to.dv.defined()) mut_row(to.dv, n, s, shared)[k] += weight * factor * g[k];
         }
         if (to.dbias.defined()) to.dbias.mut<double>()[(head * p.t + t) * p.s + s] += ds;
       }
@@ -167,16 +180,29 @@ AttentionProblem checked(const AttentionInputs& in, const AttentionOptions& opti
   const bool wider = dtype == DType::bf16 && in.bias.defined() && in.bias.dtype() == DType::f32;
   wider ? check_beside(kAttention, in.q, {&in.bias}) : check_same(kAttention, in.q, {&in.bias});
   const Shape &q = in.q.shape(), &k = in.k.shape();
-  FRUGAL_CHECK(k[0] == q[0] && k[2] == q[2] && k[3] == q[3],
-               "[{}] expected q [N, T, heads, D] and k [N, S, heads, D], got {} and {}", kAttention,
-               q, k);
+  const bool shares = k[2] == q[2] || (k[2] > 0 && q[2] % k[2] == 0);
+  FRUGAL_CHECK(k[0] == q[0] && shares && k[3] == q[3],
+               "[{}] expected q [N, T, heads, D] and k [N, S, heads or a divisor of them, D], got "
+               "{} and {}",
+               kAttention, q, k);
   check_shape(kAttention, "v", in.v, k);
   FRUGAL_CHECK(q[3] >= 1, "[{}] expected heads of at least one channel, got q {}", kAttention, q);
   FRUGAL_CHECK(options.dropout >= 0 && options.dropout < 1,
                "[{}] expected dropout in [0, 1), got {}", kAttention, options.dropout);
+  FRUGAL_CHECK(options.window >= 0 && (options.window == 0 || options.causal),
+               "[{}] expected a window of at least 1 key with causal, or 0, got {}{}", kAttention,
+               options.window, options.causal ? "" : " without causal");
+  const bool adds = in.bias.defined() || (in.mask.defined() && in.mask.dtype() != DType::i64);
+  FRUGAL_CHECK(options.soft_cap >= 0 && (options.soft_cap == 0 || !adds),
+               "[{}] expected a soft cap above 0 without a bias or a mask that is added, or 0, got "
+               "{}{}",
+               kAttention, options.soft_cap, adds ? " with one" : "");
   AttentionProblem p;
   p.options = options;
+  if (options.window >= k[1]) p.options.window = 0;  // it hides nothing
   p.n = q[0], p.t = q[1], p.s = k[1], p.heads = q[2], p.d = q[3];
+  p.key_heads = k[2];
+  p.group = k[2] > 0 ? q[2] / k[2] : 1;
   if (options.scale == 0) p.options.scale = 1 / std::sqrt(static_cast<double>(p.d));
   p.q = with_dense_rows(in.q), p.k = with_dense_rows(in.k), p.v = with_dense_rows(in.v);
   set_mask(p, in.mask);

@@ -22,13 +22,13 @@ __global__ void __launch_bounds__(Tiles::kThreads)
   float top[Tiles::kMine], total[Tiles::kMine];
 #pragma unroll
   for (int i = 0; i < Tiles::kMine; ++i) top[i] = kHidden, total[i] = 0;
-  const int64_t end = end_of_keys(p, t, Tiles::kRows);
-  for (int64_t s = 0; s < end; s += Tiles::kCols) {
+  const int64_t shared_head = at.head / p.group, end = end_of_keys(p, t, Tiles::kRows);
+  for (int64_t s = begin_of_keys(p, t, Tiles::kCols); s < end; s += Tiles::kCols) {
     __syncthreads();  // the previous tiles have been read
-    load_tile<Tiles, Tiles::kCols>(shared.cols[0], p.k.at(at.n, at.head, s), p.k.of_row, p.s - s,
-                                   p.d, p.packs);
-    load_tile<Tiles, Tiles::kCols>(shared.cols[1], p.v.at(at.n, at.head, s), p.v.of_row, p.s - s,
-                                   p.d, p.packs);
+    load_tile<Tiles, Tiles::kCols>(shared.cols[0], p.k.at(at.n, shared_head, s), p.k.of_row,
+                                   p.s - s, p.d, p.packs);
+    load_tile<Tiles, Tiles::kCols>(shared.cols[1], p.v.at(at.n, shared_head, s), p.v.of_row,
+                                   p.s - s, p.d, p.packs);
     if (p.drops) draw<Tiles, Tiles::kRows, Tiles::kCols>(p, at, t, s, shared.kept);
     __syncthreads();
     Scores<Tiles> x;

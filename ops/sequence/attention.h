@@ -7,17 +7,19 @@
 
 namespace frugal::ops {
 
-// q [N, T, heads, D], k and v [N, S, heads, D], with any strides; no copy is made if the last axis
-// is dense. mask: undefined, or [N, S] i64, where 0 hides a key, or [heads or 1, T, S] or [N, heads
-// or 1, T, S] of the dtype of q, which is added to the scores. bias: undefined, or [heads, T, S] of
-// the dtype of q (or f32 beside bf16), which is added, too.
+// q [N, T, heads, D], k and v [N, S, heads / g, D], with any strides; no copy is made if the last
+// axis is dense. Heads g i to g i + g - 1 of q share head i of k and v (Ainslie et al. 2023). mask:
+// undefined, or [N, S] i64, where 0 hides a key, or [heads or 1, T, S] or [N, heads or 1, T, S] of
+// the dtype of q, which is added to the scores. bias: undefined, or [heads, T, S] of the dtype of q
+// (or f32 beside bf16), which is added, too.
 struct AttentionInputs {
   Tensor q, k, v, mask, bias;
 };
 
 // y has the shape of q and is contiguous. lse [N, heads, T] (f32, or f64 if q is) is the logarithm
 // of each row's sum of exponentials. A row whose keys are all hidden has y = 0 and lse = infinity.
-// Errors: shapes, dtypes or devices that do not fit; dropout outside [0, 1); on CUDA, D above 256.
+// Errors: shapes, dtypes or devices that do not fit; dropout outside [0, 1); a window without
+// `causal`; a soft cap with what it does not go with; on CUDA, D above 256.
 struct AttentionOutput {
   Tensor y, lse;
 };
@@ -40,6 +42,7 @@ struct AttentionProblem {
   Tensor q, k, v, keep, added, bias;
   AttentionOptions options;
   int64_t n = 0, heads = 0, t = 0, s = 0, d = 0;
+  int64_t key_heads = 0, group = 1;  // the heads of k and v, and how many of q's share one
 };
 void attention_kernel(Cpu, const AttentionProblem& p, const AttentionOutput& out);
 void attention_kernel(Cuda, const AttentionProblem& p, const AttentionOutput& out);

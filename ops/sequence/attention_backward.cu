@@ -53,13 +53,17 @@ __device__ __forceinline__ void score_gradients(const Problem<T>& p,
 #pragma unroll
     for (int j = 0; j < Tiles::kWide; ++j) {
       const int part = A::query_part(i, j);
-      const float weight = exp2f((x[i][j] - stats.lse[part]) * kLog2e);
+      const float score = x[i][j], weight = exp2f((score - stats.lse[part]) * kLog2e);
       float factor = 1;
       if (p.drops)
         factor =
             kept[A::query(part) * Shared<Tiles>::kPitch + A::key(A::key_part(i, j))] ? p.kept : 0;
       x[i][j] = weight * factor;
       g[i][j] = weight * (factor * g[i][j] - stats.delta[part]);
+      if (p.cap > 0) {
+        const float share = score / p.cap;
+        g[i][j] *= score == kHidden ? 0 : 1 - share * share;
+      }
     }
 }
 
@@ -79,12 +83,12 @@ __global__ void __launch_bounds__(Tiles::kThreads)
   stats.load_from(p, at, t);
   Sums<Tiles> sum;
   clear(sum);
-  const int64_t end = end_of_keys(p, t, Tiles::kRows);
-  for (int64_t s = 0; s < end; s += Tiles::kCols) {
+  const int64_t key_head = at.head / p.group, end = end_of_keys(p, t, Tiles::kRows);
+  for (int64_t s = begin_of_keys(p, t, Tiles::kCols); s < end; s += Tiles::kCols) {
     __syncthreads();
-    load_tile<Tiles, Tiles::kCols>(shared.cols[0], p.k.at(at.n, at.head, s), p.k.of_row, p.s - s,
+    load_tile<Tiles, Tiles::kCols>(shared.cols[0], p.k.at(at.n, key_head, s), p.k.of_row, p.s - s,
                                    p.d, p.packs);
-    load_tile<Tiles, Tiles::kCols>(shared.cols[1], p.v.at(at.n, at.head, s), p.v.of_row, p.s - s,
+    load_tile<Tiles, Tiles::kCols>(shared.cols[1], p.v.at(at.n, key_head, s), p.v.of_row, p.s - s,
                                    p.d, p.packs);
     if (p.drops) draw<Tiles, A::kQueries, A::kKeys>(p, at, t, s, shared.kept);
     __syncthreads();
@@ -98,8 +102,9 @@ __global__ void __launch_bounds__(Tiles::kThreads)
   write_sums<Tiles>(sum, p.scale, dq.at(at.n, at.head, t), dq.of_row, p.t - t, p.d);
 }
 
-// Walks over the queries that see the tile of keys from `s` on, which is in shared.rows, adds the
-// tile's dk and dv to the sums, and calls use(t, g) for the gradient of each tile of scores.
+// Walks over the queries of head at.head that see the tile of keys from `s` on, which is in
+// shared.rows, adds the tile's dk and dv to the sums, and calls use(t, g) for the gradient of each
+// tile of scores.
 template <class Tiles, bool kKeys, bool kValues, class T, class F>
 __device__ __forceinline__ void walk_queries(const Problem<T>& p, const Place& at, int64_t s,
                                              const Shared<Tiles>& shared, Sums<Tiles>& of_k,
@@ -107,7 +112,10 @@ __device__ __forceinline__ void walk_queries(const Problem<T>& p, const Place& a
   using A = Axes<Tiles, true>;
   // the first query that sees the tile
   const int64_t sees = p.causal && s > p.s - p.t ? s - (p.s - p.t) : 0;
-  for (int64_t t = sees / Tiles::kCols * Tiles::kCols; t < p.t; t += Tiles::kCols) {
+  // the end of those that see its last key
+  const int64_t last = s + Tiles::kRows - 1 + p.window - (p.s - p.t);
+  const int64_t end = p.window > 0 && last < p.t ? last : p.t;
+  for (int64_t t = sees / Tiles::kCols * Tiles::kCols; t < end; t += Tiles::kCols) {
     __syncthreads();
     load_tile<Tiles, Tiles::kCols>(shared.cols[0], p.q.at(at.n, at.head, t), p.q.of_row, p.t - t,
                                    p.d, p.packs);
@@ -128,6 +136,7 @@ __device__ __forceinline__ void walk_queries(const Problem<T>& p, const Place& a
   }
 }
 
+// at.head: a head of k and v.
 template <class Tiles, class T>
 __device__ __forceinline__ void load_keys(const Problem<T>& p, const Place& at, int64_t s,
                                           const Shared<Tiles>& shared) {
@@ -137,21 +146,29 @@ __device__ __forceinline__ void load_keys(const Problem<T>& p, const Place& at, 
                                  p.packs);
 }
 
+// The place of the i-th head of q that shares the head `at` of k and v.
+template <class T>
+__device__ __forceinline__ Place of_queries(const Problem<T>& p, Place at, int64_t i) {
+  at.head = at.head * p.group + i;
+  return at;
+}
+
 // Computes dk and dv; either may be null. Where registers do not hold the sums of both, a launch
 // computes one of them.
 template <class Tiles, bool kKeys, bool kValues>
 __global__ void __launch_bounds__(Tiles::kThreads)
     key_gradient_kernel(Problem<typename Tiles::Element> p, int64_t tiles,
                         Rows<typename Tiles::Element> dk, Rows<typename Tiles::Element> dv) {
-  const Place at(tiles, p.heads);
+  const Place at(tiles, p.key_heads);
   const int64_t s = at.tile * Tiles::kRows;
   const Shared<Tiles> shared(2, 2);
   load_keys<Tiles>(p, at, s, shared);
   Sums<Tiles> of_k, of_v;
   if constexpr (kKeys) clear(of_k);
   if constexpr (kValues) clear(of_v);
-  walk_queries<Tiles, kKeys, kValues>(p, at, s, shared, of_k, of_v,
-                                      [](int64_t, const Scores<Tiles>&) {});
+  for (int64_t i = 0; i < p.group; ++i)
+    walk_queries<Tiles, kKeys, kValues>(p, of_queries(p, at, i), s, shared, of_k, of_v,
+                                        [](int64_t, const Scores<Tiles>&) {});
   if constexpr (kKeys)
     if (dk.data != nullptr)
       write_sums<Tiles>(of_k, p.scale, dk.at(at.n, at.head, s), dk.of_row, p.s - s, p.d);
@@ -162,13 +179,14 @@ __global__ void __launch_bounds__(Tiles::kThreads)
 
 // All three gradients with five products for each tile of scores. Kernels apart take seven, because
 // each makes the scores and their gradients anew. A block takes `many` tiles of keys of one head
-// in turn, and adds what each gives to dq, where nobody else adds. dq is 0 before; where several
-// blocks share a head, each has a dq of its own, `of_part` elements behind the one before.
+// of k and v in turn, and adds what each gives to dq of the heads that share it, where nobody else
+// adds. dq is 0 before; where several blocks take tiles of one head, each has a dq of its own,
+// `of_part` elements behind the one before.
 template <class Tiles>
 __global__ void __launch_bounds__(Tiles::kThreads)
     all_gradients_kernel(Problem<float> p, int64_t tiles, int64_t parts, int64_t many,
                          Rows<float> dq, int64_t of_part, Rows<float> dk, Rows<float> dv) {
-  const Place at(parts, p.heads);
+  const Place at(parts, p.key_heads);
   dq.data += at.tile * of_part;
   const Shared<Tiles> shared(2, 2);
   for (int64_t tile = at.tile * many; tile < at.tile * many + many && tile < tiles; ++tile) {
@@ -178,13 +196,16 @@ __global__ void __launch_bounds__(Tiles::kThreads)
     Sums<Tiles> of_k, of_v;
     clear(of_k);
     clear(of_v);
-    walk_queries<Tiles, true, true>(
-        p, at, s, shared, of_k, of_v, [&](int64_t t, const Scores<Tiles>& g) {
-          Sums<Tiles> of_q;
-          clear(of_q);
-          Tiles::by_turned(g, shared.rows[0], of_q, shared.scratch);
-          add_sums<Tiles>(of_q, p.scale, dq.at(at.n, at.head, t), dq.of_row, p.t - t, p.d);
-        });
+    for (int64_t i = 0; i < p.group; ++i) {
+      const Place query = of_queries(p, at, i);
+      walk_queries<Tiles, true, true>(
+          p, query, s, shared, of_k, of_v, [&](int64_t t, const Scores<Tiles>& g) {
+            Sums<Tiles> of_q;
+            clear(of_q);
+            Tiles::by_turned(g, shared.rows[0], of_q, shared.scratch);
+            add_sums<Tiles>(of_q, p.scale, dq.at(query.n, query.head, t), dq.of_row, p.t - t, p.d);
+          });
+    }
     write_sums<Tiles>(of_k, p.scale, dk.at(at.n, at.head, s), dk.of_row, p.s - s, p.d);
     write_sums<Tiles>(of_v, 1, dv.at(at.n, at.head, s), dv.of_row, p.s - s, p.d);
   }
@@ -209,10 +230,10 @@ __global__ void __launch_bounds__(Tiles::kThreads)
                                    p.d, p.packs);
     load_tile<Tiles, Tiles::kRows>(shared.rows[1], p.dy.at(at.n, at.head, t), p.dy.of_row, p.t - t,
                                    p.d, p.packs);
-    load_tile<Tiles, Tiles::kCols>(shared.cols[0], p.k.at(at.n, at.head, s), p.k.of_row, p.s - s,
-                                   p.d, p.packs);
-    load_tile<Tiles, Tiles::kCols>(shared.cols[1], p.v.at(at.n, at.head, s), p.v.of_row, p.s - s,
-                                   p.d, p.packs);
+    load_tile<Tiles, Tiles::kCols>(shared.cols[0], p.k.at(at.n, at.head / p.group, s), p.k.of_row,
+                                   p.s - s, p.d, p.packs);
+    load_tile<Tiles, Tiles::kCols>(shared.cols[1], p.v.at(at.n, at.head / p.group, s), p.v.of_row,
+                                   p.s - s, p.d, p.packs);
     if (p.drops) draw<Tiles, A::kQueries, A::kKeys>(p, at, t, s, shared.kept);
     Stats<A> stats;
     stats.load_from(p, at, t);
@@ -268,7 +289,7 @@ void all_gradients(const AttentionProblem& p, const Problem<float>& problem,
                    const AttentionGradients& to) {
   constexpr int64_t kBlocks = 256;  // enough for large GPUs, where a multiprocessor holds two or so
   constexpr int64_t kMostBytes = int64_t{64} << 20;
-  const int64_t tiles = tiles_for(p.s, Tiles::kRows), heads = p.n * p.heads, n = p.q.numel();
+  const int64_t tiles = tiles_for(p.s, Tiles::kRows), heads = p.n * p.key_heads, n = p.q.numel();
   const int64_t wanted =
       std::min(tiles_for(kBlocks, heads), std::max<int64_t>(kMostBytes / (4 * n), 1));
   const int64_t many = tiles_for(tiles, std::clamp<int64_t>(wanted, 1, tiles));
@@ -340,7 +361,7 @@ void attention_backward_kernel(Cuda, const Tensor& dy, const AttentionProblem& p
       launch(query_gradient_kernel<Tiles>, grid_of<Tiles>(p.n * p.heads * query_tiles, 2, 2),
              problem, query_tiles, mut_rows<T>(to.dq));
     const auto of_keys = [&](auto kernel) {
-      launch(kernel, grid_of<Tiles>(p.n * p.heads * key_tiles, 2, 2), problem, key_tiles,
+      launch(kernel, grid_of<Tiles>(p.n * p.key_heads * key_tiles, 2, 2), problem, key_tiles,
              mut_rows<T>(to.dk), mut_rows<T>(to.dv));
     };
     if constexpr (Tiles::kD > 128) {

@@ -1,5 +1,6 @@
-// Attention on CUDA by cuDNN's fused engines, where they fit the problem: bf16, no dropout, and no
-// mask but hidden keys and the causal one.
+// Attention on CUDA by cuDNN's fused engines, where they fit the problem: bf16, no dropout, no
+// window or soft cap, a head of k and v for each of q, and no mask but hidden keys and the causal
+// one.
 #pragma once
 #include "ops/sequence/attention.h"
 

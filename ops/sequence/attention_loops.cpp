@@ -153,6 +153,19 @@ HWY_ATTR void TileSoftmax(Tile x, const float* dp, float* delta) {
   }
 }
 
+HWY_ATTR void TileSoftCap(Tile x, float cap, float* slopes) {
+  const float by = 1 / cap;
+  for (int64_t r = 0; r < x.rows; ++r) {
+    float* HWY_RESTRICT row = x.data + r * x.stride;
+    for (int64_t i = 0; i < x.cols; ++i) row[i] = math::tanh(row[i] * by);
+    if (slopes != nullptr) {
+      float* HWY_RESTRICT slope = slopes + r * x.stride;
+      for (int64_t i = 0; i < x.cols; ++i) slope[i] = 1 - row[i] * row[i];
+    }
+    for (int64_t i = 0; i < x.cols; ++i) row[i] *= cap;
+  }
+}
+
 HWY_ATTR void TileExp(Tile x, const float* shift) {
   for (int64_t r = 0; r < x.rows; ++r) exp_row(x.data + r * x.stride, shift[r], x.cols);
 }
@@ -205,6 +218,7 @@ namespace frugal::ops::simd {
 
 HWY_EXPORT(TileProduct);
 HWY_EXPORT(TileAdd);
+HWY_EXPORT(TileSoftCap);
 HWY_EXPORT(TileOnlineSoftmax);
 HWY_EXPORT(TileSoftmax);
 HWY_EXPORT(TileExp);
@@ -220,6 +234,9 @@ void tile_product(Strided a, const float* b, int64_t b_stride, float* c, int64_t
 }
 void tile_add(Tile x, const float* y, int64_t y_stride) {
   HWY_DYNAMIC_DISPATCH(TileAdd)(x, y, y_stride);
+}
+void tile_soft_cap(Tile x, float cap, float* slopes) {
+  HWY_DYNAMIC_DISPATCH(TileSoftCap)(x, cap, slopes);
 }
 void tile_online_softmax(Tile x, float* top, float* total, float* rescale) {
   HWY_DYNAMIC_DISPATCH(TileOnlineSoftmax)(x, top, total, rescale);

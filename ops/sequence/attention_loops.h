@@ -24,6 +24,8 @@ struct Tile {
 };
 // x += y. The rows of y lie y_stride apart; with 0 all rows use one.
 void tile_add(Tile x, const float* y, int64_t y_stride);
+// x becomes cap tanh(x / cap). slopes: 1 - tanh(x / cap)^2, with the stride of x; null: not wanted.
+void tile_soft_cap(Tile x, float cap, float* slopes);
 // Adds the tile to the running softmax of earlier columns. `top` is the largest score so far and
 // `total` the sum of e^(x - top); both are updated. x becomes e^(x - top). `rescale` is the factor
 // by which earlier terms shrink.

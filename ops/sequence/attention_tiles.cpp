@@ -94,12 +94,17 @@ void write_head(const float* from, int64_t stride, float factor, const Tensor& x
     write_rows(from, stride, x.size(1), x.size(3), factor, x.mut<float>() + at, x.strides()[1]);
 }
 
-// One head of one sequence.
+// One head of the queries of one sequence.
 struct Head {
   const AttentionProblem& p;
   int64_t n, head;
   const float* hidden_keys;  // [S], 0 or -inf; null without `keep`
 
+  // Queries from t on see no key before this one, which begins a block.
+  int64_t begin_of_keys(int64_t t) const {
+    if (p.options.window == 0) return 0;
+    return std::clamp<int64_t>(t + p.s - p.t - p.options.window + 1, 0, p.s) / kKeys * kKeys;
+  }
   // Queries [t, t + rows) see no key from here on.
   int64_t end_of_keys(int64_t t, int64_t rows) const {
     return p.options.causal ? std::clamp<int64_t>(t + rows + p.s - p.t, 0, p.s) : p.s;
@@ -122,6 +127,12 @@ struct Head {
       std::fill(scores.data + r * scores.stride + seen,
                 scores.data + r * scores.stride + scores.cols, kHidden);
     }
+    if (p.options.window == 0) return;
+    for (int64_t r = 0; r < scores.rows; ++r) {
+      const int64_t oldest = t + r + p.s - p.t - p.options.window + 1 - s;
+      std::fill_n(scores.data + r * scores.stride, std::clamp<int64_t>(oldest, 0, scores.cols),
+                  kHidden);
+    }
   }
 
   // The factors of dropout for those probabilities, in rows `like.stride` apart.
@@ -139,10 +150,10 @@ template <class F>
 void for_queries(int64_t t, F f) {
   for (int64_t begin = 0; begin < t; begin += kQueries) f(begin, std::min(kQueries, t - begin));
 }
-// Calls f(s, cols) for blocks of the first `end` keys.
+// Calls f(s, cols) for blocks of the keys [begin, end).
 template <class F>
-void for_keys(int64_t end, F f) {
-  for (int64_t begin = 0; begin < end; begin += kKeys) f(begin, std::min(kKeys, end - begin));
+void for_keys(int64_t begin, int64_t end, F f) {
+  for (; begin < end; begin += kKeys) f(begin, std::min(kKeys, end - begin));
 }
 
 // Writes -inf for keys that p.keep hides, else 0.
@@ -182,9 +193,9 @@ class Forward {
     const Head at{p_, n, head, p_.keep.defined() ? hidden_ : nullptr};
     if (at.hidden_keys != nullptr) read_hidden(p_, n, hidden_);
     read_head(p_.q, n, head, static_cast<float>(p_.options.scale), q_, d_pad_);
-    read_head(p_.k, n, head, 1, rows_, d_pad_);
+    read_head(p_.k, n, head / p_.group, 1, rows_, d_pad_);
     transpose_keys(rows_, p_.s, p_.d, d_pad_, keys_, s_pad_);
-    read_head(p_.v, n, head, 1, rows_, d_pad_);
+    read_head(p_.v, n, head / p_.group, 1, rows_, d_pad_);
     for_queries(p_.t, [&](int64_t t, int64_t rows) {
       block(at, t, rows);
       for (int64_t r = 0; r < rows; ++r) {
@@ -203,17 +214,20 @@ class Forward {
     std::fill_n(top_, rows, kHidden);
     std::fill_n(total_, rows, 0.0f);
     std::fill_n(sum_, rows * d_pad_, 0.0f);
-    for_keys(at.end_of_keys(t, rows), [&](int64_t s, int64_t cols) {
+    const int64_t begin = at.begin_of_keys(t);
+    for_keys(begin, at.end_of_keys(t, rows), [&](int64_t s, int64_t cols) {
       const Tile scores{scores_, kKeys, rows, cols};
       simd::tile_product({q_ + t * d_pad_, d_pad_, 1}, keys_ + s, s_pad_, scores_, kKeys, rows,
                          padded(cols), p_.d, false);
+      if (p_.options.soft_cap > 0)
+        simd::tile_soft_cap(scores, static_cast<float>(p_.options.soft_cap), nullptr);
       at.mask_scores(scores, t, s);
       simd::tile_online_softmax(scores, top_, total_, rescale_);
       if (p_.options.dropout > 0) {
         at.dropout_factors(scores, t, s, factors_);
         simd::tile_multiply(scores, factors_);
       }
-      if (s > 0) simd::tile_scale_rows({sum_, d_pad_, rows, d_pad_}, rescale_);
+      if (s > begin) simd::tile_scale_rows({sum_, d_pad_, rows, d_pad_}, rescale_);
       simd::tile_product({scores_, kKeys, 1}, rows_ + s * d_pad_, d_pad_, sum_, d_pad_, rows,
                          d_pad_, cols, true);
     });
@@ -227,6 +241,7 @@ class Forward {
 
 // With p the probabilities, f the factors of dropout and delta = <dy, y> of each row: dv = (p f)^T
 // dy, ds = p (f (dy v^T) - delta), dq = scale ds k, dk = scale ds^T q.
+// Heads of q that share a head of k and v take turns, and dk and dv are their sums.
 // If y and lse are not given, p and delta = <p, f (dy v^T)> are computed from whole rows of scores,
 // one block of queries at a time.
 class BackwardPass {
@@ -237,7 +252,8 @@ class BackwardPass {
         d_pad_(padded(p.d)),
         s_pad_(padded(p.s)),
         width_(given ? kKeys : s_pad_),
-        room_((3 * p.t + 3 * p.s) * d_pad_ + 2 * p.d * s_pad_ + p.s + p.t + 3 * kQueries * width_) {
+        room_((3 * p.t + 3 * p.s) * d_pad_ + 2 * p.d * s_pad_ + p.s + p.t +
+              (caps() ? 4 : 3) * kQueries * width_) {
     q_ = room_.take(p.t * d_pad_);
     dy_ = room_.take(p.t * d_pad_);
     dq_ = room_.take(p.t * d_pad_);
@@ -251,12 +267,38 @@ class BackwardPass {
     scores_ = room_.take(kQueries * width_);
     gradient_ = room_.take(kQueries * width_);
     factors_ = room_.take(kQueries * width_);
+    if (caps()) slopes_ = room_.take(kQueries * width_);
   }
 
-  void run(int64_t n, int64_t head, const Tensor& dy, const AttentionOutput& out,
+  // shared: a head of k and v.
+  void run(int64_t n, int64_t shared, const Tensor& dy, const AttentionOutput& out,
            const AttentionGradients& to) {
+    if (p_.keep.defined()) read_hidden(p_, n, hidden_);
+    read_head(p_.v, n, shared, 1, k_, d_pad_);
+    transpose_keys(k_, p_.s, p_.d, d_pad_, values_, s_pad_);
+    read_head(p_.k, n, shared, 1, k_, d_pad_);
+    transpose_keys(k_, p_.s, p_.d, d_pad_, keys_, s_pad_);
+    std::fill_n(dk_, p_.s * d_pad_, 0.0f);
+    std::fill_n(dv_, p_.s * d_pad_, 0.0f);
+    for (int64_t i = 0; i < p_.group; ++i) add_head(n, shared * p_.group + i, dy, out, to);
+    // q was multiplied by the scale before
+    if (to.dk.defined()) write_head(dk_, d_pad_, 1, to.dk, n, shared);
+    if (to.dv.defined()) write_head(dv_, d_pad_, 1, to.dv, n, shared);
+  }
+
+ private:
+  // The queries from t by the keys from s.
+  struct ScoreTile {
+    int64_t t, s, rows, cols;
+    float *scores, *gradient, *factors, *slopes;  // rows lie width_ apart
+  };
+  bool drops() const { return p_.options.dropout > 0; }
+  bool caps() const { return p_.options.soft_cap > 0; }
+
+  // Writes dq of a head of q, and adds its dk and dv.
+  void add_head(int64_t n, int64_t head, const Tensor& dy, const AttentionOutput& out,
+                const AttentionGradients& to) {
     const Head at{p_, n, head, p_.keep.defined() ? hidden_ : nullptr};
-    if (at.hidden_keys != nullptr) read_hidden(p_, n, hidden_);
     read_head(dy, n, head, 1, dy_, d_pad_);
     const float* lse = nullptr;
     if (given_) {
@@ -266,26 +308,29 @@ class BackwardPass {
         delta_[t] = simd::dot(dy_ + t * d_pad_, q_ + t * d_pad_, p_.d);
     }
     read_head(p_.q, n, head, static_cast<float>(p_.options.scale), q_, d_pad_);
-    read_head(p_.v, n, head, 1, k_, d_pad_);
-    transpose_keys(k_, p_.s, p_.d, d_pad_, values_, s_pad_);
-    read_head(p_.k, n, head, 1, k_, d_pad_);
-    transpose_keys(k_, p_.s, p_.d, d_pad_, keys_, s_pad_);
     std::fill_n(dq_, p_.t * d_pad_, 0.0f);
-    std::fill_n(dk_, p_.s * d_pad_, 0.0f);
-    std::fill_n(dv_, p_.s * d_pad_, 0.0f);
     for_queries(p_.t, [&](int64_t t, int64_t rows) {
-      const int64_t end = at.end_of_keys(t, rows);
+      const int64_t begin = at.begin_of_keys(t), end = at.end_of_keys(t, rows);
       const auto tile_at = [&](int64_t s, int64_t cols) {
         const int64_t first = given_ ? 0 : s;
-        return ScoreTile{t, s, rows, cols, scores_ + first, gradient_ + first, factors_ + first};
+        return ScoreTile{t,
+                         s,
+                         rows,
+                         cols,
+                         scores_ + first,
+                         gradient_ + first,
+                         factors_ + first,
+                         caps() ? slopes_ + first : nullptr};
       };
       if (!given_) {
-        for_keys(end, [&](int64_t s, int64_t cols) { open(at, tile_at(s, cols)); });
-        simd::tile_softmax({scores_, width_, rows, end}, gradient_, delta_ + t);
-        for_keys(end, [&](int64_t s, int64_t cols) { close(at, tile_at(s, cols), to.dbias); });
+        for_keys(begin, end, [&](int64_t s, int64_t cols) { open(at, tile_at(s, cols)); });
+        simd::tile_softmax({scores_ + begin, width_, rows, end - begin}, gradient_ + begin,
+                           delta_ + t);
+        for_keys(begin, end,
+                 [&](int64_t s, int64_t cols) { close(at, tile_at(s, cols), to.dbias); });
         return;
       }
-      for_keys(end, [&](int64_t s, int64_t cols) {
+      for_keys(begin, end, [&](int64_t s, int64_t cols) {
         open(at, tile_at(s, cols));
         simd::tile_exp({scores_, width_, rows, cols}, lse + t);
         close(at, tile_at(s, cols), to.dbias);
@@ -293,24 +338,14 @@ class BackwardPass {
     });
     const auto scale = static_cast<float>(p_.options.scale);
     if (to.dq.defined()) write_head(dq_, d_pad_, scale, to.dq, n, head);
-    // q was multiplied by the scale before
-    if (to.dk.defined()) write_head(dk_, d_pad_, 1, to.dk, n, head);
-    if (to.dv.defined()) write_head(dv_, d_pad_, 1, to.dv, n, head);
   }
-
- private:
-  // The queries from t by the keys from s.
-  struct ScoreTile {
-    int64_t t, s, rows, cols;
-    float *scores, *gradient, *factors;  // rows lie width_ apart
-  };
-  bool drops() const { return p_.options.dropout > 0; }
 
   // Computes the scores, and f (dy v^T).
   void open(const Head& at, const ScoreTile& x) {
     const Tile scores{x.scores, width_, x.rows, x.cols};
     simd::tile_product({q_ + x.t * d_pad_, d_pad_, 1}, keys_ + x.s, s_pad_, x.scores, width_,
                        x.rows, padded(x.cols), p_.d, false);
+    if (caps()) simd::tile_soft_cap(scores, static_cast<float>(p_.options.soft_cap), x.slopes);
     at.mask_scores(scores, x.t, x.s);
     simd::tile_product({dy_ + x.t * d_pad_, d_pad_, 1}, values_ + x.s, s_pad_, x.gradient, width_,
                        x.rows, padded(x.cols), p_.d, false);
@@ -322,6 +357,7 @@ class BackwardPass {
   // Continues when the scores have become p.
   void close(const Head& at, const ScoreTile& x, const Tensor& dbias) {
     simd::tile_softmax_gradient({x.gradient, width_, x.rows, x.cols}, x.scores, delta_ + x.t);
+    if (caps()) simd::tile_multiply({x.gradient, width_, x.rows, x.cols}, x.slopes);
     if (drops()) simd::tile_multiply({x.scores, width_, x.rows, x.cols}, x.factors);
     simd::tile_product({x.scores, 1, width_}, dy_ + x.t * d_pad_, d_pad_, dv_ + x.s * d_pad_,
                        d_pad_, x.cols, d_pad_, x.rows, true);
@@ -340,7 +376,7 @@ class BackwardPass {
   int64_t d_pad_, s_pad_, width_;
   Workspace room_;
   float *q_, *dy_, *dq_, *k_, *dk_, *dv_, *keys_, *values_, *hidden_, *delta_;
-  float *scores_, *gradient_, *factors_;
+  float *scores_, *gradient_, *factors_, *slopes_ = nullptr;
 };
 
 // Calls run(pass, i) for each i below n, with one of a few passes that make() gives.
@@ -369,13 +405,13 @@ void attention_backward_tiles(const Tensor& dy, const AttentionProblem& p,
                               const AttentionOutput& out, const AttentionGradients& gradients) {
   const auto make = [&] { return BackwardPass(p, out.y.defined()); };
   if (!gradients.dbias.defined())
-    return with_passes(p.n * p.heads, make, [&](BackwardPass& pass, int64_t i) {
-      pass.run(i / p.heads, i % p.heads, dy, out, gradients);
+    return with_passes(p.n * p.key_heads, make, [&](BackwardPass& pass, int64_t i) {
+      pass.run(i / p.key_heads, i % p.key_heads, dy, out, gradients);
     });
   // Sequences are added to the gradient of a head's bias one after the other, so that the order is
   // fixed.
   std::fill_n(gradients.dbias.mut<float>(), gradients.dbias.numel(), 0.0f);
-  with_passes(p.heads, make, [&](BackwardPass& pass, int64_t head) {
+  with_passes(p.key_heads, make, [&](BackwardPass& pass, int64_t head) {
     for (int64_t n = 0; n < p.n; ++n) pass.run(n, head, dy, out, gradients);
   });
 }

@@ -4,8 +4,9 @@
 
 namespace frugal::ops {
 
-// f32 or bf16, with sums in f32. The heads are spread over the threads. A thread holds the keys,
-// values and queries of its head as f32: (T + S) D numbers and a few tiles.
+// f32 or bf16, with sums in f32. The heads are spread over the threads (in the backward pass those
+// of k and v). A thread holds the keys, values and queries of its head as f32: (T + S) D numbers
+// and a few tiles.
 void attention_tiles(const AttentionProblem& p, const AttentionOutput& out);
 void attention_backward_tiles(const Tensor& dy, const AttentionProblem& p,
                               const AttentionOutput& out, const AttentionGradients& gradients);

@@ -1,5 +1,6 @@
 #include "ops/sequence/rotary.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "core/dtype_switch.h"
@@ -8,37 +9,68 @@
 #include "ops/dense/copy.h"
 #include "ops/shared_kernels.h"
 
-namespace frugal::ops {
+namespace frugal {
+
+std::vector<double> frequencies_of(const RotaryOptions& options, int64_t half) {
+  std::vector<double> all;
+  for (int64_t i = 0; i < half; ++i) all.push_back(frequency_of(options, i, half));
+  return all;
+}
+
+RotaryOptions at_length(const RotaryOptions& options, int64_t length, int64_t width) {
+  RotaryOptions all = options;
+  if (options.scaling != RotaryOptions::Scaling::dynamic) return all;
+  all.scaling = RotaryOptions::Scaling::none;
+  const auto d = static_cast<double>(width), l = static_cast<double>(length);
+  if (l > options.first_length && d > 2)
+    all.base *=
+        std::pow(options.factor * l / options.first_length - (options.factor - 1), d / (d - 2));
+  return all;
+}
+
+namespace ops {
 namespace {
 
 // Cosines and sines of every position, [T, 2, D/2]. Angles are f64, because positions may be large.
 template <class T>
-Tensor table_of(const Tensor& x, const Tensor& positions, double base, bool inverse) {
+Tensor table_of(const Tensor& x, const Tensor& positions, const RotaryOptions& options,
+                bool inverse) {
   const int64_t steps = x.size(1), half = x.size(3) / 2;
+  const std::vector<double> frequencies = frequencies_of(options, half);
   CategoryScope scope(Category::workspace);
   const Tensor table = Tensor::empty({steps, 2, half}, x.dtype());
-  for (int64_t t = 0; t < steps; ++t) {
-    const int64_t at = positions.defined() ? positions.data<int64_t>()[t] : t;
-    T* row = table.mut<T>() + t * 2 * half;
-    for (int64_t i = 0; i < half; ++i) {
-      const double angle = static_cast<double>(at) *
-                           std::pow(base, -static_cast<double>(i) / static_cast<double>(half));
-      row[i] = static_cast<T>(std::cos(angle));
-      row[half + i] = static_cast<T>(inverse ? -std::sin(angle) : std::sin(angle));
-    }
-  }
+  parallel_for(
+      0, steps, rows_at_once(kArithmeticGrain / 16, half), [&](int64_t begin, int64_t end) {
+        for (int64_t t = begin; t < end; ++t) {
+          const int64_t at = positions.defined() ? positions.data<int64_t>()[t] : t;
+          T* row = table.mut<T>() + t * 2 * half;
+          for (int64_t i = 0; i < half; ++i) {
+            const double angle = static_cast<double>(at) * frequencies[static_cast<size_t>(i)];
+            const double c = options.gain * std::cos(angle), s = options.gain * std::sin(angle);
+            row[i] = static_cast<T>(c);
+            row[half + i] = static_cast<T>(inverse ? -s : s);
+          }
+        }
+      });
   return table;
+}
+
+// One more than the last of the positions.
+int64_t end_of(const Tensor& positions) {
+  if (!positions.defined() || positions.numel() == 0 || positions.raw() == nullptr) return 0;
+  const std::vector<int64_t> all = to_device(positions, kCpu).to_vector<int64_t>();
+  return *std::max_element(all.begin(), all.end()) + 1;
 }
 
 }  // namespace
 
-void rotary_kernel(Cpu, const Tensor& x, const Tensor& positions, double base, bool inverse,
-                   const Tensor& y) {
+void rotary_kernel(Cpu, const Tensor& x, const Tensor& positions, const RotaryOptions& options,
+                   bool inverse, const Tensor& y) {
   const int64_t steps = x.size(1), heads = x.size(2), d = x.size(3), half = d / 2;
   if (x.numel() == 0) return;
   with_real(x.dtype(), [&](auto zero) {
     using T = decltype(zero);
-    const Tensor table = table_of<T>(x, positions, base, inverse);
+    const Tensor table = table_of<T>(x, positions, options, inverse);
     const T* angles = table.data<T>();
     const T* from = x.data<T>();
     T* to = y.mut<T>();
@@ -58,12 +90,20 @@ void rotary_kernel(Cpu, const Tensor& x, const Tensor& positions, double base, b
   });
 }
 
-Tensor rotary(const Tensor& x, const Tensor& positions, double base, bool inverse) {
+Tensor rotary(const Tensor& x, const Tensor& positions, const RotaryOptions& options,
+              bool inverse) {
+  using Scaling = RotaryOptions::Scaling;
   check_dim("rotary", "x", x, 4);
   check_real("rotary", "x", x);
   FRUGAL_CHECK(x.size(3) % 2 == 0, "[rotary] expected an even number of channels a head, got x {}",
                x.shape());
-  FRUGAL_CHECK(base > 0, "[rotary] expected base above 0, got {}", base);
+  FRUGAL_CHECK(options.base > 0, "[rotary] expected base above 0, got {}", options.base);
+  FRUGAL_CHECK(options.factor >= 1, "[rotary] expected a factor of at least 1, got {}",
+               options.factor);
+  const bool counts = options.scaling != Scaling::none && options.scaling != Scaling::linear;
+  FRUGAL_CHECK(!counts || options.first_length > 0,
+               "[rotary] expected first_length above 0 with this scaling, got {}",
+               options.first_length);
   if (positions.defined()) {
     check_shape("rotary", "positions", positions, {x.size(1)});
     FRUGAL_CHECK(positions.dtype() == DType::i64 && positions.device() == x.device(),
@@ -72,8 +112,12 @@ Tensor rotary(const Tensor& x, const Tensor& positions, double base, bool invers
   }
   Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
   const Tensor in = contiguous(x), at = contiguous_or_none(positions);
-  dispatch(x.device(), [&](auto backend) { rotary_kernel(backend, in, at, base, inverse, y); });
+  const RotaryOptions own =
+      at_length(options, std::max(x.size(1), options.scaling == Scaling::dynamic ? end_of(at) : 0),
+                x.size(3));
+  dispatch(x.device(), [&](auto backend) { rotary_kernel(backend, in, at, own, inverse, y); });
   return y;
 }
 
-}  // namespace frugal::ops
+}  // namespace ops
+}  // namespace frugal

@@ -10,15 +10,15 @@ namespace {
 struct Angles {
   const int64_t* positions;  // null: the positions are 0, 1, ...
   int64_t half;
-  double base;
+  RotaryOptions options;
   bool inverse;
   float2* table;
   __device__ void operator()(int64_t i) const {
     const int64_t t = i / half, k = i % half;
     const double at = static_cast<double>(positions == nullptr ? t : positions[t]);
-    const double angle = at * pow(base, -static_cast<double>(k) / static_cast<double>(half));
-    const double s = sin(angle);
-    table[i] = make_float2(static_cast<float>(cos(angle)), static_cast<float>(inverse ? -s : s));
+    const double angle = at * frequency_of(options, k, half);
+    const double c = options.gain * cos(angle), s = options.gain * sin(angle);
+    table[i] = make_float2(static_cast<float>(c), static_cast<float>(inverse ? -s : s));
   }
 };
 
@@ -54,15 +54,15 @@ struct Turn {
 
 }  // namespace
 
-void rotary_kernel(Cuda, const Tensor& x, const Tensor& positions, double base, bool inverse,
-                   const Tensor& y) {
+void rotary_kernel(Cuda, const Tensor& x, const Tensor& positions, const RotaryOptions& options,
+                   bool inverse, const Tensor& y) {
   const int64_t steps = x.size(1), heads = x.size(2), half = x.size(3) / 2;
   if (x.numel() == 0) return;
   const CategoryScope scope(Category::workspace);
   const Tensor table = Tensor::empty({steps, half, 2}, DType::f32, x.device());
   auto* angles = static_cast<float2*>(table.raw());
   cuda::for_each(steps * half, Angles{positions.defined() ? positions.data<int64_t>() : nullptr,
-                                      half, base, inverse, angles});
+                                      half, options, inverse, angles});
   cuda::with_activation(x.dtype(), [&](auto zero) {
     using T = decltype(zero);
     constexpr int kWidth = cuda::Pack<T>::kSize;

@@ -11,6 +11,7 @@ namespace {
 
 struct Sizes {
   int64_t n, t, s, heads, d;
+  int64_t group = 1;  // heads of q that share one of k and v
 };
 enum class Mask { none, keep, added };
 
@@ -21,8 +22,8 @@ Tensor rounded(const Shape& shape, uint64_t seed) {
 
 AttentionInputs inputs_of(const Sizes& z, Mask mask, bool bias) {
   AttentionInputs in{rounded({z.n, z.t, z.heads, z.d}, 1),
-                     rounded({z.n, z.s, z.heads, z.d}, 2),
-                     rounded({z.n, z.s, z.heads, z.d}, 3),
+                     rounded({z.n, z.s, z.heads / z.group, z.d}, 2),
+                     rounded({z.n, z.s, z.heads / z.group, z.d}, 3),
                      {},
                      {}};
   if (mask == Mask::keep) {  // the last sequence sees nothing, the others not the first keys
@@ -150,6 +151,34 @@ TEST_CASE("attention on CUDA: all gradients at once, blocks that share a head or
   };
   CHECK(taken_for({16, 9, 200, 16, 4}) == 16 * 9 * 16 * 4);  // delta
   CHECK(taken_for({1, 64, 320, 2, 16}) == 64 * 2 * 4 + 5 * 64 * 2 * 16 * 4);
+}
+
+TEST_CASE("attention on CUDA: shared heads of k and v, windows and soft caps") {
+  if (!gpu::available()) return;
+  const auto narrow = [](int64_t window, double cap, double dropout = 0) {
+    AttentionOptions options = with(true, dropout);
+    options.window = window;
+    options.soft_cap = cap;
+    return options;
+  };
+  const auto all = [&](DType dtype, double tolerance) {
+    for (const bool keep_output : {true, false}) {
+      compare({2, 70, 133, 6, 20, 3}, dtype, Mask::keep, with(false, 0.2), true, keep_output,
+              tolerance);
+      compare({1, 200, 200, 4, 64, 2}, dtype, Mask::none, narrow(70, 0), false, keep_output,
+              tolerance);
+      compare({1, 66, 290, 2, 32, 2}, dtype, Mask::none, narrow(5, 0.7, 0.2), false, keep_output,
+              tolerance);
+      compare({2, 65, 70, 2, 100}, dtype, Mask::keep, narrow(0, 1.5), false, keep_output,
+              tolerance);
+    }
+    compare({1, 70, 70, 2, 256, 2}, dtype, Mask::none, narrow(33, 2), false, true, tolerance);
+    compare({1, 9, 5, 4, 16, 4}, dtype, Mask::none, narrow(3, 0), false, true, tolerance);
+  };
+  all(DType::f32, 2e-5);
+  all(DType::bf16, 0);
+  const gpu::RoundingScope tf32(true);
+  all(DType::f32, 2e-3);
 }
 
 TEST_CASE("attention on CUDA: f32 by tensor cores") {

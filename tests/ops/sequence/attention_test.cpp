@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include <array>
+
 #include "core/memory.h"
 #include "tests/ops/samples.h"
 
@@ -211,6 +213,110 @@ TEST_CASE("attention_backward: what it refuses; meta") {
   const AttentionOutput planned = attention({q, q, q, {}, {}}, {});
   CHECK(planned.y.shape() == Shape{2, 3, 4, 5});
   CHECK(planned.lse.shape() == Shape{2, 4, 3});
+}
+
+namespace {
+
+// Each head `group` times, side by side.
+Tensor repeated(const Tensor& x, int64_t group) {
+  const int64_t n = x.size(0), t = x.size(1), heads = x.size(2), d = x.size(3);
+  const Tensor out = Tensor::empty({n, t, heads * group, d}, x.dtype());
+  for (int64_t head = 0; head < heads * group; ++head)
+    copy_into(out.slice(2, head, head + 1), x.slice(2, head / group, head / group + 1));
+  return out;
+}
+
+// The sum over each `group` of neighbouring heads.
+std::vector<double> summed(const Tensor& x, int64_t group) {
+  const int64_t heads = x.size(2) / group, d = x.size(3);
+  std::vector<double> out(static_cast<size_t>(x.numel() / group), 0.0);
+  for (int64_t i = 0; i < x.numel(); ++i) {
+    const int64_t head = i / d % x.size(2) / group, row = i / d / x.size(2);
+    out[static_cast<size_t>((row * heads + head) * d + i % d)] += x.item(i);
+  }
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("attention: heads of k and v that queries share are as repeated ones") {
+  for (const bool keep_output : {true, false})
+    for (const DType dtype : {DType::f64, DType::f32}) {
+      AttentionInputs in = in_dtype(inputs_of({2, 70, 70, 6, 5}), dtype);
+      const auto narrow = [&](const Tensor& x) { return contiguous(x.slice(2, 0, 2)); };
+      in.k = narrow(in.k), in.v = narrow(in.v);
+      in.bias = in_dtype(normals({6, 70, 70}, 8), dtype);
+      AttentionInputs wide = in;
+      wide.k = repeated(in.k, 3), wide.v = repeated(in.v, 3);
+      AttentionOptions options;
+      options.causal = true;
+      options.dropout = 0.2;
+      options.key = {3, 1};
+      const Everything own = run(in, options, keep_output), all = run(wide, options, keep_output);
+      const double bound = dtype == DType::f64 ? 1e-12 : 2e-5;
+      CHECK(error(own.out.y, all.out.y.to_vector()) < bound);
+      CHECK(error(own.g.dq, all.g.dq.to_vector()) < bound);
+      CHECK(error(own.g.dbias, all.g.dbias.to_vector()) < bound);
+      CHECK(error(own.g.dk, summed(all.g.dk, 3)) < bound);
+      CHECK(error(own.g.dv, summed(all.g.dv, 3)) < bound);
+      const ThreadsScope threads(3);
+      CHECK(same(run(in, options, keep_output), own));
+    }
+}
+
+TEST_CASE("attention: a window hides what an added mask hides") {
+  for (const auto& [t, s, window] :
+       {std::array<int64_t, 3>{5, 5, 1}, {7, 9, 3}, {150, 150, 40}, {3, 400, 130}, {9, 6, 4}}) {
+    CAPTURE(t);
+    AttentionInputs in = inputs_of({1, t, s, 2, 4});
+    AttentionOptions options;
+    options.causal = true;
+    options.window = window;
+    const Tensor mask = Tensor::zeros({1, t, s}, DType::f64);
+    for (int64_t i = 0; i < t; ++i)
+      for (int64_t j = 0; j < s; ++j)
+        if (i + s - t - j >= window) mask.mut<double>()[i * s + j] = -kInf;
+    AttentionInputs masked = in_dtype(in, DType::f64);
+    masked.mask = mask;
+    AttentionOptions causal;
+    causal.causal = true;
+    const Everything expected = run(masked, causal);
+    CHECK(distance(run(in_dtype(in, DType::f64), options), expected) < 1e-12);
+    for (const bool keep_output : {true, false})
+      CHECK(distance(run(in, options, keep_output), expected) < 2e-5);
+  }
+}
+
+TEST_CASE("attention: a soft cap bends scores before the masks") {
+  AttentionInputs in = in_dtype(inputs_of({1, 2, 3, 1, 2}), DType::f64);
+  AttentionOptions options;
+  options.soft_cap = 0.3;
+  const Tensor y = attention(in, options).y;
+  for (int64_t t = 0; t < 2; ++t) {
+    double total = 0, weights[3];
+    for (int64_t s = 0; s < 3; ++s) {
+      double score = 0;
+      for (int64_t k = 0; k < 2; ++k)
+        score += in.q.item(t * 2 + k) * in.k.item(s * 2 + k) / std::numbers::sqrt2;
+      total += weights[s] = std::exp(0.3 * std::tanh(score / 0.3));
+    }
+    for (int64_t k = 0; k < 2; ++k) {
+      double expected = 0;
+      for (int64_t s = 0; s < 3; ++s) expected += weights[s] / total * in.v.item(s * 2 + k);
+      CHECK(y.item(t * 2 + k) == doctest::Approx(expected));
+    }
+  }
+  AttentionInputs large = inputs_of({2, 130, 200, 2, 9});
+  large.mask = Tensor::full({2, 200}, 1, DType::i64);
+  for (int64_t s = 100; s < 200; ++s) large.mask.mut<int64_t>()[s] = 0;
+  options.soft_cap = 0.8;
+  options.causal = true;
+  options.window = 60;
+  options.dropout = 0.3;
+  options.key = {4, 2};
+  const Everything fine = run(in_dtype(large, DType::f64), options);
+  for (const bool keep_output : {true, false})
+    CHECK(distance(run(large, options, keep_output), fine) < 2e-5);
 }
 
 }  // namespace frugal::ops

@@ -1,0 +1,82 @@
+#include "ops/dense/gated_loops.h"
+
+// ops/simd/simd_loops.cpp says why these targets are left out.
+#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/dense/gated_loops.cpp"
+#include <hwy/foreach_target.h>  // IWYU pragma: keep
+#include <hwy/highway.h>
+
+// A loop whose output may be one of its inputs: no iteration reads what another one writes.
+#if defined(__clang__)
+#pragma clang diagnostic ignored "-Wpass-failed"
+#define FRUGAL_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define FRUGAL_INDEPENDENT _Pragma("GCC ivdep")
+#endif
+
+// Plain loops over the functors: the compiler vectorises them for the target of each pass.
+HWY_BEFORE_NAMESPACE();
+namespace frugal::ops::simd {
+namespace HWY_NAMESPACE {
+
+template <class F>
+HWY_ATTR void GatedRow(F f, const float* gate, const float* up, const float* variance, float* y,
+                       int64_t n) {
+  if (variance == nullptr) {
+    FRUGAL_INDEPENDENT
+    for (int64_t i = 0; i < n; ++i) y[i] = f.f(gate[i]) * up[i];
+  } else {
+    FRUGAL_INDEPENDENT
+    for (int64_t i = 0; i < n; ++i) y[i] = estimate(f, gate[i], variance[i]) * up[i];
+  }
+}
+
+// dup comes first, because dgate may be written over dy.
+template <class F>
+HWY_ATTR void GatedRowBackward(F f, const float* dy, const float* gate, const float* up,
+                               const float* variance, const GatedTo& to, int64_t n) {
+  if (float* const dup = to.dup; dup != nullptr) GatedRow(f, gate, dy, variance, dup, n);
+  float* const dgate = to.dgate;
+  if (dgate == nullptr) return;
+  if (variance == nullptr) {
+    FRUGAL_INDEPENDENT
+    for (int64_t i = 0; i < n; ++i) dgate[i] = f.df(dy[i] * up[i], gate[i]);
+  } else {
+    FRUGAL_INDEPENDENT
+    for (int64_t i = 0; i < n; ++i)
+      dgate[i] = backward_estimate(f, dy[i] * up[i], gate[i], variance[i]);
+  }
+}
+
+void GatedLoop(Gate kind, const float* gate, const float* up, const float* variance, float* y,
+               int64_t n) {
+  with_gate(kind, [&](auto f) HWY_ATTR { GatedRow(f, gate, up, variance, y, n); });
+}
+
+void GatedBackward(Gate kind, const float* dy, const float* gate, const float* up,
+                   const float* variance, const GatedTo& to, int64_t n) {
+  with_gate(kind, [&](auto f) HWY_ATTR { GatedRowBackward(f, dy, gate, up, variance, to, n); });
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace frugal::ops::simd
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace frugal::ops::simd {
+
+HWY_EXPORT(GatedLoop);
+HWY_EXPORT(GatedBackward);
+
+void gated(Gate kind, const float* gate, const float* up, const float* variance, float* y,
+           int64_t n) {
+  HWY_DYNAMIC_DISPATCH(GatedLoop)(kind, gate, up, variance, y, n);
+}
+void gated_backward(Gate kind, const float* dy, const float* gate, const float* up,
+                    const float* variance, const GatedTo& to, int64_t n) {
+  HWY_DYNAMIC_DISPATCH(GatedBackward)(kind, dy, gate, up, variance, to, n);
+}
+
+}  // namespace frugal::ops::simd
+#endif
