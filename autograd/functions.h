@@ -109,9 +109,11 @@ struct LinearCrossEntropy {
   Variable loss;
   Tensor top;
 };
+// With a `soft_cap` above 0, a product z gives the logit soft_cap tanh(z / soft_cap).
 LinearCrossEntropy linear_cross_entropy(const Variable& x, const Variable& weight,
                                         const Variable& bias, const Tensor& target,
-                                        const CrossEntropyOptions& options, int64_t rows_at_once);
+                                        const CrossEntropyOptions& options, int64_t rows_at_once,
+                                        double soft_cap = 0);
 // logits and target of one shape, row_weights like its leading axis or undefined -> scalar: the
 // (weighted) mean or sum of -t log sigmoid(x) - (1 - t) log sigmoid(-x). Saves: d(loss)/d(logits).
 Variable binary_cross_entropy(const Variable& logits, const Tensor& target,

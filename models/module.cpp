@@ -4,7 +4,10 @@
 
 namespace frugal {
 
-Variable HeadedModule::Head::output() const { return linear(x, weight, bias); }
+Variable HeadedModule::Head::output() const {
+  const Variable z = linear(x, weight, bias);
+  return soft_cap > 0 ? scale(tanh(scale(z, 1 / soft_cap)), soft_cap) : z;
+}
 
 Variable& Module::register_parameter(const std::string& name, Tensor value, Layout layout) {
   parameters_.push_back(

@@ -120,12 +120,13 @@ class Module {
   bool keeps_frozen_statistics_ = false;
 };
 
-// A module whose outputs are linear(x, weight, bias): a loss may take them in parts and never hold
-// them all (linear_cross_entropy()).
+// A module whose outputs are linear(x, weight, bias), perhaps with a cap: a loss may take them in
+// parts and never hold them all (linear_cross_entropy()).
 class HeadedModule : public Module {
  public:
   struct Head {
     Variable x, weight, bias;  // bias may be undefined
+    double soft_cap = 0;       // above 0: z becomes soft_cap tanh(z / soft_cap)
     Variable output() const;
   };
   virtual Head before_output(Variable input, Context& context) = 0;

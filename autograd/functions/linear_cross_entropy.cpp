@@ -21,8 +21,9 @@ class Sums {
  public:
   // Makes only the gradients that are wanted.
   Sums(const Variable& rows, const Variable& weight, const Variable& bias,
-       const CrossEntropyOptions& options)
-      : x_(rows.value()),
+       const CrossEntropyOptions& options, double soft_cap)
+      : soft_cap_(soft_cap),
+        x_(rows.value()),
         weight_(weight.value()),
         bias_(bias.defined() ? bias.value() : Tensor()),
         options_(options),
@@ -40,14 +41,19 @@ class Sums {
   void add(const Tensor& target, int64_t begin, int64_t end) {
     const Tensor x = x_.slice(0, begin, end), at = target.slice(0, begin, end);
     const CategoryScope scope(Category::workspace);
-    const Tensor logits = ops::linear(x, weight_, bias_);
+    Tensor logits = ops::linear(x, weight_, bias_), shares;  // shares of the cap
+    if (soft_cap_ > 0) {
+      shares = ops::unary(ops::Unary::tanh, ops::affine(logits, 1 / soft_cap_, 0));
+      logits = ops::affine(shares, soft_cap_, 0);
+    }
     const ops::CrossEntropyResult part = ops::cross_entropy(logits, at, options_, {}, true);
     ops::copy_into(top.slice(0, begin, end), part.top);
     accumulate(loss, part.loss);
     accumulate(counted, ops::cast(part.counted, part.loss.dtype()));
     if (!of_x_ && !of_weight_ && !of_bias_) return;
     const Tensor one = Tensor::full({}, 1, part.loss.dtype(), x.device());
-    const Tensor dy = ops::cross_entropy_backward(one, logits, at, part.lse, options_, {}, true);
+    Tensor dy = ops::cross_entropy_backward(one, logits, at, part.lse, options_, {}, true);
+    if (soft_cap_ > 0) dy = ops::unary_backward(ops::Unary::tanh, dy, shares);
     if (of_x_) ops::copy_into(dx.slice(0, begin, end), ops::linear_backward_input(dy, weight_));
     const CategoryScope gradients(Category::gradient);
     if (of_weight_ && dweight.defined())
@@ -69,14 +75,15 @@ class Sums {
   // Beside bf16 rows, the parameters are cast to bf16 once and not again for each part. There the
   // rows of logits get a length that is a multiple of kAligned, which fast products and loads of 16
   // bytes need. The classes that are added have logits of -inf, so their probabilities are 0.
-  // Label smoothing would count them, so it gets no such classes.
+  // Label smoothing would count them, so it gets no such classes. A cap would make them finite.
   void prepare() {
     constexpr int64_t kAligned = 8;
     classes_ = weight_.size(0);
     if (x_.dtype() != DType::bf16) return;
     const CategoryScope scope(Category::workspace);
-    const int64_t padded =
-        options_.label_smoothing == 0 ? ceil_div(classes_, kAligned) * kAligned : classes_;
+    const int64_t padded = options_.label_smoothing == 0 && soft_cap_ == 0
+                               ? ceil_div(classes_, kAligned) * kAligned
+                               : classes_;
     if (padded == classes_) {
       weight_ = ops::cast(weight_, DType::bf16);
       if (bias_.defined()) bias_ = ops::cast(bias_, DType::bf16);
@@ -104,6 +111,7 @@ class Sums {
       sum = std::move(term);
   }
 
+  double soft_cap_;
   Tensor x_, weight_, bias_;
   int64_t classes_ = 0;
   CrossEntropyOptions options_;
@@ -117,7 +125,8 @@ class Sums {
 // scales them.
 LinearCrossEntropy linear_cross_entropy(const Variable& x, const Variable& weight,
                                         const Variable& bias, const Tensor& target,
-                                        const CrossEntropyOptions& options, int64_t rows_at_once) {
+                                        const CrossEntropyOptions& options, int64_t rows_at_once,
+                                        double soft_cap) {
   constexpr const char* kOp = "linear_cross_entropy";
   ops::check_dim(kOp, "weight", weight.value(), 2);
   ops::check_real(kOp, "x", x.value());
@@ -128,7 +137,8 @@ LinearCrossEntropy linear_cross_entropy(const Variable& x, const Variable& weigh
       "[{}] expected x [..., {}] for weight {} with a row for each of {} targets, at least "
       "one, and at least one row at once, got {} and {}",
       kOp, features, weight.shape(), rows, x.shape(), rows_at_once);
-  Sums sums(x, weight, bias, options);
+  FRUGAL_CHECK(soft_cap >= 0, "[{}] expected a soft cap above 0, or 0, got {}", kOp, soft_cap);
+  Sums sums(x, weight, bias, options, soft_cap);
   const Tensor at = ops::contiguous(target).view({rows});
   for (int64_t begin = 0; begin < rows; begin += rows_at_once)
     sums.add(at, begin, std::min(rows, begin + rows_at_once));

@@ -52,7 +52,7 @@ Case entropy(const std::string& name, const Shape& leading, int64_t classes,
 // x [leading..., width] and a weight for each of the classes; so many rows at once.
 Case headed(const std::string& name, const Shape& leading, int64_t width, int64_t classes,
             const std::vector<int64_t>& target, const CrossEntropyOptions& options, bool bias,
-            int64_t rows_at_once) {
+            int64_t rows_at_once, double soft_cap = 0) {
   Shape shape = leading;
   shape.push_back(width);
   std::vector<Input> inputs{{shape}, {{classes, width}, true}};
@@ -63,7 +63,7 @@ Case headed(const std::string& name, const Shape& leading, int64_t width, int64_
               [=](const Variables& v) {
                 const Tensor at = targets(target, v[0].device()).view(leading);
                 return linear_cross_entropy(v[0], v[1], bias ? v[2] : Variable(), at, options,
-                                            rows_at_once)
+                                            rows_at_once, soft_cap)
                     .loss;
               },
           .saved = [=](int64_t e) {  // the parameters' gradients count as such
@@ -218,34 +218,41 @@ void add_loss(std::vector<Op>& rows) {
              },
              "[cross_entropy] expected"}},
        .bench = weighted("1024 x 1000", {1024}, 1000, std::vector<int64_t>(1024, 7), plain)});
-  rows.push_back({.name = "linear_cross_entropy",
-                  .cases = {headed("one part", {3}, 4, 5, {0, 4, 2}, plain, true, 8),
-                            headed("parts", {2, 3}, 4, 5, {0, 4, 2, -100, 1, 1}, smooth, true, 4),
-                            headed("rows alone, one of them ignored", {4}, 3, 4, {1, 3, 1, 0},
-                                   ignoring, false, 1),
-                            headed("sum", {5}, 3, 4, {1, 3, 1, 0, 2}, sum, false, 2)},
-                  .failures = {{[] {
-                                  linear_cross_entropy(leaf({2, 3}), leaf({5, 4}), {},
-                                                       Tensor::zeros({2}, DType::i64), {}, 1);
-                                },
-                                "[linear_cross_entropy] expected x [..., 4]"},
-                               {[] {
-                                  linear_cross_entropy(leaf({2, 3}), leaf({5, 3}), {},
-                                                       Tensor::zeros({3}, DType::i64), {}, 1);
-                                },
-                                "a row for each of 3 targets"},
-                               {[] {
-                                  linear_cross_entropy(leaf({2, 3}), leaf({5, 3}), {},
-                                                       Tensor::zeros({2}, DType::i64), {}, 0);
-                                },
-                                "at least one row at once, got [2, 3] and 0"},
-                               {[] {
-                                  linear_cross_entropy(leaf({2, 3}), leaf({5, 3}), {},
-                                                       Tensor::full({2}, 5, DType::i64), {}, 1);
-                                },
-                                "[cross_entropy] expected"}},
-                  .bench = headed("1024 x 256, 1000 classes", {1024}, 256, 1000,
-                                  std::vector<int64_t>(1024, 7), plain, true, 256)});
+  rows.push_back(
+      {.name = "linear_cross_entropy",
+       .cases = {headed("one part", {3}, 4, 5, {0, 4, 2}, plain, true, 8),
+                 headed("parts", {2, 3}, 4, 5, {0, 4, 2, -100, 1, 1}, smooth, true, 4),
+                 headed("rows alone, one of them ignored", {4}, 3, 4, {1, 3, 1, 0}, ignoring, false,
+                        1),
+                 headed("sum", {5}, 3, 4, {1, 3, 1, 0, 2}, sum, false, 2),
+                 headed("soft cap", {2, 3}, 4, 5, {0, 4, 2, -100, 1, 1}, plain, true, 4, 0.7)},
+       .failures = {{[] {
+                       linear_cross_entropy(leaf({2, 3}), leaf({5, 4}), {},
+                                            Tensor::zeros({2}, DType::i64), {}, 1);
+                     },
+                     "[linear_cross_entropy] expected x [..., 4]"},
+                    {[] {
+                       linear_cross_entropy(leaf({2, 3}), leaf({5, 3}), {},
+                                            Tensor::zeros({3}, DType::i64), {}, 1);
+                     },
+                     "a row for each of 3 targets"},
+                    {[] {
+                       linear_cross_entropy(leaf({2, 3}), leaf({5, 3}), {},
+                                            Tensor::zeros({2}, DType::i64), {}, 0);
+                     },
+                     "at least one row at once, got [2, 3] and 0"},
+                    {[] {
+                       linear_cross_entropy(leaf({2, 3}), leaf({5, 3}), {},
+                                            Tensor::zeros({2}, DType::i64), {}, 1, -1);
+                     },
+                     "[linear_cross_entropy] expected a soft cap above 0"},
+                    {[] {
+                       linear_cross_entropy(leaf({2, 3}), leaf({5, 3}), {},
+                                            Tensor::full({2}, 5, DType::i64), {}, 1);
+                     },
+                     "[cross_entropy] expected"}},
+       .bench = headed("1024 x 256, 1000 classes", {1024}, 256, 1000, std::vector<int64_t>(1024, 7),
+                       plain, true, 256)});
   rows.push_back(
       {.name = "resized_cross_entropy",
        .cases = {pixels("image by image", {3, 2, 3, 4}, 5, 4, smooth, false, 1),

@@ -44,7 +44,7 @@ ForwardPass LanguageModel::loss(Module& model, Batch& batch, Context& context,
   CrossEntropyOptions how;
   how.label_smoothing = options.label_smoothing;
   LinearCrossEntropy judged =
-      linear_cross_entropy(head.x, head.weight, head.bias, batch.target, how, part);
+      linear_cross_entropy(head.x, head.weight, head.bias, batch.target, how, part, head.soft_cap);
   ForwardPass pass;
   pass.loss = std::move(judged.loss);
   pass.target = batch.target;
