@@ -28,7 +28,7 @@ std::string beginning(const std::string& name, const std::string& pattern) {
 std::string block_of(const std::string& name) {
   if (name.starts_with("features.0.")) return "";
   for (const char* pattern : {"encoder.layers.encoder_layer_#.", "bert.encoder.layer.#.",
-                              "transformer.h.#.", "layer#.#.", "features.#.#."})
+                              "transformer.h.#.", "model.layers.#.", "layer#.#.", "features.#.#."})
     if (std::string block = beginning(name, pattern); !block.empty()) return block;
   return "";
 }

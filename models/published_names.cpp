@@ -15,10 +15,10 @@ namespace {
 using Has = std::function<bool(const std::string&)>;
 
 constexpr std::array<const char*, 4> kWrappers = {"module.", "_orig_mod.", "model.", "trunk."};
-constexpr std::array<const char*, 2> kPrefixes = {"transformer.", "bert."};
+constexpr std::array<const char*, 3> kPrefixes = {"transformer.", "bert.", "model."};
 constexpr std::array<const char*, 2> kPrefixesOfImages = {"vit.", "resnet."};
-constexpr std::array<const char*, 3> kWithoutEffect = {".attn.bias", ".attn.masked_bias",
-                                                       "embeddings.position_ids"};
+constexpr std::array<const char*, 4> kWithoutEffect = {
+    ".attn.bias", ".attn.masked_bias", "embeddings.position_ids", ".rotary_emb.inv_freq"};
 constexpr std::array<const char*, 6> kUnused = {"cls.seq_relationship.", "bert.pooler.",
                                                 "vit.pooler.",           "pooler.",
                                                 "aux_classifier.",       "auxiliary_head."};
@@ -34,8 +34,9 @@ constexpr std::array<const char*, 8> kHeads = {"fc.",         "linear.", "head."
 struct Tied {
   const char *copy, *original;
 };
-constexpr std::array<Tied, 3> kTied = {
+constexpr std::array<Tied, 4> kTied = {
     {{"lm_head.weight", "transformer.wte.weight"},
+     {"lm_head.weight", "model.embed_tokens.weight"},
      {"cls.predictions.decoder.weight", "bert.embeddings.word_embeddings.weight"},
      {"cls.predictions.decoder.bias", "cls.predictions.bias"}}};
 
@@ -267,7 +268,7 @@ NamedTensors as_named_today(const NamedTensors& state, const Has& has,
     for (const Tied& tied : kTied)
       if (name == tied.copy) {
         const auto original = find(tied.original);
-        return original != named.end() && equal_bits(original->tensor, entry.tensor);
+        if (original != named.end()) return equal_bits(original->tensor, entry.tensor);
       }
     return false;
   };

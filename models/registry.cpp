@@ -8,6 +8,7 @@
 #include "models/sequential/sequential.h"
 #include "models/zoo/alexnet.h"
 #include "models/zoo/bert.h"
+#include "models/zoo/decoder.h"
 #include "models/zoo/densenet.h"
 #include "models/zoo/dilated_resnet.h"
 #include "models/zoo/dilation8.h"
@@ -237,6 +238,8 @@ std::vector<Network> all_networks() {
       all, {.family = Family::encoder, .who = "BERT", .has_blocks = true, .has_order = true});
   add<Gpt2, Gpt2Options>(
       all, {.family = Family::decoder, .who = "GPT-2", .has_blocks = true, .has_order = true});
+  add<Decoder, DecoderOptions>(
+      all, {.family = Family::decoder, .who = "decoder", .has_blocks = true, .has_order = true});
   add<Gcn, GcnOptions>(all, named(graph, "gcn"));
   add<Sage, SageOptions>(all, named(graph, "sage"));
   add<Gat, GatOptions>(all, named(graph, "gat"));

@@ -10,7 +10,7 @@
 #include "compress/policies/choice.h"
 #include "compress/policies/policy_kind.h"
 #include "core/random_streams.h"
-#include "data/formats/safetensors.h"
+#include "data/formats/safetensors_shards.h"
 #include "models/state.h"
 #include "ops/dense/copy.h"
 #include "train/gradient_probe.h"
@@ -41,7 +41,7 @@ void grad_command(const GradArguments& arguments) {
         "expected none for a single gradient, since a plan within a budget is for whole runs");
   if (arguments.f64 && device != kCpu)
     throw ConfigError("device", fmt::format("expected cpu with --f64, got {}", config.run.device));
-  const auto weights = data::SafetensorsFile::open(arguments.weights);
+  const auto weights = data::SafetensorsShards::open(arguments.weights);
   StepMemory memory;
   double loss_value = 0;
   try {

@@ -12,7 +12,7 @@
 namespace frugal::apps {
 namespace {
 
-using data::SafetensorsFile;
+using data::SafetensorsFile, data::SafetensorsShards;
 
 struct Slot {
   const char* name;
@@ -174,7 +174,7 @@ Batch read_graph(const SafetensorsFile& file) {
 }
 
 // The first extent of the last 2-D weight whose name ends so; 0: there is none.
-int64_t rows_of(const SafetensorsFile& weights, std::string_view ending) {
+int64_t rows_of(const SafetensorsShards& weights, std::string_view ending) {
   int64_t rows = 0;
   for (const std::string& name : weights.names()) {
     const Shape& shape = weights.info(name).shape;
@@ -185,7 +185,7 @@ int64_t rows_of(const SafetensorsFile& weights, std::string_view ending) {
 
 // The rows of the last of a sequential network's parameters "3.weight", "4.0.weight", ... of two
 // axes; with `first` of "0.weight" alone. 0: there is none.
-int64_t rows_by_position(const SafetensorsFile& weights, bool first) {
+int64_t rows_by_position(const SafetensorsShards& weights, bool first) {
   int64_t rows = 0, last = -1;
   for (const std::string& name : weights.names()) {
     const Shape& shape = weights.info(name).shape;
@@ -199,7 +199,7 @@ int64_t rows_by_position(const SafetensorsFile& weights, bool first) {
 }
 
 // The outputs of the last layer, whose name the network tells: the first extent of its weight.
-int64_t classes_of_pixels(const SafetensorsFile& weights, const BatchSpec& spec, Config config) {
+int64_t classes_of_pixels(const SafetensorsShards& weights, const BatchSpec& spec, Config config) {
   config.model.num_classes = 1;
   config.train.freeze.clear();
   const std::string name = run_recipe(config, spec).make_model(kMeta)->head_prefix() + "weight";
@@ -208,7 +208,7 @@ int64_t classes_of_pixels(const SafetensorsFile& weights, const BatchSpec& spec,
   return weights.info(name).shape[0];
 }
 
-int64_t classes_of_detector(const SafetensorsFile& weights) {
+int64_t classes_of_detector(const SafetensorsShards& weights) {
   constexpr int64_t kAnchors = 9;  // each pixel has so many
   const std::string dense = "head.classification_head.cls_logits.bias",
                     regions = "roi_heads.box_predictor.cls_score.bias";
@@ -239,7 +239,7 @@ Batch read_grad_batch(const std::string& path, Family family) {
   return {};
 }
 
-BatchSpec spec_of_batch(const Batch& batch, const SafetensorsFile& weights, Config& config) {
+BatchSpec spec_of_batch(const Batch& batch, const SafetensorsShards& weights, Config& config) {
   ModelConfig& model = config.model;
   using Target = BatchSpec::Target;
   BatchSpec spec;
@@ -251,7 +251,8 @@ BatchSpec spec_of_batch(const Batch& batch, const SafetensorsFile& weights, Conf
     spec.vocabulary =
         model.name == kSequential
             ? rows_by_position(weights, true)
-            : std::max(rows_of(weights, "word_embeddings.weight"), rows_of(weights, "wte.weight"));
+            : std::max({rows_of(weights, "word_embeddings.weight"), rows_of(weights, "wte.weight"),
+                        rows_of(weights, "embed_tokens.weight")});
     FRUGAL_CHECK(spec.vocabulary > 0, "[grad] expected a token embedding [vocabulary, width] in {}",
                  weights.path());
     if (!model.vocab_size) model.vocab_size = spec.vocabulary;

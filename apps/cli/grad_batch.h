@@ -3,7 +3,7 @@
 #include <string>
 
 #include "apps/config/make_model.h"
-#include "data/formats/safetensors.h"
+#include "data/formats/safetensors_shards.h"
 
 namespace frugal::apps {
 
@@ -25,6 +25,6 @@ Batch read_grad_batch(const std::string& path, Family family);
 // What the batch and the weights tell of the network: extents of the batch; classes and vocabulary
 // from the shapes of the weights. Fills config.model where it is null.
 // Errors: weights without a classifier or token embedding.
-BatchSpec spec_of_batch(const Batch& batch, const data::SafetensorsFile& weights, Config& config);
+BatchSpec spec_of_batch(const Batch& batch, const data::SafetensorsShards& weights, Config& config);
 
 }  // namespace frugal::apps

@@ -56,7 +56,7 @@ Field vocab_size() {
   return field(&Config::model, "vocab_size", &ModelConfig::vocab_size,
                or_null(schema_of(models::keys::kVocabSize.range)),
                "Transformers: token ids are below; null: as many as the data has.",
-               networks("vocab_size", "BERT, GPT-2 and a sequential network of tokens"));
+               networks("vocab_size", "BERT, GPT-2, decoder and a sequential network of tokens"));
 }
 
 // ---- the table
@@ -70,7 +70,9 @@ Section model() {
        field(s, "weights", &C::weights, or_null(text()),
              "Start from these weights: a safetensors file, a folder with such files and their "
              "index, or the folder of a run (its best checkpoint). Names of torchvision, timm "
-             "and Hugging Face are understood. A resumed run does not read them again.",
+             "and Hugging Face are understood. The config.json of a folder of Hugging Face's hub "
+             "gives the keys of the network that are not given here. A resumed run does not read "
+             "them again.",
              every_run()),
        field(s, "head", &C::head, choice({"keep", "reset"}),
              "reset: take all weights but those of the last layer, which starts anew: for "
@@ -89,12 +91,17 @@ Section model() {
       section, "knn", train::KnnOptions::list(),
       [](auto& c) -> auto& { return c.train.of_task.knn; });
   section.fields.back().reader = networks("neighbours", "simsiam, byol and moco_v2");
-  return in_order(std::move(section),
-                  "name weights head num_classes in_channels modules shortcut stem hidden dropout "
-                  "attention_dropout stochastic_depth input_dropout layers width window heads "
-                  "feed_forward max_positions vocab_size batch_norm residual jump alpha theta "
-                  "aggregation out_heads slope aux_loss trunk anchor_side box_loss "
-                  "deterministic_sampling projector predictor momentum queue temperature");
+  return in_order(
+      std::move(section),
+      "name weights head num_classes in_channels modules shortcut stem hidden dropout "
+      "attention_dropout stochastic_depth input_dropout layers width window heads "
+      "feed_forward max_positions vocab_size family kv_heads head_size norm_eps "
+      "activation tied attention_bias mlp_bias rope_base rope_scaling rope_factor "
+      "rope_first_length rope_low rope_high rope_most_turns rope_least_turns "
+      "rope_whole_pairs rope_gain rope_local_base rope_layers attention_window "
+      "window_layers attention_scale attention_cap logit_cap batch_norm residual jump alpha theta "
+      "aggregation out_heads slope aux_loss trunk anchor_side box_loss "
+      "deterministic_sampling projector predictor momentum queue temperature");
 }
 
 Section data() {

@@ -21,6 +21,7 @@ class SafetensorsShards {
 
   const std::string& path() const { return path_; }
   const std::vector<std::string>& names() const { return names_; }
+  bool contains(const std::string& name) const { return file_of_.contains(name); }
   const SafetensorsInfo& info(const std::string& name) const;    // REQUIRES: one of names()
   std::vector<std::pair<std::string, Tensor>> read_all() const;  // see SafetensorsFile::read
 

@@ -53,7 +53,7 @@ inline constexpr Key kHeads{"heads", range::integer(1, 4096), "The same of heads
 inline constexpr Key kFeedForward{
     "feed_forward", range::integer(1, kMostUnits),
     "Transformers: units between the two layers of each block's second half; null: "
-    "4 times the width.",
+    "4 times the width; decoder: 8/3 of it, up to a multiple of 64.",
     Key::own};
 inline constexpr Key kMaxPositions{"max_positions", range::integer(1, kMostUnits),
                                    "Transformers: the longest sequence; null: the network's own.",

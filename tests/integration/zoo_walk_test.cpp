@@ -10,6 +10,7 @@
 #include "bench/op_table/op_table.h"
 #include "compress/policies/fixed_policy.h"
 #include "models/zoo/bert.h"
+#include "models/zoo/decoder.h"
 #include "models/zoo/densenet.h"
 #include "models/zoo/dilated_resnet.h"
 #include "models/zoo/gat.h"
@@ -116,7 +117,20 @@ std::vector<ZooNet> zoo() {
   fpn.width = 4;
   CifarResNetOptions preact = cifar_resnet_options("preact_resnet56");
   preact.blocks = 3;
+  DecoderOptions llama, gemma;
+  llama.layers = 2;
+  llama.hidden = 32;
+  llama.heads = 4;
+  llama.kv_heads = 2;
+  llama.vocab_size = 50;
+  llama.attention_dropout = 0.1;
+  gemma = llama;
+  gemma.family = DecoderFamily::gemma3;
+  gemma.window = 5;
+  gemma.cap = gemma.attention_cap = 3;
   std::vector<ZooNet> all = {
+      net<Decoder>("llama", llama, {4, 16}, 50),
+      net<Decoder>("gemma", gemma, {4, 16}, 50),
       net<Bert>("bert", bert, {4, 16}, 50),
       net<Bert>("bert for masked tokens", masked, {4, 16}, 50),
       net<Bert>("bare bert", bare, {4, 16}, 50),

@@ -155,10 +155,10 @@ TEST_CASE("sizes that a network takes") {
 
 TEST_CASE("who has an option: kinds by name, or a group of kinds") {
   CHECK(readers_of("stem") == "resnet18 and larger");
-  CHECK(readers_of("heads") == "ViT, BERT, GPT-2 and gat");
+  CHECK(readers_of("heads") == "ViT, BERT, GPT-2, decoder and gat");
   CHECK(readers_of("batch_norm") == "graph networks");
   CHECK(readers_of("anchor_side") == "detection networks");
   CHECK(readers_of("input_dropout") == "gcn, sage and gat");
   CHECK(readers_of("momentum") == "byol and moco_v2");
-  CHECK(readers_of("layers") == "ResNets, ViT, BERT, GPT-2 and graph networks");
+  CHECK(readers_of("layers") == "ResNets, ViT, BERT, GPT-2, decoder and graph networks");
 }
