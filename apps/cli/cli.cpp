@@ -253,8 +253,11 @@ void add_files(CLI::App& app) {
   static std::string file;
   static std::vector<std::string> folders;
   static bool json = false;
-  CLI::App* inspect = command(app, "inspect", "What a safetensors file holds");
-  inspect->add_option("FILE", file, "A safetensors file")->required()->check(check_named);
+  CLI::App* inspect =
+      command(app, "inspect", "What a safetensors file, or a model's folder, holds");
+  inspect->add_option("FILE", file, "A safetensors file, or a folder of Hugging Face's hub")
+      ->required()
+      ->check(check_named);
   inspect->add_flag("--json", json, "Print JSON");
   inspect->callback([] { inspect_command(file, json); });
   CLI::App* compare =
@@ -294,13 +297,16 @@ void add_generate(CLI::App& app) {
 
 void add_export(CLI::App& app) {
   static ExportArguments a;
-  CLI::App* sub = command(app, "export", "A network for other programs: ONNX or safetensors");
+  CLI::App* sub =
+      command(app, "export", "A network for other programs: ONNX, safetensors or a folder");
   sub->add_option("RUN", a.source, "Folder of a run, or a configuration with --checkpoint")
       ->required()
       ->check(check_named);
-  sub->add_option("--format", a.format, "onnx or safetensors; default: by the ending of --output")
-      ->check(CLI::IsMember({"onnx", "safetensors"}));
-  sub->add_option("--output", a.output, "Default: MODEL.onnx or MODEL.safetensors, here")
+  sub->add_option("--format", a.format,
+                  "onnx, safetensors, or hf: a folder as Hugging Face's hub has "
+                  "it; default: by the ending of --output")
+      ->check(CLI::IsMember({"onnx", "safetensors", "hf"}));
+  sub->add_option("--output", a.output, "Default: MODEL.onnx, MODEL.safetensors or MODEL.hf, here")
       ->type_name("FILE")
       ->check(check_named);
   sub->add_option("--weights", a.weights, "Of a run: best or last")
@@ -309,7 +315,7 @@ void add_export(CLI::App& app) {
   sub->add_option("--checkpoint", a.checkpoint, "Other weights, safetensors")
       ->type_name("FILE")
       ->check(check_named);
-  sub->add_option("--dtype", a.dtype, "Of safetensors: f32, f16 or bf16")
+  sub->add_option("--dtype", a.dtype, "Of safetensors and hf: f32, f16 or bf16")
       ->check(CLI::IsMember({"f32", "f16", "bf16"}))
       ->capture_default_str();
   sub->add_option("--example", a.example,

@@ -5,12 +5,14 @@
 #include "apps/cli/commands.h"
 #include "apps/cli/export_inputs.h"
 #include "apps/cli/report.h"
+#include "apps/config/hub_folder.h"
 #include "apps/config/make_model.h"
 #include "apps/config/resolve.h"
 #include "apps/config/set_up_device.h"
 #include "apps/config/stored_run.h"
 #include "apps/config/value_named.h"
 #include "core/quoted.h"
+#include "data/formats/atomic_file.h"
 #include "data/formats/safetensors.h"
 #include "export/onnx_file.h"
 #include "export/recording.h"
@@ -102,9 +104,9 @@ Notes notes_of(const ExportSource& source) {
 
 std::string format_of(const ExportArguments& arguments) {
   if (!arguments.format.empty()) return arguments.format;
-  for (const char* format : {"onnx", "safetensors"})
+  for (const char* format : {"onnx", "safetensors", "hf"})
     if (arguments.output.ends_with(std::string(".") + format)) return format;
-  throw ConfigError("", "export: expected --format onnx or --format safetensors");
+  throw ConfigError("", "export: expected --format onnx, safetensors or hf");
 }
 
 // "f32 [batch, 10]"
@@ -181,14 +183,13 @@ DType dtype_named(const std::string& name) {
                             {{"f32", DType::f32}, {"f16", DType::f16}, {"bf16", DType::bf16}});
 }
 
-Json export_safetensors(const ExportArguments& arguments, const std::string& output,
-                        const ExportSource& source) {
+// The weights of the network, or of its trunk, in the dtype that was asked for.
+models::NamedTensors exported_tensors(const ExportArguments& arguments,
+                                      const ExportSource& source) {
   const DType dtype = dtype_named(arguments.dtype);
   models::NamedTensors tensors =
       models::state_dict(arguments.trunk ? trunk_of(source) : *source.model);
-  int64_t elements = 0;
   for (auto& [name, tensor] : tensors) {
-    elements += tensor.numel();
     if (!is_floating(tensor.dtype())) continue;
     tensor = ops::cast(tensor, dtype);
     if (dtype != DType::f16) continue;
@@ -198,6 +199,19 @@ Json export_safetensors(const ExportArguments& arguments, const std::string& out
                                           "beyond the range of f16",
                                           in_quotes(name)));
   }
+  return tensors;
+}
+
+int64_t elements_of(const models::NamedTensors& tensors) {
+  int64_t elements = 0;
+  for (const auto& [name, tensor] : tensors) elements += tensor.numel();
+  return elements;
+}
+
+Json export_safetensors(const ExportArguments& arguments, const std::string& output,
+                        const ExportSource& source) {
+  const models::NamedTensors tensors = exported_tensors(arguments, source);
+  const int64_t elements = elements_of(tensors);
   data::Metadata metadata{{"format", "pt"}};  // PyTorch's names and layouts
   for (const auto& [key, value] : notes_of(source)) metadata[key] = value;
   data::write_safetensors(output, tensors, metadata);
@@ -208,6 +222,44 @@ Json export_safetensors(const ExportArguments& arguments, const std::string& out
           {"dtype", arguments.dtype},
           {"tensors", tensors.size()},
           {"elements", elements}};
+}
+
+// Files of a tokenizer, which a folder takes over from the one whose weights a run started from.
+constexpr const char* kTokenizerFiles[] = {
+    "tokenizer.json",    "tokenizer_config.json", "special_tokens_map.json",
+    "added_tokens.json", "tokenizer.model",       "vocab.json",
+    "merges.txt",        "chat_template.jinja",   "generation_config.json"};
+
+// A folder with config.json and model.safetensors.
+Json export_folder(const ExportArguments& arguments, const std::string& output,
+                   const ExportSource& source) {
+  const std::string dtype = arguments.dtype == "f32"   ? "float32"
+                            : arguments.dtype == "f16" ? "float16"
+                                                       : "bfloat16";
+  const std::string origin = source.config.model.weights.value_or("");
+  const Json config = hub_config(source.config.model, dtype, origin);
+  const models::NamedTensors tensors = exported_tensors(arguments, source);
+  fs::create_directories(output);
+  data::write_safetensors((fs::path(output) / "model.safetensors").string(), tensors,
+                          {{"format", "pt"}});
+  data::atomic_write((fs::path(output) / "config.json").string(), config.dump(2) + "\n");
+  Json files = {"config.json", "model.safetensors"};
+  std::error_code ignored;
+  for (const char* name : kTokenizerFiles) {
+    const fs::path from = fs::path(origin) / name, to = fs::path(output) / name;
+    if (origin.empty() || !fs::is_regular_file(from, ignored)) continue;
+    fs::copy_file(from, to, fs::copy_options::overwrite_existing);
+    files.push_back(name);
+  }
+  if (!arguments.json)
+    std::printf("%s: %s, %s, %zu tensors, %lld elements\n", output.c_str(),
+                config["model_type"].get<std::string>().c_str(), arguments.dtype.c_str(),
+                tensors.size(), static_cast<long long>(elements_of(tensors)));
+  return {{"format", "hf"},
+          {"dtype", arguments.dtype},
+          {"tensors", tensors.size()},
+          {"elements", elements_of(tensors)},
+          {"files", files}};
 }
 
 }  // namespace
@@ -222,7 +274,7 @@ void export_command(const ExportArguments& arguments) {
     throw ConfigError(
         "", fmt::format("--dtype: expected f32 with --format onnx, got {}", arguments.dtype));
   if (format != "onnx" && !arguments.example.empty())
-    throw ConfigError("", "--example: expected --format onnx, got safetensors");
+    throw ConfigError("", fmt::format("--example: expected --format onnx, got {}", format));
   if (format == "onnx" && !exports::can_write_onnx())
     throw ConfigError("",
                       "expected a build with libonnx for --format onnx; install libonnx-dev "
@@ -244,6 +296,7 @@ void export_command(const ExportArguments& arguments) {
     check_free(output);
   }
   Json said = format == "onnx" ? export_onnx(arguments, output, source)
+              : format == "hf" ? export_folder(arguments, output, source)
                                : export_safetensors(arguments, output, source);
   said["file"] = output;
   said["checkpoint"] = source.weights;

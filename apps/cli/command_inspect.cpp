@@ -1,10 +1,14 @@
 #include <cstdio>
+#include <map>
 
 #include "apps/cli/commands.h"
 #include "apps/cli/report.h"
-#include "apps/json.h"
+#include "apps/config/hub_folder.h"
+#include "apps/config/make_model.h"
+#include "apps/config/stored_run.h"
 #include "core/quoted.h"
-#include "data/formats/safetensors.h"
+#include "data/formats/safetensors_shards.h"
+#include "models/state.h"
 #include "train/planning/bytes.h"
 
 namespace frugal::apps {
@@ -12,9 +16,89 @@ namespace {
 
 constexpr size_t kMetadataShown = 4096;  // bytes; a run's state holds its configuration there
 
+// The network that a folder of the hub describes, and how its weights fit it.
+struct HubFolder {
+  Json keys;
+  int64_t parameters = 0;
+  std::map<std::string, int64_t> dtypes;  // tensors by dtype
+  int64_t tensors = 0, bytes = 0;
+  std::vector<std::string> ignored;
+  std::string misfit;  // what does not fit; empty: all does
+};
+
+HubFolder read_hub_folder(const std::string& path) {
+  HubFolder folder;
+  folder.keys = hub_keys(path);
+  const auto weights = data::SafetensorsShards::open(path);
+  models::NamedTensors described;
+  bool masked = false;  // has BERT the head that guesses tokens?
+  for (const std::string& name : weights.names()) {
+    const data::SafetensorsInfo& info = weights.info(name);
+    described.emplace_back(name, Tensor::empty(info.shape, info.dtype, kMeta));
+    ++folder.dtypes[std::string(name_of(info.dtype))];
+    ++folder.tensors;
+    folder.bytes += info.end - info.begin;
+    masked = masked || name.starts_with("cls.predictions.");
+  }
+  const Config config = parse_config({{"model", {{"weights", path}}}});
+  models::Options options = config.model.options;
+  if (config.model.vocab_size) options["vocab_size"] = *config.model.vocab_size;
+  if (masked) options["head"] = "masked_lm";
+  models::Init init;
+  init.device = kMeta;
+  const auto network = models::make(config.model.name, options, init);
+  for (const auto& p : network->parameters()) folder.parameters += p.parameter->value().numel();
+  try {
+    models::StateOptions how;
+    // A classifier for the data of a run starts anew.
+    how.reset_head = family_of(config.model) == Family::encoder && !masked;
+    folder.ignored = models::check_state_dict(*network, described, weights.path(), how).ignored;
+  } catch (const Error& e) {
+    folder.misfit = e.what();
+  }
+  return folder;
+}
+
+void inspect_hub_folder(const std::string& path, bool json) {
+  const HubFolder folder = read_hub_folder(path);
+  if (json) {
+    const Json document = {{"folder", path},
+                           {"model", folder.keys},
+                           {"parameters", folder.parameters},
+                           {"tensors", folder.tensors},
+                           {"total_bytes", folder.bytes},
+                           {"dtypes", folder.dtypes},
+                           {"ignored", folder.ignored},
+                           {"fits", folder.misfit.empty()}};
+    std::printf("%s\n", document.dump(2, ' ', true).c_str());
+  } else {
+    std::vector<std::vector<std::string>> rows = {{"key", "value"}};
+    for (const auto& [key, value] : folder.keys.items())
+      rows.push_back({"model." + key, value.dump()});
+    std::vector<std::string> kinds;
+    for (const auto& [dtype, count] : folder.dtypes)
+      kinds.push_back(fmt::format("{} {}", count, dtype));
+    std::printf("%s", table(rows).c_str());
+    std::printf("%lld parameters; %lld tensors (%s), %s\n",
+                static_cast<long long>(folder.parameters), static_cast<long long>(folder.tensors),
+                fmt::format("{}", fmt::join(kinds, ", ")).c_str(),
+                readable_bytes(folder.bytes).c_str());
+    for (const std::string& name : folder.ignored)
+      std::printf("ignored, as no result depends on it: %s\n", printable(name).c_str());
+    if (folder.misfit.empty()) std::printf("all parameters are loaded\n");
+  }
+  if (!folder.misfit.empty()) throw Error(folder.misfit);
+}
+
 }  // namespace
 
 void inspect_command(const std::string& path, bool json) {
+  if (is_folder(path)) {
+    if (is_hub_folder(path)) return inspect_hub_folder(path, json);
+    throw ConfigError("", fmt::format("inspect: expected a safetensors file, or a folder with a "
+                                      "config.json of Hugging Face's hub, got the folder {}",
+                                      in_quotes(path)));
+  }
   const auto file = data::SafetensorsFile::open(path);
   Json tensors = Json::array(), metadata = Json::object();
   std::vector<std::vector<std::string>> rows = {{"tensor", "dtype", "shape", "bytes"}};

@@ -104,9 +104,9 @@ struct ExportArguments {
   std::string source;            // the folder of a run, or a configuration
   std::string checkpoint;        // weights; empty: those of the run
   std::string weights = "best";  // best or last: which weights of a run
-  std::string format;            // onnx or safetensors; empty: by the ending of `output`
-  std::string output;            // empty: MODEL.onnx or MODEL.safetensors in the current folder
-  std::string dtype = "f32";     // f32, f16 or bf16; for safetensors
+  std::string format;            // onnx, safetensors or hf; empty: by the ending of `output`
+  std::string output;            // empty: MODEL and the format in the current folder
+  std::string dtype = "f32";     // f32, f16 or bf16; not for onnx
   std::string example;           // gets inputs, and what the network makes of them; for ONNX
   std::vector<std::string> sets;
   bool trunk = false;  // exports the trunk of simsiam, byol or moco_v2 alone, under its own names
@@ -153,6 +153,8 @@ void data_list_command(const DataArguments& arguments);
 void data_check_command(const DataArguments& arguments);
 void data_fetch_command(const DataArguments& arguments);
 
+// What a safetensors file holds, or which network the folder of a model holds and whether its
+// weights fit. Errors: weights that do not.
 void inspect_command(const std::string& file, bool json);
 
 // Prints the summaries of finished runs side by side, with multiples of the first, and where their

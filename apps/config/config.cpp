@@ -7,6 +7,7 @@
 
 #include "apps/config/config_readers.h"
 #include "apps/config/config_table.h"
+#include "apps/config/hub_folder.h"
 #include "apps/config/level_keys.h"
 #include "core/nearest.h"
 #include "core/quoted.h"
@@ -252,6 +253,7 @@ Config parse_config(const Json& given) {
   Json document = given;
   expand_preset(document);
   expand_level(document);
+  expand_hub_folder(document);
   const auto& sections = config_sections();
   for (const auto& [key, value] : document.items()) {
     if (key == kSchemaKey) continue;

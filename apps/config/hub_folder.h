@@ -1,0 +1,29 @@
+// Folders of Hugging Face's hub: config.json says which network it is, beside its weights in
+// safetensors. A configuration that names such a folder as model.weights needs no other key of its
+// network.
+#pragma once
+#include <string>
+
+#include "apps/config/config.h"
+
+namespace frugal::apps {
+
+// Has the folder a config.json with a model_type, as those of runs have not?
+bool is_hub_folder(const std::string& folder);
+
+// The keys of model. that the folder's config.json stands for, with `name`.
+// Errors (ConfigError at model.weights, with the file and the key): a model_type that is unknown; a
+// key that is missing, wrong, or not understood although it may change results.
+Json hub_keys(const std::string& folder);
+
+// Adds to a document what hub_keys() says of the folder model.weights, unless the document gives
+// the key itself. Other weights: does nothing. Errors: those of hub_keys(); another model.name.
+void expand_hub_folder(Json& document);
+
+// The config.json of a decoder, in the keys that all versions of Hugging Face's library read.
+// `dtype`: as files say it, such as "float32". `origin`: the folder whose ids of special tokens it
+// takes over, if there is such a folder.
+// Errors (ConfigError): a network that no such file describes.
+Json hub_config(const ModelConfig& model, const std::string& dtype, const std::string& origin);
+
+}  // namespace frugal::apps
