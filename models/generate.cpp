@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <set>
 
 #include "autograd/functions.h"
 #include "autograd/record.h"
@@ -28,6 +29,17 @@ int64_t draw(const std::vector<double>& logits, const GenerateOptions& options, 
   const auto weight = [&](size_t token) {
     return std::exp((logits[token] - logits[best]) / options.temperature);
   };
+  if (options.top_p < 1) {
+    double whole = 0, sum = 0;
+    for (const size_t token : order) whole += weight(token);
+    std::sort(order.begin(), order.end(), likelier);
+    size_t count = 0;
+    while (count < order.size() && sum < options.top_p * whole) sum += weight(order[count++]);
+    order.resize(std::max<size_t>(count, 1));
+    std::sort(order.begin(), order.end());
+  }
+  if (options.min_p > 0)  // the highest weight is 1
+    std::erase_if(order, [&](size_t token) { return weight(token) < options.min_p; });
   double total = 0;
   for (const size_t token : order) total += weight(token);
   double rest =
@@ -37,6 +49,16 @@ int64_t draw(const std::vector<double>& logits, const GenerateOptions& options, 
     if (rest < 0) return static_cast<int64_t>(token);
   }
   return static_cast<int64_t>(best);  // rounding left a remainder
+}
+
+// Makes the tokens that the text has already less likely.
+void penalize(std::vector<double>& logits, const std::vector<int64_t>& tokens, double penalty) {
+  if (penalty == 1) return;
+  for (const int64_t token : std::set<int64_t>(tokens.begin(), tokens.end())) {
+    if (token >= static_cast<int64_t>(logits.size())) continue;
+    double& logit = logits[static_cast<size_t>(token)];
+    logit = logit > 0 ? logit / penalty : logit * penalty;
+  }
 }
 
 }  // namespace
@@ -52,6 +74,12 @@ Tensor generate(LanguageModel& model, const Tensor& prompt, const GenerateOption
   FRUGAL_CHECK(options.top_k >= 0 && options.tokens >= 0,
                "[generate] expected top_k and tokens >= 0, got {} and {}", options.top_k,
                options.tokens);
+  FRUGAL_CHECK(options.top_p > 0 && options.top_p <= 1 && options.min_p >= 0 && options.min_p <= 1,
+               "[generate] expected top_p in (0, 1] and min_p in [0, 1], got {} and {}",
+               options.top_p, options.min_p);
+  FRUGAL_CHECK(std::isfinite(options.repetition_penalty) && options.repetition_penalty > 0,
+               "[generate] expected a repetition penalty above 0, got {}",
+               options.repetition_penalty);
   NoGrad no_grad;
   Context context;
   context.training = false;
@@ -72,10 +100,11 @@ Tensor generate(LanguageModel& model, const Tensor& prompt, const GenerateOption
     if (!continues) past = {};
     const Variable hidden =
         continues ? model.continued(ids, past, context) : model.hidden(ids, context);
-    const std::vector<double> logits =
+    std::vector<double> logits =
         model.head(slice(hidden, 1, fresh - 1, fresh)).output().value().to_vector();
     for (const double logit : logits)
       FRUGAL_CHECK(std::isfinite(logit), "[generate] expected finite logits, got {}", logit);
+    penalize(logits, tokens, options.repetition_penalty);
     tokens.push_back(draw(logits, options, static_cast<uint64_t>(n)));
     if (on_token && !on_token(tokens.back())) break;
   }

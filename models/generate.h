@@ -7,7 +7,7 @@
 
 namespace frugal::models {
 
-// Keys and values, for each layer, of the tokens that a model has seen: [1, tokens, H].
+// Keys and values, for each layer, of the tokens that a model has seen: [1, tokens, ...].
 struct Past {
   int64_t tokens = 0;
   std::vector<Tensor> keys, values;
@@ -37,7 +37,13 @@ class LanguageModel : public HeadedModule {
 struct GenerateOptions {
   int64_t tokens = 100;
   double temperature = 1;  // 0: takes the most likely token; among equals the first
-  int64_t top_k = 0;       // draws only from so many most likely tokens; 0: from all
+  // What is drawn from: each of these leaves out tokens that the ones before it left in.
+  int64_t top_k = 0;  // so many most likely tokens; 0: all
+  double top_p = 1;   // the fewest most likely tokens whose probabilities add up to this
+  double min_p = 0;   // tokens of at least this share of the highest probability
+  // Logits of tokens that the text has already are divided by it, or multiplied where they are
+  // below 0. 1: they stay. Ref: Keskar et al. 2019, section 4.1
+  double repetition_penalty = 1;
   uint64_t seed = 0;
 };
 
@@ -46,7 +52,8 @@ struct GenerateOptions {
 // token if the model keeps_past(). After that, each new token changes all positions, and all of
 // them are computed again. `on_token` gets each new token and ends the generation by returning
 // false. Equal seeds give equal tokens. Errors: another shape or dtype, a temperature that is
-// negative or not finite, a negative top_k or tokens, logits that are not finite.
+// negative or not finite, a negative top_k or tokens, top_p outside (0, 1], min_p outside [0, 1], a
+// repetition penalty that is not above 0, logits that are not finite.
 Tensor generate(LanguageModel& model, const Tensor& prompt, const GenerateOptions& options = {},
                 const std::function<bool(int64_t)>& on_token = {});
 

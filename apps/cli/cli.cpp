@@ -290,6 +290,19 @@ void add_generate(CLI::App& app) {
       ->check(real(0, 1e6));
   sub->add_option("--top-k", a.top_k, "Draw from so many likeliest tokens only; 0: from all")
       ->check(whole(0, int64_t{1} << 40));
+  sub->add_option("--top-p", a.top_p,
+                  "Draw from the fewest likeliest tokens whose probabilities add up to this; 1: "
+                  "from all")
+      ->check(real(1e-9, 1));
+  sub->add_option("--min-p", a.min_p,
+                  "Draw from tokens of at least this share of the highest probability; 0: from all")
+      ->check(real(0, 1));
+  sub->add_option("--repetition-penalty", a.repetition_penalty,
+                  "Divides logits above 0 of tokens that the text has, and multiplies those below; "
+                  "1: none")
+      ->check(real(1e-3, 1e3));
+  one_each(sub->add_option("--stop", a.stop, "A text at which it ends, unprinted; repeatable")
+               ->type_name("TEXT"));
   sub->add_option("--seed", a.seed, "Of the draws")
       ->check(whole(0, std::numeric_limits<int64_t>::max()));
   sub->callback([] { generate_command(a); });

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstdio>
 
 #include "apps/cli/commands.h"
@@ -23,6 +24,41 @@ StoredRun run_of(const GenerateArguments& arguments) {
   run.description.text.tokenizer = tokenizer_of(run.config);
   return run;
 }
+
+// Prints a text as it comes, up to the first of some texts. What may be the beginning of one of
+// them waits until it is known.
+class UpToStop {
+ public:
+  explicit UpToStop(std::vector<std::string> stops) : stops_(std::move(stops)) {
+    std::erase(stops_, "");
+  }
+  // False: a text has come at which printing ends.
+  bool add(const std::string& piece) {
+    held_ += piece;
+    size_t first = std::string::npos;
+    for (const std::string& stop : stops_) first = std::min(first, held_.find(stop));
+    if (first != std::string::npos) {
+      print(first);
+      held_.clear();
+      return false;
+    }
+    size_t waits = 0;
+    for (const std::string& stop : stops_)
+      for (size_t n = std::min(stop.size() - 1, held_.size()); n > waits; --n)
+        if (held_.ends_with(stop.substr(0, n))) waits = n;
+    print(held_.size() - waits);
+    return true;
+  }
+  void finish() { print(held_.size()); }
+
+ private:
+  void print(size_t bytes) {
+    std::fwrite(held_.data(), 1, bytes, stdout);
+    held_.erase(0, bytes);
+  }
+  std::vector<std::string> stops_;
+  std::string held_;
+};
 
 }  // namespace
 
@@ -50,18 +86,25 @@ void generate_command(const GenerateArguments& arguments) {
     options.tokens = arguments.tokens;
     options.temperature = arguments.temperature;
     options.top_k = arguments.top_k;
+    options.top_p = arguments.top_p;
+    options.min_p = arguments.min_p;
+    options.repetition_penalty = arguments.repetition_penalty;
     options.seed = arguments.seed;
     data::TokenStream text(*tokenizer, begin);
+    UpToStop printed(arguments.stop);
     std::fputs(arguments.prompt.c_str(), stdout);
     std::fflush(stdout);  // what follows comes a token at a time
+    bool stopped = false;
     models::generate(*model, Tensor::from(ids, {1, static_cast<int64_t>(ids.size())}), options,
                      [&](int64_t id) {
                        // Outputs beyond the tokenizer's tokens stand for nothing.
                        if (id < tokenizer->size())
-                         std::fputs(text.add(static_cast<int32_t>(id)).c_str(), stdout);
-                       return std::fflush(stdout) == 0;
+                         stopped = !printed.add(text.add(static_cast<int32_t>(id)));
+                       return std::fflush(stdout) == 0 && !stopped;
                      });
-    std::fputs((text.finish() + "\n").c_str(), stdout);
+    if (!stopped) stopped = !printed.add(text.finish());
+    if (!stopped) printed.finish();
+    std::fputs("\n", stdout);
   } catch (const OutOfMemory& e) {
     throw Error(explain(e, config));
   }

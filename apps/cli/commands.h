@@ -69,7 +69,8 @@ struct GenerateArguments {
   std::string weights = "best";  // best or last: which weights of a run without `checkpoint`
   std::vector<std::string> sets;
   int64_t tokens = 200, top_k = 0;
-  double temperature = 1;
+  double temperature = 1, top_p = 1, min_p = 0, repetition_penalty = 1;
+  std::vector<std::string> stop;  // texts that end what is generated, and are not printed
   uint64_t seed = 0;
 };
 void generate_command(const GenerateArguments& arguments);

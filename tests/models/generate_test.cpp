@@ -2,6 +2,7 @@
 
 #include <limits>
 #include <map>
+#include <set>
 
 #include "models/zoo/gpt2.h"
 #include "tests/models/zoo.h"
@@ -190,4 +191,35 @@ TEST_CASE("generate: mistakes are refused") {
   options = {};
   options.tokens = -1;
   CHECK_THROWS_WITH_AS(generate(model, prompt({0}), options), doctest::Contains("tokens"), Error);
+}
+
+TEST_CASE("generate: top_p, min_p and the repetition penalty leave out tokens") {
+  // Probabilities 0.5, 0.3, 0.15 and 0.05 after every token.
+  const auto log = [](double p) { return static_cast<float>(std::log(p)); };
+  Table model(std::vector<std::vector<float>>(4, {log(0.15), log(0.5), log(0.05), log(0.3)}));
+  const auto drawn = [&](const GenerateOptions& options) {
+    std::set<int64_t> all;
+    for (uint64_t seed = 0; seed < 40; ++seed) {
+      GenerateOptions own = options;
+      own.seed = seed;
+      own.tokens = 4;
+      const Tensor y = generate(model, prompt({0}), own);
+      for (int64_t i = 0; i < y.numel(); ++i) all.insert(static_cast<int64_t>(y.item(i)));
+    }
+    return all;
+  };
+  CHECK(drawn({}) == std::set<int64_t>{0, 1, 2, 3});
+  CHECK(drawn({.top_p = 0.4}) == std::set<int64_t>{1});
+  CHECK(drawn({.top_p = 0.7}) == std::set<int64_t>{1, 3});
+  CHECK(drawn({.top_p = 0.9}) == std::set<int64_t>{0, 1, 3});
+  CHECK(drawn({.min_p = 0.5}) == std::set<int64_t>{1, 3});
+  CHECK(drawn({.min_p = 0.2}) == std::set<int64_t>{0, 1, 3});
+  CHECK(drawn({.top_k = 3, .top_p = 0.99, .min_p = 0.5}) == std::set<int64_t>{1, 3});
+  // All logits are below 0, so a token that was there becomes less likely.
+  GenerateOptions greedy{.tokens = 4, .temperature = 0, .repetition_penalty = 100};
+  CHECK(generate(model, prompt({0}), greedy).to_vector() == std::vector<double>{1, 3, 2, 1});
+  for (const GenerateOptions& bad :
+       {GenerateOptions{.top_p = 0}, GenerateOptions{.top_p = 1.5}, GenerateOptions{.min_p = -1},
+        GenerateOptions{.repetition_penalty = 0}})
+    CHECK_THROWS_WITH_AS(generate(model, prompt({0}), bad), doctest::Contains("[generate]"), Error);
 }
