@@ -21,7 +21,7 @@ bool begins_with_word(std::string_view text) {
   return !text.empty() && is_word_character(next_code_point(text, at).code);
 }
 
-AddedToken read_added_token(const JsonEntry& entry) {
+AddedToken read_added_token(const TokenizerEntry& entry) {
   AddedToken token;
   token.id = static_cast<int32_t>(entry.count("id", kMostTokens - 1));
   token.content = entry.text("content");
@@ -37,11 +37,11 @@ AddedToken read_added_token(const JsonEntry& entry) {
 
 }  // namespace
 
-AddedTokens::AddedTokens(const JsonEntry& entry, const TokenTable& table,
+AddedTokens::AddedTokens(const TokenizerEntry& entry, const TokenTable& table,
                          const std::function<std::string(std::string)>& normalize) {
-  const std::vector<JsonEntry> entries = entry.list();
+  const std::vector<TokenizerEntry> entries = entry.list();
   const int64_t most = 2 * (table.size() + static_cast<int64_t>(entries.size())) + kSpareIds;
-  for (const JsonEntry& each : entries) {
+  for (const TokenizerEntry& each : entries) {
     AddedToken token = read_added_token(each);
     if (token.id >= most) each.at("id").fail(fmt::format("an id below {}", most));
     const int32_t known = table.find(token.content);

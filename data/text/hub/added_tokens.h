@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "data/text/hub/byte_trie.h"
-#include "data/text/hub/json_entry.h"
 #include "data/text/hub/split_pattern.h"
 #include "data/text/hub/token_model.h"
+#include "data/text/hub/tokenizer_entry.h"
 
 namespace frugal::data {
 
@@ -36,7 +36,7 @@ class AddedTokens {
   // The entry "added_tokens". normalize(text): what the tokenizer's normalizers make of a text.
   // Errors: two tokens with one id or one content; an id that is not the vocabulary's for a token
   // that the vocabulary has, or that is another token's there; ids with large gaps.
-  AddedTokens(const JsonEntry& entry, const TokenTable& table,
+  AddedTokens(const TokenizerEntry& entry, const TokenTable& table,
               const std::function<std::string(std::string)>& normalize);
 
   const std::vector<AddedToken>& all() const { return all_; }  // by id

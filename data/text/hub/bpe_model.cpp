@@ -66,7 +66,7 @@ struct BpeOptions {
 
 class BpeModel final : public TokenModel {
  public:
-  BpeModel(TokenTable table, const JsonEntry& entry, bool bytes);
+  BpeModel(TokenTable table, const TokenizerEntry& entry, bool bytes);
 
   const TokenTable& table() const override { return table_; }
   void append(std::string_view word, TokenIds& ids, WordCache& cache) const override;
@@ -80,7 +80,7 @@ class BpeModel final : public TokenModel {
   struct Symbol {
     int32_t id, previous, next;  // id < 0: merged into another one
   };
-  void read_merges(const JsonEntry& merges);
+  void read_merges(const TokenizerEntry& merges);
   int32_t find_word(std::string_view word) const;
   int32_t character_id(char32_t code) const {
     if (code < direct_.size()) return direct_[code];
@@ -118,7 +118,7 @@ class BpeModel final : public TokenModel {
 
 constexpr size_t kFewSymbols = 32;
 
-BpeOptions read_options(const JsonEntry& entry, const TokenTable& table) {
+BpeOptions read_options(const TokenizerEntry& entry, const TokenTable& table) {
   BpeOptions options;
   if (entry.has("dropout") && entry.at("dropout").number() != 0)
     entry.at("dropout").fail("a dropout of 0 or null, with which a text has one encoding");
@@ -146,7 +146,7 @@ char32_t last_code(std::string_view text) {
   return next_code_point(text, at).code;
 }
 
-BpeModel::BpeModel(TokenTable table, const JsonEntry& entry, bool bytes)
+BpeModel::BpeModel(TokenTable table, const TokenizerEntry& entry, bool bytes)
     : table_(std::move(table)),
       options_(read_options(entry, table_)),
       bytes_(bytes),
@@ -178,12 +178,12 @@ BpeModel::BpeModel(TokenTable table, const JsonEntry& entry, bool bytes)
   read_merges(entry.at("merges"));
 }
 
-void BpeModel::read_merges(const JsonEntry& merges) {
-  const JsonEntry::Json& json = merges.json();
+void BpeModel::read_merges(const TokenizerEntry& merges) {
+  const TokenizerEntry::Json& json = merges.json();
   if (!json.is_array()) merges.fail("a list of merges");
   std::string left, right, both;
   int32_t rank = 0;
-  for (const JsonEntry::Json& merge : json) {
+  for (const TokenizerEntry::Json& merge : json) {
     const auto shown = [&] { return printable(merge.dump(), 80); };
     if (merge.is_string()) {
       const auto& text = merge.get_ref<const std::string&>();
@@ -382,7 +382,7 @@ void BpeModel::append(std::string_view word, TokenIds& ids, WordCache& cache) co
 
 }  // namespace
 
-std::unique_ptr<TokenModel> read_bpe_model(const JsonEntry& entry, bool bytes) {
+std::unique_ptr<TokenModel> read_bpe_model(const TokenizerEntry& entry, bool bytes) {
   return std::make_unique<BpeModel>(TokenTable::of_object(entry.at("vocab")), entry, bytes);
 }
 

@@ -109,7 +109,7 @@ class ByteFallbackDecoder final : public Decoder {
 
 class CtcDecoder final : public Decoder {
  public:
-  explicit CtcDecoder(const JsonEntry& entry)
+  explicit CtcDecoder(const TokenizerEntry& entry)
       : padding_(entry.text("pad_token")),
         delimiter_(entry.text("word_delimiter_token")),
         cleanup_(entry.flag("cleanup", true)) {}
@@ -127,7 +127,7 @@ class CtcDecoder final : public Decoder {
   bool cleanup_;
 };
 
-EachDecoder word_piece_decoder(const JsonEntry& entry) {
+EachDecoder word_piece_decoder(const TokenizerEntry& entry) {
   return EachDecoder([prefix = entry.text("prefix", "##"), cleanup = entry.flag("cleanup", true)](
                          const std::string& token, size_t place, size_t) {
     std::string text = token;
@@ -136,7 +136,7 @@ EachDecoder word_piece_decoder(const JsonEntry& entry) {
   });
 }
 
-EachDecoder metaspace_decoder(const JsonEntry& entry) {
+EachDecoder metaspace_decoder(const TokenizerEntry& entry) {
   const bool prepends =
       entry.flag("add_prefix_space", true) && entry.text("prepend_scheme", "always") != "never";
   return EachDecoder([mark = entry.character("replacement"), prepends](const std::string& token,
@@ -145,7 +145,7 @@ EachDecoder metaspace_decoder(const JsonEntry& entry) {
   });
 }
 
-EachDecoder strip_decoder(const JsonEntry& entry) {
+EachDecoder strip_decoder(const TokenizerEntry& entry) {
   const int64_t start = entry.count("start", 1 << 20), stop = entry.count("stop", 1 << 20);
   return EachDecoder([content = entry.character("content"), start, stop](const std::string& token,
                                                                          size_t, size_t) {
@@ -158,13 +158,13 @@ EachDecoder strip_decoder(const JsonEntry& entry) {
   });
 }
 
-void add_decoders(const JsonEntry& entry, std::vector<std::unique_ptr<Decoder>>& all) {
+void add_decoders(const TokenizerEntry& entry, std::vector<std::unique_ptr<Decoder>>& all) {
   const std::string type = entry.text("type");
   const auto add = [&](auto decoder) {
     all.push_back(std::make_unique<decltype(decoder)>(std::move(decoder)));
   };
   if (type == "Sequence") {
-    for (const JsonEntry& each : entry.at("decoders").list()) add_decoders(each, all);
+    for (const TokenizerEntry& each : entry.at("decoders").list()) add_decoders(each, all);
   } else if (type == "ByteLevel") {
     add(ByteLevelDecoder());
   } else if (type == "ByteFallback") {
@@ -199,7 +199,7 @@ void add_decoders(const JsonEntry& entry, std::vector<std::unique_ptr<Decoder>>&
 
 }  // namespace
 
-std::vector<std::unique_ptr<Decoder>> read_decoders(const JsonEntry& entry) {
+std::vector<std::unique_ptr<Decoder>> read_decoders(const TokenizerEntry& entry) {
   std::vector<std::unique_ptr<Decoder>> all;
   add_decoders(entry, all);
   return all;

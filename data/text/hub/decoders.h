@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "data/text/hub/json_entry.h"
+#include "data/text/hub/tokenizer_entry.h"
 
 namespace frugal::data {
 
@@ -17,6 +17,6 @@ class Decoder {
 
 // Types: BPEDecoder, ByteFallback, ByteLevel, CTC, Fuse, Metaspace, Replace, Strip, WordPiece and
 // Sequence. Errors: another type; members that are missing or have another type.
-std::vector<std::unique_ptr<Decoder>> read_decoders(const JsonEntry& entry);
+std::vector<std::unique_ptr<Decoder>> read_decoders(const TokenizerEntry& entry);
 
 }  // namespace frugal::data

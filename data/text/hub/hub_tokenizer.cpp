@@ -39,19 +39,19 @@ struct HubTokenizer::Parts {
 namespace {
 
 // The ids around a text: those of a template, or those of models that have two fixed tokens.
-void read_post_processor(const JsonEntry& entry, const TokenTable& table, TokenIds& before,
+void read_post_processor(const TokenizerEntry& entry, const TokenTable& table, TokenIds& before,
                          TokenIds& after) {
   const std::string type = entry.text("type");
   if (type == "ByteLevel") return;  // changes offsets alone
   if (type == "Sequence") {
-    for (const JsonEntry& each : entry.at("processors").list())
+    for (const TokenizerEntry& each : entry.at("processors").list())
       read_post_processor(each, table, before, after);
     return;
   }
   TokenIds own_before, own_after;
   if (type == "BertProcessing" || type == "RobertaProcessing") {
     const auto id_of = [&](const char* key) {
-      const std::vector<JsonEntry> pair = entry.at(key).list();
+      const std::vector<TokenizerEntry> pair = entry.at(key).list();
       if (pair.size() != 2) entry.at(key).fail("a token and its id");
       return static_cast<int32_t>(pair[1].count(kMostTokens - 1));
     };
@@ -59,14 +59,14 @@ void read_post_processor(const JsonEntry& entry, const TokenTable& table, TokenI
     own_after = {id_of("sep")};
   } else if (type == "TemplateProcessing") {
     bool behind = false;
-    for (const JsonEntry& piece : entry.at("single").list()) {
+    for (const TokenizerEntry& piece : entry.at("single").list()) {
       if (piece.has("Sequence")) {
         if (behind || piece.at("Sequence").text("id") != "A") piece.fail("one Sequence, A");
         behind = true;
         continue;
       }
       const std::string id = piece.at("SpecialToken").text("id");
-      for (const JsonEntry& each : entry.at("special_tokens").at(id.c_str()).at("ids").list())
+      for (const TokenizerEntry& each : entry.at("special_tokens").at(id.c_str()).at("ids").list())
         (behind ? own_after : own_before)
             .push_back(static_cast<int32_t>(each.count(kMostTokens - 1)));
     }
@@ -91,12 +91,12 @@ nlohmann::json parse_tokenizer(std::string_view text, const std::string& name) {
 }  // namespace
 
 HubTokenizer::Parts::Parts(const nlohmann::json& json, const std::string& name) {
-  const JsonEntry file(json, name);
+  const TokenizerEntry file(json, name);
   if (file.has("normalizer")) normalizers = read_normalizers(file.at("normalizer"));
   const bool bytes_before = std::any_of(normalizers.begin(), normalizers.end(),
                                         [](const auto& each) { return each->writes_bytes(); });
   if (file.has("pre_tokenizer")) pre_tokenizers = read_pre_tokenizers(file.at("pre_tokenizer"));
-  const JsonEntry model_entry = file.at("model");
+  const TokenizerEntry model_entry = file.at("model");
   // Bytes go to the model as they are, if the characters for them are written last.
   model_takes_bytes = pre_tokenizers.bytes_last && !bytes_before &&
                       token_model_type(model_entry) == "BPE" &&

@@ -112,7 +112,7 @@ class ByteNormalizer final : public Normalizer {
 
 class BertNormalizer final : public Normalizer {
  public:
-  explicit BertNormalizer(const JsonEntry& entry)
+  explicit BertNormalizer(const TokenizerEntry& entry)
       : clean_(entry.flag("clean_text", true)),
         ideographs_(entry.flag("handle_chinese_chars", true)),
         lower_(entry.flag("lowercase", true)),
@@ -184,7 +184,7 @@ class RulesNormalizer final : public Normalizer {
   CharacterRules rules_;
 };
 
-std::string from_base64(const JsonEntry& entry) {
+std::string from_base64(const TokenizerEntry& entry) {
   const std::string text = entry.text();
   std::string out;
   uint32_t bits = 0;
@@ -204,7 +204,7 @@ std::string from_base64(const JsonEntry& entry) {
   return out;
 }
 
-void add_rules(const JsonEntry& entry, std::vector<std::unique_ptr<Normalizer>>& all) {
+void add_rules(const TokenizerEntry& entry, std::vector<std::unique_ptr<Normalizer>>& all) {
   const std::string bytes = from_base64(entry);
   if (bytes.empty()) return;
   try {
@@ -214,13 +214,13 @@ void add_rules(const JsonEntry& entry, std::vector<std::unique_ptr<Normalizer>>&
   }
 }
 
-void add_normalizers(const JsonEntry& entry, std::vector<std::unique_ptr<Normalizer>>& all) {
+void add_normalizers(const TokenizerEntry& entry, std::vector<std::unique_ptr<Normalizer>>& all) {
   const std::string type = entry.text("type");
   const auto add = [&](auto normalizer) {
     all.push_back(std::make_unique<decltype(normalizer)>(std::move(normalizer)));
   };
   if (type == "Sequence") {
-    for (const JsonEntry& each : entry.at("normalizers").list()) add_normalizers(each, all);
+    for (const TokenizerEntry& each : entry.at("normalizers").list()) add_normalizers(each, all);
   } else if (type == "NFC") {
     add(FormNormalizer(NormalForm::nfc));
   } else if (type == "NFD") {
@@ -287,7 +287,7 @@ const char* CharacterRules::find(std::string_view text) const {
   return nullptr;
 }
 
-std::vector<std::unique_ptr<Normalizer>> read_normalizers(const JsonEntry& entry) {
+std::vector<std::unique_ptr<Normalizer>> read_normalizers(const TokenizerEntry& entry) {
   std::vector<std::unique_ptr<Normalizer>> all;
   add_normalizers(entry, all);
   return all;

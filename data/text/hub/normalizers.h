@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "data/text/hub/json_entry.h"
+#include "data/text/hub/tokenizer_entry.h"
 
 namespace frugal::data {
 
@@ -20,7 +20,7 @@ class Normalizer {
 // The normalizers of an entry, in order; those of a Sequence one by one. Types: NFC, NFD, NFKC,
 // NFKD, Lowercase, Strip, StripAccents, Replace, Prepend, BertNormalizer, Nmt, Precompiled,
 // ByteLevel. Errors: another type; members that are missing or have another type.
-std::vector<std::unique_ptr<Normalizer>> read_normalizers(const JsonEntry& entry);
+std::vector<std::unique_ptr<Normalizer>> read_normalizers(const TokenizerEntry& entry);
 
 // Replaces parts of a text by the rules of SentencePiece's compiled files (`Precompiled`).
 // Thread safety: const.

@@ -294,7 +294,7 @@ int word_class(char32_t code) {
   return is_white_space(code) ? -1 : 2;
 }
 
-CutAt read_cut(const JsonEntry& entry) {
+CutAt read_cut(const TokenizerEntry& entry) {
   struct CutName {
     const char* name;
     CutAt cut;
@@ -304,14 +304,14 @@ CutAt read_cut(const JsonEntry& entry) {
                                {"Contiguous", CutAt::contiguous},
                                {"MergedWithPrevious", CutAt::merged_with_previous},
                                {"MergedWithNext", CutAt::merged_with_next}};
-  const JsonEntry behavior = entry.at("behavior");
+  const TokenizerEntry behavior = entry.at("behavior");
   const std::string name = behavior.text();
   for (const CutName& row : kRows)
     if (name == row.name) return row.cut;
   behavior.fail("Isolated, Removed, Contiguous, MergedWithPrevious or MergedWithNext");
 }
 
-MetaspaceSplit::Prepend read_prepend(const JsonEntry& entry) {
+MetaspaceSplit::Prepend read_prepend(const TokenizerEntry& entry) {
   using Prepend = MetaspaceSplit::Prepend;
   const std::string scheme = entry.text("prepend_scheme", "always");
   if (!entry.flag("add_prefix_space", true)) {
@@ -325,13 +325,14 @@ MetaspaceSplit::Prepend read_prepend(const JsonEntry& entry) {
   entry.at("prepend_scheme").fail("always, first or never");
 }
 
-void add_pre_tokenizers(const JsonEntry& entry, PreTokenizers& made) {
+void add_pre_tokenizers(const TokenizerEntry& entry, PreTokenizers& made) {
   const std::string type = entry.text("type");
   const auto add = [&](auto step) {
     made.all.push_back(std::make_unique<decltype(step)>(std::move(step)));
   };
   if (type == "Sequence") {
-    for (const JsonEntry& each : entry.at("pretokenizers").list()) add_pre_tokenizers(each, made);
+    for (const TokenizerEntry& each : entry.at("pretokenizers").list())
+      add_pre_tokenizers(each, made);
     return;
   }
   if (made.bytes_last) {  // another step follows
@@ -388,7 +389,7 @@ void write_byte_characters(WordList& words) {
   });
 }
 
-PreTokenizers read_pre_tokenizers(const JsonEntry& entry) {
+PreTokenizers read_pre_tokenizers(const TokenizerEntry& entry) {
   PreTokenizers made;
   add_pre_tokenizers(entry, made);
   return made;

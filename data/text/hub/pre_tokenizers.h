@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "data/text/hub/json_entry.h"
 #include "data/text/hub/split_pattern.h"
+#include "data/text/hub/tokenizer_entry.h"
 
 namespace frugal::data {
 
@@ -42,7 +42,7 @@ struct PreTokenizers {
 // Types: BertPreTokenizer, ByteLevel, CharDelimiterSplit, Digits, FixedLength, Metaspace,
 // Punctuation, Split, UnicodeScripts, Whitespace, WhitespaceSplit and Sequence. Errors: another
 // type; members that are missing or have another type.
-PreTokenizers read_pre_tokenizers(const JsonEntry& entry);
+PreTokenizers read_pre_tokenizers(const TokenizerEntry& entry);
 
 // Writes each word's bytes as characters.
 void write_byte_characters(WordList& words);

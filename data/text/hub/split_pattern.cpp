@@ -485,8 +485,8 @@ std::vector<Span> SplitPattern::find(std::string_view text) const {
 
 bool SplitPattern::by_icu() const { return matcher_->by_icu(); }
 
-SplitPattern read_pattern(const JsonEntry& entry) {
-  const JsonEntry pattern = entry.at("pattern");
+SplitPattern read_pattern(const TokenizerEntry& entry) {
+  const TokenizerEntry pattern = entry.at("pattern");
   try {
     if (pattern.has("String")) return SplitPattern::of_text(pattern.text("String"));
     if (pattern.has("Regex")) return SplitPattern::of_expression(pattern.text("Regex"));

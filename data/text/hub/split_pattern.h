@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "data/text/hub/json_entry.h"
+#include "data/text/hub/tokenizer_entry.h"
 
 namespace frugal::data {
 
@@ -46,7 +46,7 @@ class SplitPattern {
 };
 
 // The member "pattern" of an entry: {"String": ...} or {"Regex": ...}.
-SplitPattern read_pattern(const JsonEntry& entry);
+SplitPattern read_pattern(const TokenizerEntry& entry);
 // `text` with `content` in place of each match.
 std::string replaced(std::string_view text, const SplitPattern& pattern, std::string_view content);
 

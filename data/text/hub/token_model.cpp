@@ -13,8 +13,8 @@ void TokenTable::index() {
     if (!tokens_[id].empty()) ids_[tokens_[id]] = static_cast<int32_t>(id);
 }
 
-TokenTable TokenTable::of_object(const JsonEntry& vocabulary) {
-  const JsonEntry::Json& json = vocabulary.json();
+TokenTable TokenTable::of_object(const TokenizerEntry& vocabulary) {
+  const TokenizerEntry::Json& json = vocabulary.json();
   if (!json.is_object() || json.empty()) vocabulary.fail("an object of tokens and their ids");
   const auto most = std::min(kMostTokens, 2 * static_cast<int64_t>(json.size()) + kSpareIds);
   std::vector<std::string> tokens;
@@ -59,12 +59,12 @@ std::vector<int32_t> byte_token_ids(const TokenTable& table) {
   return ids;
 }
 
-std::string token_model_type(const JsonEntry& entry) {
+std::string token_model_type(const TokenizerEntry& entry) {
   if (entry.has("type")) return entry.text("type");
   return entry.has("merges") ? "BPE" : entry.has("unk_id") ? "Unigram" : "";
 }
 
-std::unique_ptr<TokenModel> read_token_model(const JsonEntry& entry, bool bytes) {
+std::unique_ptr<TokenModel> read_token_model(const TokenizerEntry& entry, bool bytes) {
   const std::string type = token_model_type(entry);
   if (type == "BPE") return read_bpe_model(entry, bytes);
   if (type == "Unigram") return read_unigram_model(entry);

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "data/text/hub/byte_trie.h"
-#include "data/text/hub/json_entry.h"
+#include "data/text/hub/tokenizer_entry.h"
 #include "data/text/tokenizer.h"
 
 namespace frugal::data {
@@ -21,7 +21,7 @@ class TokenTable {
  public:
   // Errors: no tokens; two tokens with one id; ids with large gaps; a token longer than
   // kLongestToken.
-  static TokenTable of_object(const JsonEntry& vocabulary);
+  static TokenTable of_object(const TokenizerEntry& vocabulary);
   explicit TokenTable(std::vector<std::string> tokens);  // a token that comes again wins
   TokenTable(const TokenTable&) = delete;
   TokenTable(TokenTable&&) = default;
@@ -101,16 +101,16 @@ class TokenModel {
 };
 
 // The type of the entry "model". Files from before 2020 do not name it.
-std::string token_model_type(const JsonEntry& entry);
+std::string token_model_type(const TokenizerEntry& entry);
 // The model of the entry "model". bytes: words come as bytes and not as the characters that
 // byte-level vocabularies write for them. Errors: a type that is not known; those of its members.
-std::unique_ptr<TokenModel> read_token_model(const JsonEntry& entry, bool bytes);
+std::unique_ptr<TokenModel> read_token_model(const TokenizerEntry& entry, bool bytes);
 
 // Errors: see bpe_model.cpp, unigram_model.cpp and word_models.cpp.
-std::unique_ptr<TokenModel> read_bpe_model(const JsonEntry& entry, bool bytes);
-std::unique_ptr<TokenModel> read_unigram_model(const JsonEntry& entry);
-std::unique_ptr<TokenModel> read_word_piece_model(const JsonEntry& entry);
-std::unique_ptr<TokenModel> read_word_level_model(const JsonEntry& entry);
+std::unique_ptr<TokenModel> read_bpe_model(const TokenizerEntry& entry, bool bytes);
+std::unique_ptr<TokenModel> read_unigram_model(const TokenizerEntry& entry);
+std::unique_ptr<TokenModel> read_word_piece_model(const TokenizerEntry& entry);
+std::unique_ptr<TokenModel> read_word_level_model(const TokenizerEntry& entry);
 
 // The ids of the tokens "<0x00>" to "<0xFF>"; -1: there is none.
 std::vector<int32_t> byte_token_ids(const TokenTable& table);

@@ -121,14 +121,14 @@ void UnigramModel::append_piece(std::string_view piece, TokenIds& ids) const {
 
 }  // namespace
 
-std::unique_ptr<TokenModel> read_unigram_model(const JsonEntry& entry) {
-  const JsonEntry vocabulary = entry.at("vocab");
-  const JsonEntry::Json& json = vocabulary.json();
+std::unique_ptr<TokenModel> read_unigram_model(const TokenizerEntry& entry) {
+  const TokenizerEntry vocabulary = entry.at("vocab");
+  const TokenizerEntry::Json& json = vocabulary.json();
   if (!json.is_array() || json.empty() || json.size() > static_cast<size_t>(kMostTokens))
     vocabulary.fail("a list of pieces and their scores");
   std::vector<std::string> pieces;
   std::vector<double> scores;
-  for (const JsonEntry::Json& row : json) {
+  for (const TokenizerEntry::Json& row : json) {
     const bool fits = row.is_array() && row.size() == 2 && row[0].is_string() && row[1].is_number();
     if (!fits || !std::isfinite(row[1].get<double>()))
       vocabulary.reject(fmt::format("expected a piece and its score as entry {}, got {}",

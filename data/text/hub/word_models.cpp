@@ -81,7 +81,7 @@ class WordLevelModel final : public TokenModel {
 
 }  // namespace
 
-std::unique_ptr<TokenModel> read_word_piece_model(const JsonEntry& entry) {
+std::unique_ptr<TokenModel> read_word_piece_model(const TokenizerEntry& entry) {
   TokenTable table = TokenTable::of_object(entry.at("vocab"));
   const int32_t unknown = table.find(entry.text("unk_token", "[UNK]"));
   if (unknown < 0) entry.at("unk_token").fail("a token of the vocabulary");
@@ -92,7 +92,7 @@ std::unique_ptr<TokenModel> read_word_piece_model(const JsonEntry& entry) {
                                           entry.text("continuing_subword_prefix", "##"), most);
 }
 
-std::unique_ptr<TokenModel> read_word_level_model(const JsonEntry& entry) {
+std::unique_ptr<TokenModel> read_word_level_model(const TokenizerEntry& entry) {
   TokenTable table = TokenTable::of_object(entry.at("vocab"));
   const int32_t unknown = table.find(entry.text("unk_token", "<unk>"));
   return std::make_unique<WordLevelModel>(std::move(table), unknown);

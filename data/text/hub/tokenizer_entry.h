@@ -1,5 +1,5 @@
-// JsonEntry: a place in a JSON file that describes a tokenizer. It reads members, and its messages
-// name the file and the place. Internal to data/text.
+// TokenizerEntry: a place in a JSON file that describes a tokenizer. It reads members, and its
+// messages name the file and the place. Internal to data/text.
 #pragma once
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -10,10 +10,11 @@
 namespace frugal::data {
 
 // REQUIRES: the document outlives its entries. Thread safety: const.
-class JsonEntry {
+class TokenizerEntry {
  public:
   using Json = nlohmann::json;
-  JsonEntry(const Json& document, std::string file) : value_(&document), file_(std::move(file)) {}
+  TokenizerEntry(const Json& document, std::string file)
+      : value_(&document), file_(std::move(file)) {}
 
   const Json& json() const { return *value_; }
   const std::string& file() const { return file_; }
@@ -21,9 +22,9 @@ class JsonEntry {
   // The member is there and not null. Errors: this is no object.
   bool has(const char* key) const;
   // Errors: no such member.
-  JsonEntry at(const char* key) const;
+  TokenizerEntry at(const char* key) const;
   // The elements of this list. Errors: this is no list.
-  std::vector<JsonEntry> list() const;
+  std::vector<TokenizerEntry> list() const;
   // This value, or that of a member. Errors: another type. With `usual`: that, where the member is
   // missing or null.
   std::string text() const;
@@ -46,7 +47,7 @@ class JsonEntry {
   [[noreturn]] void reject(const std::string& message) const;
 
  private:
-  JsonEntry(const Json& value, std::string file, std::string place)
+  TokenizerEntry(const Json& value, std::string file, std::string place)
       : value_(&value), file_(std::move(file)), place_(std::move(place)) {}
 
   const Json* value_;
