@@ -109,7 +109,8 @@ class Halves final : public SavePolicy, private Codec {
       explicit Half(const Tensor& whole) : values(whole.to_vector()), shape(whole.shape()) {}
       Tensor unpack() const override {
         Tensor half = Tensor::empty(shape);
-        for (size_t i = 0; i < values.size(); ++i) half.mut<float>()[i] = static_cast<float>(values[i] / 2);
+        for (size_t i = 0; i < values.size(); ++i)
+          half.mut<float>()[i] = static_cast<float>(values[i] / 2);
         return half;
       }
       std::vector<double> values;
