@@ -23,6 +23,7 @@ class SavedEntry {
     Slots sources;
     ReplayFn fn;
     Replay quality = Replay::none;
+    bool told_curved = true;       // see SaveInfo
     int depth = 1;                 // how many recipes run, this one included
     int64_t elements = 0;          // how many elements the other rebuilt tensors have
     SaveInfo info = {};            // what the policy decided about
@@ -59,6 +60,11 @@ class SavedEntry {
   // See SavedTensor::rests_on(). `seq` is the SaveInfo::seq that the policy decided about.
   void collect_sources(std::vector<uint64_t>& seqs) const;
   void set_seq(uint64_t seq) { seq_ = seq; }
+  // See SaveInfo::told_curved; `curved`: what SaveInfo said of this.
+  void set_curved(bool curved) { curved_ = curved; }
+  bool told_curved() const {
+    return recipe() != nullptr ? recipe()->told_curved : curved_ || is_lossless();
+  }
   bool is_raw() const { return std::holds_alternative<Raw>(content_); }
   bool is_lossless() const { return is_raw() || std::holds_alternative<SignOf>(content_); }
   const Recipe* recipe() const { return std::get_if<Recipe>(&content_); }
@@ -77,6 +83,16 @@ class SavedEntry {
 
   // Keeps the entry of the mask that these codes carry until its saver asks for it.
   void hold(std::shared_ptr<SavedEntry> mask) { mask_ = std::move(mask); }
+  SavedEntry* mask() const { return mask_.get(); }  // the entry that it holds; null: none
+
+  // How codes were made that serve one op alone (Packed::serves_one_op).
+  struct Packing {
+    const Codec* codec = nullptr;
+    SaveInfo info = {};  // without the sign
+  };
+  void set_packing(const std::optional<Packing>& packing) { packing_ = packing; }
+  const std::optional<Packing>& packing() const { return packing_; }
+  const Shape& shape() const { return shape_; }
 
   // A token that counts as one consumer while it lives.
   std::shared_ptr<void> claim();
@@ -94,6 +110,8 @@ class SavedEntry {
   mutable int expected_ = 0;          // how many nodes that run soon will ask for this
   mutable uint64_t expected_at_ = 0;  // the position of backward when these were counted
   std::optional<uint64_t> seq_;
+  bool curved_ = false;
+  std::optional<Packing> packing_;
   Sizes sizes_;
 };
 

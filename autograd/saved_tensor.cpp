@@ -91,7 +91,11 @@ class SaveContext {
     view.ordered = with_one_channel_axis(view.ordered, request.channel_axes);
     const Key key = key_of(policy, view.ordered);
     std::shared_ptr<SavedEntry> entry = find(key);
-    if (entry != nullptr && entry->serves_one_op()) entry = nullptr;
+    if (entry != nullptr && entry->serves_one_op()) {
+      const bool reads =
+          request.role == Role::activation && !request.lossless && !request.only_for_replay;
+      if (!reads || !serve_all(*entry, view.ordered)) entry = nullptr;
+    }
     const SavedEntry::Raw raw{view.ordered, view.ordered.storage()->version(), op};
     if (request.only_for_replay) {
       if (entry == nullptr) entry = source_of(request, raw);
@@ -107,9 +111,13 @@ class SaveContext {
       std::shared_ptr<SavedEntry> carried;
       const uint64_t seq = seq_;
       packed_bytes_ = 0;
+      packing_.reset();
       entry = add(key, decide(op, slot, request, raw, carried, fusion), raw.tensor.shape());
       entry->set_sizes({raw.tensor.nbytes(), packed_bytes_});
+      entry->set_curved(request.curved);
+      entry->set_packing(packing_);
       if (policy != nullptr) entry->set_seq(seq);
+      if (fusion != nullptr && fusion->sign.defined()) carried = fusion->sign.entry_;
       entry->hold(std::move(carried));
     }
     SavedTensor saved = handle(std::move(entry), layout);
@@ -189,6 +197,9 @@ class SaveContext {
       recipe.quality = std::max(recipe.quality, slots[i].quality());
       recipe.depth = std::max(recipe.depth, slots[i].replay_depth() + 1);
       recipe.elements += slots[i].rebuilt_elements();
+      const bool reads_curve = replay.lossy == Replay::corrected || slots[i].is_recipe();
+      if (reads_curve && slots[i].defined())
+        recipe.told_curved = recipe.told_curved && entry_of(slots[i])->told_curved();
     }
     if (recipe.quality != Replay::exact) recipe.quality = std::max(recipe.quality, replay.lossy);
     if (replay.lossy == Replay::corrected)
@@ -215,6 +226,7 @@ class SaveContext {
                   .seq = seq_++,
                   .step = step,
                   .use = request.use,
+                  .curved = request.curved,
                   .lossless = request.lossless,
                   .released = raw.tensor.storage()->id() == released};
     SavedEntry::Recipe recipe;
@@ -225,6 +237,7 @@ class SaveContext {
       const bool noisy = info.replay == Replay::unbiased || info.replay == Replay::corrected;
       if (request.curved && noisy) info.replay = Replay::biased;
       info.replay_elements = recipe.elements;
+      info.told_curved = recipe.told_curved;
     }
     const Decision decision = policy->decide(info, raw.tensor);
     if (decision.what == Decision::replay) {
@@ -263,7 +276,31 @@ class SaveContext {
     if (packed == nullptr) return nullptr;
     fusion.done = true;
     if (packed->carries_sign()) fusion.sign = sign_in(packed, tensor.shape());
+    note_packing(*packed, *decision.codec, info);
     return packed;
+  }
+
+  void note_packing(const Packed& packed, const Codec& codec, SaveInfo info) {
+    info.sign = nullptr;
+    if (packed.serves_one_op()) packing_ = {&codec, info};
+  }
+
+  // Makes the codes of an entry anew, since another op reads the values, too: the codes then tell
+  // all of them equally well, and nothing is kept twice. False, with nothing done, where the mask
+  // that the codes carry is not known.
+  bool serve_all(SavedEntry& entry, const Tensor& tensor) {
+    if (!entry.packing() || entry.mask() == nullptr) return false;
+    auto [codec, info] = *entry.packing();
+    const Sign sign{entry.mask()->unpack(), 1};
+    info.sign = &sign;
+    const Tensor value = tensor.view(entry.shape());
+    const std::shared_ptr<Packed> packed =
+        timed(info, value, [&] { return codec->pack(value, info); });
+    if (!packed->carries_sign() || packed->serves_one_op()) return false;
+    entry.mask()->replace(SavedEntry::SignOf{packed, value.dim() == 0 ? 1 : value.size(0)});
+    entry.replace(packed);
+    entry.set_packing({});
+    return true;
   }
 
   // The mask that the codes of a tensor of that shape carry.
@@ -310,6 +347,7 @@ class SaveContext {
     if (sign.mask.defined() && carry_sign) info.sign = &sign;
     const std::shared_ptr<Packed> packed =
         timed(info, tensor, [&] { return decision.codec->pack(tensor, info); });
+    note_packing(*packed, *decision.codec, info);
     if (packed->carries_sign()) {
       const SavedEntry::SignOf content{packed, tensor.dim() == 0 ? 1 : tensor.size(0)};
       if (kept_mask != nullptr)
@@ -346,6 +384,7 @@ class SaveContext {
 
   uint64_t seq_ = 0;
   int64_t packed_bytes_ = 0;  // bytes of the last codes; counted while a timeline is active
+  std::optional<SavedEntry::Packing> packing_;  // of the last codes
   std::map<Key, std::weak_ptr<SavedEntry>> entries_;
   size_t prune_at_ = 1024;
 };

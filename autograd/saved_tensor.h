@@ -113,8 +113,14 @@ struct SaveInfo {
   int64_t replay_elements = 0;  // elements of the other tensors that a recipe rebuilds on its way
   const Sign* sign = nullptr;   // a mask of the elements that the codes may carry; null: none
   Use use = {};                 // how this op uses the tensor; another op may use it otherwise
-  bool lossless = false;        // the tensor must come back unchanged
-  bool released = false;        // part of the batch, but not kept by anybody else: ReleasedInput
+  // The gradient and the output of the op are smooth in the tensor, but not linear. If its codec
+  // tells the variance of the codes, the op corrects both (Replay::corrected).
+  bool curved = false;
+  // Replay::corrected: did `curved` tell the policy of each tensor whose variance is taken away?
+  // Not so if another op saved the tensor first.
+  bool told_curved = true;
+  bool lossless = false;  // the tensor must come back unchanged
+  bool released = false;  // part of the batch, but not kept by anybody else: ReleasedInput
 };
 
 // See autograd/packed_pass.h.

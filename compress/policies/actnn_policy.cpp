@@ -86,7 +86,6 @@ double average_of(const ActnnOptions& options) {
 FixedPolicyOptions actnn_keep(const ActnnOptions& options) {
   FixedPolicyOptions keep = options.keep;
   keep.bits = static_cast<int>(average_of(options));
-  if (options.mixed) keep.corrected = false;  // its correction needs 4 bits of every source
   if (options.products_only) keep.recipes = false;
   return keep;
 }
@@ -179,7 +178,11 @@ Decision ActnnPolicy::decide(const SaveInfo& info, const Tensor& value) {
     observing_ = learns_in(info.step);
     finite_ = true;
   }
-  Decision decision = keep_.decide(info, value);
+  SaveInfo seen = info;
+  // The samples of a source that no rebuild was expected to read may have few bits.
+  if (options_.mixed && info.replay == Replay::corrected && !info.told_curved)
+    seen.replay = Replay::biased;
+  Decision decision = keep_.decide(seen, value);
   if (options_.products_only && info.use.kind != Use::Kind::product) decision = {Decision::raw};
   if (decision.codec != nullptr) decision.codec = this;
   decisions_[info.seq] = decision.what;
@@ -221,8 +224,11 @@ std::unique_ptr<Packed> ActnnPolicy::pack(const Tensor& tensor, const SaveInfo& 
   // A rebuild also gives tensors between its source and its result. They wait, packed in the
   // average width.
   const bool waits = decided == decisions_.end() || decided->second != Decision::pack;
-  if (!options_.mixed || waits)
-    return quantizer_.uniform(static_cast<int>(std::ceil(average_))).pack(tensor, info);
+  if (!options_.mixed || waits || keep_.corrects(info)) {
+    int bits = static_cast<int>(std::ceil(average_));
+    if (!waits && keep_.corrects(info)) bits = std::max(bits, FixedPolicy::kCorrectedBits);
+    return quantizer_.uniform(bits).pack(tensor, info);
+  }
   SaveInfo seen = info;
   if (seen.sign != nullptr && !quantizer_.can_carry_sign(tensor.shape())) seen.sign = nullptr;
   const auto [place, fresh] = items_.try_emplace(info.seq);

@@ -24,7 +24,7 @@ FixedPolicyOptions at_average(const AdaptiveOptions& options) {
                options.average, options.min_bits, options.max_bits);
   FixedPolicyOptions keep = options.keep;
   keep.bits = static_cast<int>(options.average);
-  keep.corrected = false;
+  keep.corrected = keep.corrected && !options.greedy;
   return keep;
 }
 
@@ -68,20 +68,24 @@ Decision AdaptivePolicy::decide(const SaveInfo& info, const Tensor& value) {
       return decision;
     }
   }
-  Decision decision = keep_.decide(info, value);
+  SaveInfo seen = info;
+  // A source that no rebuild was expected to read may have fewer bits than the correction needs.
+  if (info.replay == Replay::corrected && !info.told_curved) seen.replay = Replay::biased;
+  Decision decision = keep_.decide(seen, value);
   if (decision.codec != nullptr) decision.codec = this;
   const bool raw =
       decision.what == Decision::pack && known != items_.end() && known->second.bits == kRaw;
   if (raw) decision = {Decision::raw};
   if (probing_) return decision;
-  if (raw) describe(known->second, info.seq, value);
+  if (raw) describe(known->second, info, value);
   if (info.seq == 0) decisions_.clear();
   decisions_[info.seq] = decision;
   return decision;
 }
 
-void AdaptivePolicy::describe(Item& item, uint64_t seq, const Tensor& tensor) {
-  item.seq = seq;
+void AdaptivePolicy::describe(Item& item, const SaveInfo& info, const Tensor& tensor) {
+  item.seq = info.seq;
+  item.curved = info.curved;
   item.elements = tensor.numel();
   item.shape = tensor.shape();
   item.raw_bytes = tensor.nbytes();
@@ -113,12 +117,14 @@ const Quantizer& AdaptivePolicy::chosen(const Tensor& tensor, const SaveInfo& in
   const auto [place, fresh] = items_.try_emplace(info.seq);
   Item& item = place->second;
   if (!probing_) {
-    describe(item, info.seq, tensor);
+    describe(item, info, tensor);
     item.has_sign = info.sign != nullptr && quantizer(2, false).can_carry_sign(tensor.shape());
     item.slope = item.has_sign ? info.sign->slope : 0;
   }
   if (fresh) item.bits = first_width(item);
-  return quantizer(item.bits, probing_ && other_ == info.seq);
+  // States of runs before SaveInfo::curved may have fewer bits than the correction needs.
+  const int least = keep_.corrects(info) ? FixedPolicy::kCorrectedBits : 1;
+  return quantizer(std::max(item.bits, least), probing_ && other_ == info.seq);
 }
 
 std::vector<AdaptivePolicy::Item> AdaptivePolicy::items() const {
@@ -147,7 +153,9 @@ int AdaptivePolicy::first_width(const Item& item) const {
 }
 
 int AdaptivePolicy::least_bits(const Item& item) const {
-  return item.has_sign ? std::max(options_.min_bits, 2) : options_.min_bits;
+  int least = item.has_sign ? std::max(options_.min_bits, 2) : options_.min_bits;
+  if (keep_.corrects({.curved = item.curved})) least = std::max(least, FixedPolicy::kCorrectedBits);
+  return least;
 }
 
 double AdaptivePolicy::variance(const Item& item, int bits) {
@@ -298,7 +306,7 @@ Learned AdaptivePolicy::State::write() const {
   learned.set("average", average);
   for (const char* name :
        {"tensors", "bits", "sensitivities", "measured", "elements", "dims", "extents", "has_sign",
-        "slopes", "raw_bytes", "decided", "what", "packs", "carry_sign"})
+        "slopes", "raw_bytes", "curved", "decided", "what", "packs", "carry_sign"})
     learned.lists[name] = {};
   for (const Item& item : items) {
     learned.add("tensors", static_cast<double>(item.seq));
@@ -311,6 +319,7 @@ Learned AdaptivePolicy::State::write() const {
     learned.add("has_sign", item.has_sign ? 1 : 0);
     learned.add("slopes", item.slope);
     learned.add("raw_bytes", static_cast<double>(item.raw_bytes));
+    learned.add("curved", item.curved ? 1 : 0);
   }
   for (const Decided& each : decisions) {
     learned.add("decided", static_cast<double>(each.seq));
@@ -337,6 +346,7 @@ AdaptivePolicy::State AdaptivePolicy::State::read(const Learned& learned) {
   const auto has_sign = reader.wholes("has_sign", 0, 1, count);
   const auto& slopes = reader.list("slopes", 0, kMost, count);
   const auto raw_bytes = reader.wholes("raw_bytes", 0, kWhole, count);
+  const auto curved = reader.wholes("curved", 0, 1, count);
   for (size_t i = 0; i < count; ++i) {
     Item& item = state.items.emplace_back();
     item.seq = static_cast<uint64_t>(tensors[i]);
@@ -349,6 +359,7 @@ AdaptivePolicy::State AdaptivePolicy::State::read(const Learned& learned) {
     item.has_sign = has_sign[i] == 1;
     item.slope = slopes[i];
     item.raw_bytes = raw_bytes[i];
+    item.curved = curved[i] == 1;
   }
   extents.end();
   const auto decided = reader.wholes("decided", 0, kWhole);

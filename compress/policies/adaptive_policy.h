@@ -3,9 +3,8 @@
 //
 // Tensor l adds c_l S_l(b_l) to the variance, where S_l is the relative variance of b bits and c_l
 // the tensor's sensitivity. The caller measures sensitivities and reports them by measured(). The
-// policy keeps raw and rebuilds the same tensors as a fixed policy of the same average, with one
-// exception: replays whose bias is corrected are not used, because the correction needs 4 bits of
-// every source.
+// policy keeps raw and rebuilds the same tensors as a fixed policy of the same average. Tensors
+// that a rebuild reads whose bias is corrected have at least 4 bits (FixedPolicy::corrects).
 //
 // Tensors are known by SaveInfo::seq. If a step saves other tensors than the steps before, the new
 // ones get the average width.
@@ -46,6 +45,7 @@ class AdaptivePolicy final : public SavePolicy, public Learner, public Adjustabl
     bool has_sign = false;  // its codes carry a sign
     double slope = 0;       // Sign::slope; 0 without a sign
     int64_t raw_bytes = 0;  // bytes of the tensor as it is
+    bool curved = false;    // SaveInfo::curved
     bool operator==(const Item&) const = default;
   };
   std::vector<Item> items() const;  // by seq
@@ -55,8 +55,8 @@ class AdaptivePolicy final : public SavePolicy, public Learner, public Adjustabl
   static double variance(const Item& item, int bits);
   // sum c S(b) over the items.
   double predicted_variance() const;
-  double average_bits() const;  // over the items' elements
-  int least_bits(const Item& item) const;
+  double average_bits() const;             // over the items' elements
+  int least_bits(const Item& item) const;  // with the average of now
   // The width of a tensor until something is measured: one of the whole numbers around the average,
   // so that the tensors up to this one have the average, as exactly as they can.
   int first_width(const Item& item) const;
@@ -136,7 +136,7 @@ class AdaptivePolicy final : public SavePolicy, public Learner, public Adjustabl
     std::vector<Decided> decisions = {};
 
     static constexpr const char* kPolicy = "adaptive";  // Learned::policy
-    static constexpr int kVersion = 1;
+    static constexpr int kVersion = 2;                  // version 1 lacks Item::curved
     Learned write() const;
     static State read(const Learned& learned);  // Errors: see Learner
   };
@@ -160,7 +160,7 @@ class AdaptivePolicy final : public SavePolicy, public Learner, public Adjustabl
   const Quantizer& chosen(const Tensor& tensor, const SaveInfo& info) const;  // notes the tensor
   // `usual` is the sensitivity of an element where it was not measured.
   void allocate_greedy(const std::vector<Item>& all, double usual);
-  static void describe(Item& item, uint64_t seq, const Tensor& tensor);
+  static void describe(Item& item, const SaveInfo& info, const Tensor& tensor);
   const Quantizer& quantizer(int bits, bool other) const {
     return (other ? others_ : quantizers_)[static_cast<size_t>(bits - 1)];
   }

@@ -32,6 +32,7 @@ FixedPolicyOptions at(const FixedPolicyOptions& keep, int bits) {
   FixedPolicyOptions options = keep;
   options.bits = bits;
   options.recipes = true;
+  options.corrected = false;  // a plan may need fewer bits than the correction of a rebuild
   return options;
 }
 

@@ -1,7 +1,9 @@
 // Fixed policy: one width for every activation, with or without recipes.
 //
 // With recipes, an activation that its producer can rebuild exactly or without bias is not kept at
-// all. A biased rebuild is never used. A rebuild whose bias is corrected is used from 4 bits on.
+// all. A biased rebuild is never used. A rebuild whose bias is corrected needs sources of at least
+// 4 bits. With 2 and 3 bits, tensors that such a rebuild reads (SaveInfo::curved) have 4 bits: gelu
+// then keeps 4 bits of its input, and its output is rebuilt. Both in 3 bits would take more.
 // With 0 bits all sources are raw, so rebuilt values are bit-equal. Recipes may build on recipes:
 // the outputs of a stage of residual blocks are rebuilt together when backward enters the stage,
 // and wait packed for their consumers.
@@ -31,6 +33,11 @@ class FixedPolicy final : public SavePolicy, public Adjustable {
   // anyway, unless SaveInfo::released is set), other dtypes, small tensors, and tensors of fewer
   // than kLeastRows rows of [rows, C], for which codes in groups of a channel would not pay.
   Decision decide(const SaveInfo& info, const Tensor& value) override;
+  // Does the tensor have at least kCorrectedBits where it is packed, because a recipe reads it
+  // whose bias is corrected?
+  bool corrects(const SaveInfo& info) const;
+  static constexpr int kCorrectedBits = 4;
+
   int bits() const { return bits_; }                  // 0: tensors stay raw
   const Quantizer& codec() const { return *codec_; }  // unused without bits
   // Sets the width from now on. REQUIRES: no graph of this policy is alive. Errors: not in 1..16; a
@@ -54,7 +61,7 @@ class FixedPolicy final : public SavePolicy, public Adjustable {
   bool pack_recomputed_;
   double chain_;
   int64_t min_elements_, slice_bytes_;
-  std::unique_ptr<Quantizer> codec_;
+  std::unique_ptr<Quantizer> codec_, curved_codec_;
 };
 
 }  // namespace frugal::compress

@@ -20,7 +20,7 @@ enum class Signs : uint8_t { codes, masks };
 struct FixedPolicyOptions {
   int bits = 4;  // bits per packed element; 0: everything is kept raw
   bool recipes = true;
-  bool corrected = true;  // uses recipes whose bias is corrected, from 4 bits on
+  bool corrected = true;  // uses recipes whose bias is corrected, from 2 bits on
   Signs signs = Signs::codes;
   // How many elements may be rebuilt on the way to a tensor, as a multiple of the tensor's own.
   // They cost time once, and packed memory while backward is among them. 0: recipes start from kept
@@ -62,7 +62,7 @@ struct AdaptiveOptions {
   double average = 4;            // bits per element of what is packed, in [1, 16], without metadata
   int min_bits = 1, max_bits = 16;
   // As the published program: widths 1, 2, 4, 8 and raw, by its greedy search; the average counts
-  // codes alone.
+  // codes alone, and no rebuild is used whose bias is corrected.
   bool greedy = false;
   bool operator==(const AdaptiveOptions&) const = default;
 

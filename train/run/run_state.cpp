@@ -182,7 +182,8 @@ Json items_json(const std::vector<AdaptivePolicy::Item>& items) {
                    {"shape", std::vector<int64_t>(item.shape.begin(), item.shape.end())},
                    {"has_sign", item.has_sign},
                    {"slope", item.slope},
-                   {"raw_bytes", item.raw_bytes}});
+                   {"raw_bytes", item.raw_bytes},
+                   {"curved", item.curved}});
   return all;
 }
 
@@ -201,6 +202,7 @@ std::vector<AdaptivePolicy::Item> items_from(const Json& json) {
     entry.at("has_sign").get_to(item.has_sign);
     item.slope = number(entry, "slope", 0);
     item.raw_bytes = whole(entry, "raw_bytes");
+    item.curved = entry.value("curved", false);  // not in earlier runs
   }
   return items;
 }

@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+
 #include "autograd/engine.h"
 #include "autograd/functions.h"
 #include "compress/policies/budget_policy.h"
@@ -163,7 +165,12 @@ TEST_CASE("the width can change in mid-run") {
   CHECK(policy.codec().options().group == 128);
   CHECK(policy.codec().options().seed == 7);
   CHECK(policy.decide(info_with(Replay::none), large).codec == &policy.codec());
-  CHECK(policy.decide(info_with(Replay::corrected), large).what == Decision::pack);
+  SaveInfo curved = info_with(Replay::none);
+  curved.curved = true;
+  const auto* wider = dynamic_cast<const Quantizer*>(policy.decide(curved, large).codec);
+  CHECK(wider->options().bits == 4);
+  CHECK(wider->options().group == 128);
+  CHECK(wider->options().seed == 7);
   CHECK_THROWS_AS(policy.set_bits(0), Error);
   CHECK_THROWS_AS(policy.set_bits(17), Error);
   CHECK_THROWS_AS(FixedPolicy(options_of("L0", true)).set_bits(4), Error);
@@ -187,14 +194,37 @@ TEST_CASE("a recipe passes through no more than the chain's multiple of its own 
   CHECK(lossless.decide(info_with(Replay::exact), large).codec == nullptr);
 }
 
-TEST_CASE("recipes whose bias is corrected are taken from 4 bits on") {
+TEST_CASE("recipes whose bias is corrected read tensors of 4 bits and more") {
   const Tensor large = Tensor::empty({256, 65}, DType::f32, kMeta);
-  for (int bits : {2, 3, 4, 8}) {
+  SaveInfo curved = info_with(Replay::none), corrected = info_with(Replay::corrected);
+  curved.curved = true;
+  const auto width_of = [&](SavePolicy& policy) {
+    const Decision decision = policy.decide(curved, large);
+    REQUIRE(decision.what == Decision::pack);
+    return dynamic_cast<const Quantizer&>(*decision.codec).options().bits;
+  };
+  for (int bits : {1, 2, 3, 4, 8}) {
+    CAPTURE(bits);
     FixedPolicyOptions options = options_of("L1", true);
     options.bits = bits;
     FixedPolicy policy(options);
-    CHECK((policy.decide(info_with(Replay::corrected), large).what == Decision::replay) ==
-          (bits >= 4));
+    // With 1 bit, input and output of gelu take less than 4 bits.
+    CHECK(width_of(policy) == (bits == 1 ? 1 : std::max(bits, 4)));
+    corrected.told_curved = true;
+    CHECK((policy.decide(corrected, large).what == Decision::replay) == (bits > 1));
+    corrected.told_curved = false;  // then the sources have `bits`
+    CHECK((policy.decide(corrected, large).what == Decision::replay) == (bits >= 4));
+    corrected.told_curved = true;
+    for (const auto& without : {&FixedPolicyOptions::recipes, &FixedPolicyOptions::corrected}) {
+      FixedPolicyOptions fewer = options;
+      fewer.*without = false;
+      FixedPolicy plain(fewer);
+      CHECK(width_of(plain) == bits);
+      CHECK(plain.decide(corrected, large).what == Decision::pack);
+    }
+    options.rounding = Rounding::nearest;  // whose variance nobody knows
+    FixedPolicy nearest(options);
+    CHECK(width_of(nearest) == bits);
   }
 }
 
