@@ -31,18 +31,20 @@ GradientMoments moments_of(const GradientSamples& s, double share) {
   moments.gradient_square = (s.first.dot(s.other) + s.second.dot(s.other)) / 2;
   moments.minibatch_variance = share * (both - added) / 2;
   moments.added_variance = share * added;
+  if (s.fine) moments.squared_bias = (s.first - *s.fine).dot(s.second - *s.fine);
   moments.gradient_change = (s.later - s.first).dot(s.later - s.second) - added;
   moments.weight_change = (s.weights_after - s.weights_before).squared_norm();
   return moments;
 }
 
 ConvergenceBound convergence_bound(double first_loss, double alpha, double steps, double beta,
-                                   double minibatch_variance, double added_variance) {
+                                   double minibatch_variance, double added_variance,
+                                   double squared_bias) {
   ConvergenceBound bound;
   if (alpha <= 0 || steps <= 0) return bound;
   const double start = 2 * first_loss / (alpha * steps);
   bound.uncompressed = start + alpha * beta * minibatch_variance;
-  bound.value = bound.uncompressed + alpha * beta * added_variance;
+  bound.value = bound.uncompressed + alpha * beta * added_variance + squared_bias;
   bound.applies = alpha * beta <= 1;
   return bound;
 }
@@ -57,6 +59,7 @@ void ConvergenceTracker::measured(const GradientMoments& m) {
   gradient_.add(m.gradient_square);
   minibatch_.add(m.minibatch_variance);
   added_.add(m.added_variance);
+  if (m.squared_bias) bias_.add(*m.squared_bias);
   gradient_change_.add(m.gradient_change);
   weight_change_.add(m.weight_change);
   gradient_sum_ += m.gradient_square;
@@ -67,7 +70,12 @@ double ConvergenceTracker::mean_gradient_square() const {
 }
 
 double ConvergenceTracker::added_share() const {
-  return minibatch_variance() > 0 ? added_variance() / minibatch_variance() : 0;
+  if (minibatch_variance() <= 0) return 0;
+  return std::max(added_variance() + squared_bias(), 0.0) / minibatch_variance();
+}
+
+double ConvergenceTracker::bias_share() const {
+  return minibatch_variance() > 0 ? squared_bias() / minibatch_variance() : 0;
 }
 
 double ConvergenceTracker::smoothness() const {
@@ -78,20 +86,23 @@ double ConvergenceTracker::smoothness() const {
 
 ConvergenceBound ConvergenceTracker::bound() const {
   return convergence_bound(first_loss_, alpha(), steps_, smoothness(),
-                           std::max(minibatch_variance(), 0.0), added_variance());
+                           std::max(minibatch_variance(), 0.0), added_variance(),
+                           std::max(squared_bias(), 0.0));
 }
 
 std::vector<double> ConvergenceTracker::state() const {
   std::vector<double> numbers{gradient_sum_, alphas_, steps_, first_loss_};
-  for (const auto* mean : {&gradient_, &minibatch_, &added_, &gradient_change_, &weight_change_})
+  for (const auto* mean :
+       {&gradient_, &minibatch_, &added_, &gradient_change_, &weight_change_, &bias_})
     mean->save(numbers);
   return numbers;
 }
 
 void ConvergenceTracker::restore(const std::vector<double>& numbers) {
-  constexpr size_t count = 4 + 5 * RunningMean::kNumbers;
-  FRUGAL_CHECK(numbers.size() == count, "[convergence] expected {} numbers, got {}", count,
-               numbers.size());
+  constexpr size_t count = 4 + 6 * RunningMean::kNumbers;
+  const bool has_bias = numbers.size() != count - RunningMean::kNumbers;
+  FRUGAL_CHECK(numbers.size() == count || !has_bias, "[convergence] expected {} numbers, got {}",
+               count, numbers.size());
   gradient_sum_ = numbers[0];
   alphas_ = numbers[1];
   steps_ = numbers[2];
@@ -101,6 +112,8 @@ void ConvergenceTracker::restore(const std::vector<double>& numbers) {
     mean->load(at);
     at += RunningMean::kNumbers;
   }
+  bias_.reset();
+  if (has_bias) bias_.load(at);
 }
 
 }  // namespace frugal::optim

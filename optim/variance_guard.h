@@ -1,5 +1,5 @@
-// VarianceGuard: chooses the bits of compression so that the variance it adds to the gradient stays
-// below a share of the minibatch variance.
+// VarianceGuard: chooses the bits of compression so that the variance it adds to the gradient and
+// the square of its bias, together, stay below a share of the minibatch variance.
 //
 // Bits rise as soon as the added share is above the allowed one, by as much as should be needed.
 // Bits fall when the added share is below a quarter of the allowed one, but only if the added share
@@ -12,7 +12,7 @@
 namespace frugal::optim {
 
 struct VarianceGuardOptions {
-  double share = 0.1;           // allowed: added variance over minibatch variance
+  double share = 0.1;           // allowed: what is added over minibatch variance
   double least = 1, most = 16;  // bits
   double step = 1;              // bits change by multiples of this
 };
@@ -27,7 +27,7 @@ class VarianceGuard {
   std::vector<double> state() const { return {too_low_, quiet_}; }
   void restore(const std::vector<double>& numbers);  // Errors: another count of numbers
 
-  // The factor by which the added variance changes from `from` to `to` bits: S(to) / S(from), with
+  // The factor by which what is added changes from `from` to `to` bits: S(to) / S(from), with
   // S(b) = 1 / (2^b - 1)^2.
   static double change(double from, double to);
 

@@ -40,14 +40,40 @@ class PartPolicy final : public SavePolicy {
   int64_t samples_, of_;
 };
 
+// Decides as another policy, and packs with a codec of its own.
+class FinePolicy final : public SavePolicy {
+ public:
+  FinePolicy(SavePolicy& policy, int bits, uint64_t seed)
+      : policy_(policy), codec_({.bits = bits, .seed = streams::other_rounding(seed)}) {}
+  bool lossy() const override { return policy_.lossy(); }
+  int64_t slice_bytes() const override { return policy_.slice_bytes(); }
+  Decision decide(const SaveInfo& info, const Tensor& value) override {
+    Decision decision = policy_.decide(info, value);
+    if (decision.codec != nullptr) decision.codec = &codec_;
+    return decision;
+  }
+
+ private:
+  SavePolicy& policy_;
+  compress::Quantizer codec_;
+};
+
+// The bits of a rounding that adds next to nothing beside one of `bits`: at 2 bits, (3 / 255)^2 of
+// its variance.
+int fine_bits(double bits) {
+  const int wanted = bits > 0 ? static_cast<int>(std::ceil(4 * bits)) : compress::kMaxBits;
+  return std::clamp(wanted, 8, compress::kMaxBits);
+}
+
 }  // namespace
 
 std::vector<options::Option<TrackingOptions>> TrackingOptions::list() {
   namespace range = options::range;
   using S = TrackingOptions;
   return {{{"guard", range::number(0, 1e3),
-            "The share of the minibatch's variance that compression may add to the gradient's, "
-            "such as 0.1: bits (of actnn their average, of acgc the growth, of memory_budget what "
+            "How large the variance that compression adds to the gradient and its squared bias may "
+            "be together, as a share of the minibatch's variance, such as 0.1: bits (of actnn "
+            "their average, of acgc the growth, of memory_budget what "
             "it uses of what it may) rise while it adds more and fall where it adds far less; 0: "
             "off."},
            &S::guard},
@@ -102,10 +128,11 @@ std::optional<optim::GradientSketch> Tracking::gradient(const Batch& part, int64
   Rng stream;
   stream.restore(streams::kTrackingDropout.key(
       options_.seed, static_cast<uint64_t>(2 * step + (draw == kOther)) * kKeysOfPass));
+  const uint64_t pass = draw == kFine ? kFirst : draw;
   Context context;
   context.rng = &stream;
   context.checkpointed_blocks = options_.checkpointed_blocks;
-  begin_step(streams::kTrackingSteps.first + static_cast<uint64_t>(step) * kDraws + draw);
+  begin_step(streams::kTrackingSteps.first + static_cast<uint64_t>(step) * kDraws + pass);
   optim::GradientSketch sketch;
   PassOptions how;
   how.label_smoothing = options_.label_smoothing;
@@ -116,7 +143,10 @@ std::optional<optim::GradientSketch> Tracking::gradient(const Batch& part, int64
     };
   model_.zero_grad();
   PartPolicy policy(*policy_.policy, n, of);
-  const BatchResult result = forward_backward(task_, model_, part, context, &policy, how);
+  std::optional<FinePolicy> fine;
+  if (draw == kFine) fine.emplace(policy, fine_bits(bits()), options_.seed);
+  SavePolicy& used = fine ? static_cast<SavePolicy&>(*fine) : policy;
+  const BatchResult result = forward_backward(task_, model_, part, context, &used, how);
   if (options_.checkpointed_blocks > 0) sketch = optim::sketch_of_gradients(parameters_);
   model_.zero_grad();
   if (policy_.learner != nullptr) policy_.learner->restore_learned(learned);
@@ -139,11 +169,15 @@ void Tracking::before(const Batch& batch, int64_t step) {
     return found.has_value();
   };
   if (!draw(samples.first, pending.part, kFirst)) return;
-  // If no tensor is packed, rounding changes nothing.
-  if (packed_ == 0)
+  if (packed_ == 0) {  // rounding changes nothing
     samples.second = samples.first;
-  else if (!draw(samples.second, pending.part, kSecond))
-    return;
+    samples.fine = samples.first;
+  } else {
+    if (!draw(samples.second, pending.part, kSecond)) return;
+    const bool fits = policy_.budget == nullptr || static_cast<double>(n) * fine_bits(bits()) <=
+                                                       static_cast<double>(of) * bits();
+    if (fits && !draw(samples.fine.emplace(), pending.part, kFine)) return;
+  }
   if (!draw(samples.other, whole ? options_.other(step) : copy_of(task_, batch, n, 2 * n), kOther))
     return;
   samples.weights_before = optim::sketch_of_values(parameters_);
@@ -169,19 +203,28 @@ std::optional<optim::GradientMoments> Tracking::joined(
   if (ranks_.alone()) return mine;
   std::optional<std::vector<double>> numbers;
   if (mine)
-    numbers = {mine->gradient_square, mine->minibatch_variance, mine->added_variance,
-               mine->gradient_change, mine->weight_change};
+    numbers = {mine->gradient_square,         mine->minibatch_variance,
+               mine->added_variance,          mine->gradient_change,
+               mine->weight_change,           mine->squared_bias.value_or(0),
+               mine->squared_bias ? 1.0 : 0.0};
   const auto mean = ranks_.mean(numbers, "moments of gradients");
   if (!mean) return std::nullopt;
   const std::vector<double>& m = *mean;
-  return optim::GradientMoments{m[0], m[1], m[2], m[3], m[4]};
+  optim::GradientMoments all;
+  all.gradient_square = m[0];
+  all.minibatch_variance = m[1];
+  all.added_variance = m[2];
+  all.gradient_change = m[3];
+  all.weight_change = m[4];
+  if (m[6] == 1) all.squared_bias = m[5];
+  return all;
 }
 
 bool Tracking::after(int64_t step) {
   const Stopwatch watch(seconds_);
   const std::optional<optim::GradientMoments> found = joined(moments(step));
   if (!found) return false;
-  if (measured_bits_ != bits()) tracker_.forget_added_variance();
+  if (measured_bits_ != bits()) tracker_.forget_added();
   tracker_.measured(*found);
   const double now = bits();
   measured_bits_ = now;
@@ -210,6 +253,10 @@ std::optional<Convergence> Tracking::report() const {
   found.minibatch_variance = tracker_.minibatch_variance();
   found.added_variance = tracker_.added_variance();
   found.added_share = tracker_.added_share();
+  if (tracker_.knows_bias()) {
+    found.squared_bias = tracker_.squared_bias();
+    found.bias_share = tracker_.bias_share();
+  }
   found.smoothness = tracker_.smoothness();
   if (options_.sgd) {
     found.alpha = tracker_.alpha();

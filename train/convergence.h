@@ -1,12 +1,14 @@
 // Watches, now and then, how noisy a run's gradients are and what compression adds, and lets a
 // guard choose the bits by it. Ref: optim/convergence.h, optim/variance_guard.h.
 //
-// A measurement takes four passes over `samples` of the batch, three before a step and one after
-// it. Subgraphs cannot be cut, so the passes take two whole ones. The passes leave no trace:
-// streams, statistics, the policy's state and the weights are as without them. Only a sketch of
-// each gradient is kept, and without checkpointing each parameter's gradient is dropped as soon as
-// it is complete. Variance is what differs between two roundings: a policy that rounds to nearest
-// (AC-GC) has none, and its bias is not seen here. Each of several ranks measures with its own
+// A measurement takes five passes over `samples` of the batch, four before a step and one after it.
+// Subgraphs cannot be cut, so the passes take two whole ones. The passes leave no trace: streams,
+// statistics, the policy's state and the weights are as without them. Only a sketch of each
+// gradient is kept, and without checkpointing each parameter's gradient is dropped as soon as it is
+// complete. Variance is what differs between two roundings. Bias is what both have in common,
+// compared with a pass that packs with four times the bits, 8 to 16. A policy that rounds to
+// nearest (AC-GC) has no variance: its whole error is bias. With a memory budget, bias is measured
+// only if that pass takes no more memory than a step. Each of several ranks measures with its own
 // share of the batch, and the mean of what they found counts.
 #pragma once
 #include <functional>
@@ -49,7 +51,7 @@ class Tracking {
   void restore(const std::vector<double>& numbers);
 
  private:
-  enum Draw : uint64_t { kFirst, kSecond, kOther, kLater, kDraws };
+  enum Draw : uint64_t { kFirst, kSecond, kOther, kLater, kDraws, kFine };
   // The gradient of `part`, n of a batch's `of` samples, rounded anew for each draw. nullopt: not
   // finite.
   std::optional<optim::GradientSketch> gradient(const Batch& part, int64_t n, int64_t of,

@@ -23,7 +23,7 @@ struct TrackingOptions {
   double momentum = 0, label_smoothing = 0;
   int64_t checkpointed_blocks = 0;
   uint64_t seed = 0;      // dropout in the passes draws from it
-  double guard = 0;       // the allowed added over minibatch variance; 0: bits stay as they are
+  double guard = 0;       // the allowed Convergence::added_share; 0: bits stay as they are
   double least_bits = 1;  // the guard chooses no fewer bits
 
   static std::vector<options::Option<TrackingOptions>> list();
@@ -34,6 +34,7 @@ struct TrackingOptions {
 struct Convergence {
   double gradient_square = 0, mean_gradient_square = 0;
   double minibatch_variance = 0, added_variance = 0, added_share = 0;
+  std::optional<double> squared_bias, bias_share;  // none: it was not measured at these bits
   double smoothness = 0;
   std::optional<double> alpha, bound, bound_uncompressed;
   std::optional<bool> bound_applies;

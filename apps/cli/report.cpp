@@ -54,7 +54,9 @@ Json to_json(const Convergence& c) {
                {"mean_gradient_square", c.mean_gradient_square},
                {"minibatch_variance", c.minibatch_variance},
                {"added_variance", c.added_variance},
+               {"squared_bias", or_null(c.squared_bias)},
                {"added_share", c.added_share},
+               {"bias_share", or_null(c.bias_share)},
                {"smoothness", c.smoothness},
                {"alpha", or_null(c.alpha)},
                {"bound", or_null(c.bound)},
@@ -277,6 +279,11 @@ std::string summary_table(const std::vector<std::string>& names,
              [&](const Json& c) { return fmt::format("{:.3g}", value(c, "minibatch_variance")); });
     estimate("  compression adds",
              [&](const Json& c) { return fmt::format("{:.2f} %", 100 * value(c, "added_share")); });
+    estimate("    by squared bias", [&](const Json& c) {
+      const auto share = c.find("bias_share");  // summaries of earlier versions have none
+      if (share == c.end() || share->is_null()) return std::string("-");
+      return fmt::format("{:.2f} %", 100 * value(c, "bias_share"));
+    });
     estimate("smoothness along the steps",
              [&](const Json& c) { return fmt::format("{:.3g}", value(c, "smoothness")); });
     estimate("mean |gradient|^2", [&](const Json& c) {
@@ -321,6 +328,8 @@ std::string noise_text(const Json& convergence, int64_t step) {
   const auto number = [&](const char* key) { return convergence.at(key).get<double>(); };
   std::string text = fmt::format("step {}: compression adds {:.2f} % to the gradient's variance",
                                  step, 100 * number("added_share"));
+  if (convergence.at("bias_share").is_number())
+    text += fmt::format(" (squared bias: {:.2f} %)", 100 * number("bias_share"));
   if (convergence.at("bits").is_number()) {
     text += fmt::format(" at {:.4g} bits", number("bits"));
     if (convergence.at("next_bits") != convergence.at("bits"))

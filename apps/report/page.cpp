@@ -500,11 +500,14 @@ std::string variance_section(const ReportRun& run, const RunFacts& facts) {
       line_chart({{"of minibatches", of("minibatch_variance"), 0},
                   {"added by compression", of("added_variance"), 1}},
                  {.title = "Variance of the gradient", .y = "variance", .log_y = true}) +
-      line_chart({{"share", of("added_share"), 1}}, {.title = "What compression adds",
-                                                     .y = "share of the variance of minibatches",
-                                                     .unit = Unit::percent});
+      line_chart({{"variance and squared bias", of("added_share"), 1},
+                  {"squared bias", of("bias_share"), 2}},
+                 {.title = "What compression adds",
+                  .y = "share of the variance of minibatches",
+                  .unit = Unit::percent});
   return section("variance", "Noise of the gradient",
-                 "Minibatches make the gradient noisy anyway. Compression adds a little.",
+                 "Minibatches make the gradient noisy anyway. Compression adds a little. A squared "
+                 "bias around 0, below it at times, says that the gradient is right on average.",
                  "<div class=\"grid\">" + body + "</div>");
 }
 

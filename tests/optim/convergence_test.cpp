@@ -31,7 +31,7 @@ GradientSketch sketch(const std::vector<double>& values) {
 // roundings that add `added` to the variance of the whole batch's gradient.
 struct Quadratic {
   static constexpr int64_t kSize = 1000;
-  double beta = 3, sigma2 = 2, added = 0.4, share = 0.25;
+  double beta = 3, sigma2 = 2, added = 0.4, share = 0.25, bias2 = 0;
   std::vector<double> w = std::vector<double>(kSize, 0.05);
   uint64_t draws = 0;
 
@@ -45,7 +45,13 @@ struct Quadratic {
   }
   std::vector<double> gradient(const std::vector<double>& samples) {
     std::vector<double> all = noise(added / share);
-    for (size_t i = 0; i < all.size(); ++i) all[i] += beta * w[i] + samples[i];
+    const double bias = std::sqrt(bias2 / kSize);
+    for (size_t i = 0; i < all.size(); ++i) all[i] += beta * w[i] + samples[i] + bias;
+    return all;
+  }
+  std::vector<double> exact(const std::vector<double>& samples) const {
+    std::vector<double> all = samples;
+    for (size_t i = 0; i < all.size(); ++i) all[i] += beta * w[i];
     return all;
   }
   GradientMoments measure(double alpha) {
@@ -53,6 +59,7 @@ struct Quadratic {
     GradientSamples samples;
     samples.first = sketch(gradient(one));
     samples.second = sketch(gradient(one));
+    samples.fine = sketch(exact(one));
     samples.other = sketch(gradient(two));
     samples.weights_before = sketch(w);
     const std::vector<double> step = gradient(one);
@@ -148,11 +155,56 @@ TEST_CASE("variances, smoothness and the gradient of a known quadratic are found
   }
 }
 
+TEST_CASE("a squared bias is told apart from the variance, and counts in the share and the bound") {
+  for (const double bias2 : {0.0, 0.5}) {
+    CAPTURE(bias2);
+    Quadratic problem;
+    problem.bias2 = bias2;
+    constexpr double alpha = 0.05;
+    ConvergenceTracker tracker;
+    CHECK_FALSE(tracker.knows_bias());
+    for (int i = 0; i < 48; ++i) {
+      const GradientMoments moments = problem.measure(alpha);
+      tracker.stepped(alpha, 5);
+      tracker.measured(moments);
+    }
+    CHECK(tracker.knows_bias());
+    // An inner product of two roundings deviates by added / share / sqrt(kSize), and one with the
+    // bias by sqrt(2 bias2 added / share / kSize). The average has the weight of 9 measurements.
+    const double v = problem.added / problem.share,
+                 deviation = std::sqrt((v * v + 2 * bias2 * v) / Quadratic::kSize / 9);
+    CHECK(std::abs(tracker.squared_bias() - bias2) < 4 * deviation);
+    CHECK(tracker.added_variance() == doctest::Approx(problem.added).epsilon(0.1));
+    const double both = tracker.added_variance() + tracker.squared_bias();
+    CHECK(tracker.added_share() == doctest::Approx(both / tracker.minibatch_variance()));
+    CHECK(tracker.bias_share() ==
+          doctest::Approx(tracker.squared_bias() / tracker.minibatch_variance()));
+    const ConvergenceBound bound = tracker.bound();
+    CHECK(bound.value - bound.uncompressed ==
+          doctest::Approx(alpha * tracker.smoothness() * tracker.added_variance() +
+                          std::max(tracker.squared_bias(), 0.0)));
+    // The state has the bias; that of earlier versions has none.
+    ConvergenceTracker same;
+    std::vector<double> numbers = tracker.state();
+    same.restore(numbers);
+    CHECK(same.squared_bias() == tracker.squared_bias());
+    CHECK(same.state() == numbers);
+    numbers.resize(numbers.size() - RunningMean::kNumbers);
+    same.restore(numbers);
+    CHECK_FALSE(same.knows_bias());
+    CHECK(same.added_variance() == tracker.added_variance());
+    tracker.forget_added();
+    CHECK_FALSE(tracker.knows_bias());
+    CHECK(tracker.added_measurements() == 0);
+  }
+}
+
 TEST_CASE("ActNN's theorem 2, computed by hand") {
   const ConvergenceBound bound = convergence_bound(2, 0.1, 50, 4, 3, 0.5);
   CHECK(bound.uncompressed == doctest::Approx(0.8 + 1.2));
   CHECK(bound.value == doctest::Approx(0.8 + 1.4));
   CHECK(bound.applies);
+  CHECK(convergence_bound(2, 0.1, 50, 4, 3, 0.5, 0.25).value == doctest::Approx(0.8 + 1.4 + 0.25));
   CHECK(!convergence_bound(2, 0.3, 50, 4, 3, 0.5).applies);
   CHECK(convergence_bound(2, 0, 0, 4, 3, 0.5).value == 0);
 }
@@ -165,7 +217,10 @@ TEST_CASE("moments of gradients, computed by hand") {
   samples.later = sketch({5, 0});
   samples.weights_before = sketch({1, 1});
   samples.weights_after = sketch({1, 4});
+  CHECK_FALSE(moments_of(samples, 0.5).squared_bias);
+  samples.fine = sketch({2, 4});
   const GradientMoments m = moments_of(samples, 0.5);
+  CHECK(m.squared_bias.value() == doctest::Approx(-1 * 1 + -2 * -2));
   CHECK(m.added_variance == doctest::Approx(0.5 * 2));
   CHECK(m.minibatch_variance == doctest::Approx(0.5 * ((3 + 1) - 2) / 2));
   CHECK(m.gradient_square == doctest::Approx(2));

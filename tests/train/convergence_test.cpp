@@ -77,6 +77,57 @@ TEST_CASE("a few samples tell the variances of whole batches") {
   }
 }
 
+TEST_CASE("tracking tells the squared bias of a rounding from its variance") {
+  // Rounding to nearest has no variance: its whole error is bias. Codes of 2 bits have none.
+  for (const bool nearest : {true, false}) {
+    CAPTURE(nearest);
+    const compress::Choice choice = compress::bits(
+        2, {.rounding = nearest ? compress::Rounding::nearest : compress::Rounding::dithered});
+    Tracked p(choice, 1);
+    Tracking tracking = p.tracking();
+    // At weights that do not move, with one batch, whose first half is measured.
+    const Batch batch = p.next(), part{batch.input.slice(0, 0, 32), batch.target.slice(0, 0, 32)};
+    constexpr int kTimes = 12;
+    for (int i = 1; i <= kTimes; ++i) {
+      tracking.before(batch, i);
+      tracking.after(i);
+    }
+    const Convergence found = tracking.report().value();
+    REQUIRE(found.squared_bias);
+    const double bias = *found.squared_bias, variance = found.added_variance;
+    const std::vector<float> exact = p.gradient(part, 0, false);
+    if (nearest) {
+      const std::vector<float> rounded = p.gradient(part, 0);
+      double square = 0;
+      for (size_t i = 0; i < exact.size(); ++i) {
+        const double by = static_cast<double>(rounded[i]) - static_cast<double>(exact[i]);
+        square += by * by;
+      }
+      CHECK(variance == 0);
+      CHECK(bias == doctest::Approx(square).epsilon(0.1));
+      CHECK(found.added_share == found.bias_share.value());
+    } else {
+      // How far products of independent errors lie from 0; the average has the weight of 9.
+      std::vector<std::vector<float>> draws;
+      for (uint64_t draw = 0; draw < 12; ++draw) draws.push_back(p.gradient(part, draw));
+      double squares = 0, pairs = 0;
+      for (size_t a = 0; a < draws.size(); ++a)
+        for (size_t b = 0; b < a; ++b) {
+          double product = 0;
+          for (size_t i = 0; i < exact.size(); ++i)
+            product += (static_cast<double>(draws[a][i]) - exact[i]) *
+                       (static_cast<double>(draws[b][i]) - exact[i]);
+          squares += product * product;
+          ++pairs;
+        }
+      const double deviation = std::sqrt(squares / pairs / 9);
+      CAPTURE(deviation);
+      CHECK(variance > 8 * deviation);  // else this would show nothing
+      CHECK(std::abs(bias) < 4 * deviation);
+    }
+  }
+}
+
 TEST_CASE("smoothness is the change of the exact gradient over that of the weights") {
   Tracked p(compress::bits(0), 1);
   Tracking tracking = p.tracking();

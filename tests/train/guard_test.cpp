@@ -4,6 +4,8 @@
 #include <cmath>
 
 #include "compress/policies/policy_kind.h"
+#include "compress/policies/policy_roles.h"
+#include "ops/dense/elementwise.h"
 #include "tests/train/find_in.h"
 #include "tests/train/tiny_run.h"
 #include "train/convergence.h"
@@ -66,6 +68,37 @@ void stop_and_resume(std::optional<Guarded>& p, const compress::Choice& choice, 
   if (planned) p->planner->resume(*planned, *find_in<compress::BudgetPolicy>(*p->policy));
 }
 
+// Returns what is packed with `bits` by a share of 2^-bits too small: a bias without a variance.
+class Shrinking final : public SavePolicy, public compress::Adjustable, private Codec {
+ public:
+  Shrinking() : keep_({.recipes = false, .min_elements = 4095}) {}
+  Decision decide(const SaveInfo& info, const Tensor& value) override {
+    Decision decision = keep_.decide(info, value);
+    if (decision.codec != nullptr) decision.codec = this;
+    return decision;
+  }
+  void add_roles(compress::PolicyRoles& roles) override {
+    compress::PolicyRoles::note(roles.adjustable, this);
+  }
+  double fineness() const override { return bits_; }
+  Range fineness_range() const override { return {}; }
+  double set_fineness(double bits) override { return bits_ = bits; }
+
+ private:
+  struct Shrunk final : Packed {
+    Tensor value;
+    Tensor unpack() const override { return value; }
+  };
+  std::unique_ptr<Packed> pack(const Tensor& tensor, const SaveInfo&) const override {
+    const CategoryScope scope(Category::packed);
+    auto packed = std::make_unique<Shrunk>();
+    packed->value = ops::affine(tensor, 1 - std::exp2(-bits_), 0);
+    return packed;
+  }
+  compress::FixedPolicy keep_;
+  double bits_ = 1;
+};
+
 // Only the tensors of whole batches have more elements.
 constexpr compress::FixedPolicyOptions kKeep{.min_elements = 4095};
 
@@ -101,6 +134,20 @@ TEST_CASE("the guard steers ActNN's average and AC-GC's growth, and goes on afte
     CHECK(found.next_bits != start);
     CHECK(other->tracking->state() == p.tracking->state());
   }
+}
+
+TEST_CASE("the guard acts on a bias that has no variance") {
+  const compress::Choice choice{.policy = compress::OwnPolicy{[](Device, uint64_t) {
+                                  return std::make_unique<Shrinking>();
+                                }}};
+  Guarded p(choice, 0.02);
+  REQUIRE(p.start() == 1);
+  for (int64_t i = 1; i <= 16; ++i) p.step(i);
+  const Convergence found = p.tracking->report().value();
+  CHECK(found.added_variance == 0);
+  CHECK(found.bits.value() > 1);
+  CHECK(found.added_share < 0.02 * 1.3);
+  CHECK(found.added_share == doctest::Approx(found.bias_share.value()));
 }
 
 TEST_CASE(

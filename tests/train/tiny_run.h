@@ -174,9 +174,9 @@ struct PolicyRun {
 // All that a tracker reports, to compare reports.
 inline auto numbers_of(const Convergence& found) {
   return std::tuple(found.gradient_square, found.mean_gradient_square, found.minibatch_variance,
-                    found.added_variance, found.added_share, found.smoothness, found.alpha,
-                    found.bound, found.bound_uncompressed, found.bound_applies, found.bits,
-                    found.next_bits, found.guard_limited);
+                    found.added_variance, found.squared_bias, found.added_share, found.bias_share,
+                    found.smoothness, found.alpha, found.bound, found.bound_uncompressed,
+                    found.bound_applies, found.bits, found.next_bits, found.guard_limited);
 }
 
 }  // namespace frugal::train

@@ -41,7 +41,9 @@ inline void write_long_run(const std::string& folder, const std::string& name,
              {"step", step}});
       write({{"minibatch_variance", 10},
              {"added_variance", 0.2},
+             {"squared_bias", -0.001},
              {"added_share", 0.02},
+             {"bias_share", -0.0001},
              {"type", "convergence"},
              {"step", step}});
     }

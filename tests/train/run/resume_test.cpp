@@ -302,8 +302,9 @@ std::string text_of(const Compression::Event& event) {
                        fmt::join(widths->seqs, ","), widths->average_bits,
                        widths->predicted_variance);
   if (const auto* found = std::get_if<Convergence>(&event))
-    return fmt::format("convergence {} {} {} {} {}", found->gradient_square,
-                       found->minibatch_variance, found->added_variance, found->smoothness,
+    return fmt::format("convergence {} {} {} {} {} {}", found->gradient_square,
+                       found->minibatch_variance, found->added_variance,
+                       found->squared_bias.value_or(0), found->smoothness,
                        found->next_bits.value_or(0));
   const auto& plan = std::get<PlanReport>(event);
   return fmt::format("plan {} {} {} {}", plan.kind, plan.activation_bytes, plan.predicted_variance,
