@@ -30,6 +30,7 @@ Case norm(const std::string& name, const Shape& x, Form form, bool training = tr
     if (form == Form::relu) return batch_norm_relu(v[0], weight, bias, stats_like(v[0]), options);
     return batch_norm_add_relu(v[0], v.back(), weight, bias, stats_like(v[0]), options);
   };
+  if (training) row.normalized_in = [c](int64_t i) { return i % c; };
   row.saved = [=](int64_t e) {
     std::vector<int64_t> bytes{n * e, c * e, c * e};  // x, mean, invstd
     if (form != Form::plain) bytes.push_back(mask_bytes(n));

@@ -26,6 +26,9 @@ struct Case {
   // their gradients left out; `element` is the size of the dtype.
   std::function<std::vector<int64_t>(int64_t element)> saved = {};
   bool smooth = true;  // a finite difference approximates the gradient
+  // Of a norm, whose gradient has a bias (kStatistics): the number of the group with whose
+  // statistics element i of input 0 is normalized. Empty: the gradient has none.
+  std::function<int64_t(int64_t i)> normalized_in = {};
 };
 
 // What must be refused, and a part of the message.
@@ -71,7 +74,7 @@ inline constexpr const char* kSmooth =
     "smooth in what is kept: corrected to second order by the variance that a codec tells";
 inline constexpr const char* kStatistics =
     "of the n products of a normalized group, one is of a value's noise with itself: 1 / n of its "
-    "variance stays";
+    "variance stays";  // dx_i = s (z_i - mean(z) - y_i mean(z y)), y with noise e: -s z_i e_i^2 / n
 inline constexpr const char* kScores = "probabilities are made again from rounded scores";
 
 // ---- shorthands for rows

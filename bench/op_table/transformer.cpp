@@ -44,6 +44,7 @@ Case norm(const std::string& name, const Shape& x, Norm kind, bool affine = true
     return kind == Norm::relu ? layer_norm_relu(v[0], weight, bias)
                               : rms_norm(v[0], weight, 1e-6, offset);
   };
+  row.normalized_in = [c](int64_t i) { return i / c; };
   row.saved = [=](int64_t e) {
     std::vector<int64_t> bytes{n * e, rows * e};  // x, 1 / std
     if (kind != Norm::rms) bytes.push_back(rows * e);
@@ -417,6 +418,10 @@ Case groups_of(const std::string& name, const Shape& x, int64_t groups, bool aff
   }
   c.run = [=](const Variables& v) {
     return group_norm(v[0], groups, affine ? v[1] : Variable(), affine ? v[2] : Variable());
+  };
+  c.normalized_in = [groups, channels = x.back(),
+                     sample = x.numel() / std::max<int64_t>(x[0], 1)](int64_t i) {
+    return i / sample * groups + i % channels / (channels / groups);
   };
   return c;
 }
