@@ -4,8 +4,10 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <map>
 #include <mutex>
 
+#include "core/borrowed.h"
 #include "core/cuda/cuda_memory.h"
 #include "core/integers.h"
 #include "core/memory_trace.h"
@@ -18,6 +20,10 @@ constexpr int64_t kAlignment = 64;
 constexpr int64_t kSmallest = int64_t{16} << 10;  // malloc holds smaller blocks
 
 thread_local Category current_category = Category::activation;
+
+// What a LentBlock of this thread holds until the next block is allocated.
+thread_local void* lent_data = nullptr;
+thread_local std::shared_ptr<void> lent_owner;
 
 std::string readable(int64_t bytes) {
   if (bytes < (1 << 20)) return fmt::format("{:.1f} KiB", static_cast<double>(bytes) / 1024);
@@ -53,6 +59,7 @@ struct Allocator::State {
   std::unique_ptr<PagePool> pages;  // made with the first block of an allocator that caches
   int64_t fail_after = -1;
   int64_t most_reserved = 0;
+  std::multimap<void*, std::shared_ptr<void>> owners;  // they hold the memory that is lent
 
   // The bound on live bytes and kept free bytes together; 0: none.
   int64_t most() const {
@@ -102,6 +109,13 @@ Allocator::Block Allocator::take(int64_t bytes, Category category, bool grows) {
   State& s = *state_;
   std::lock_guard lock(s.mutex);
   Block block;
+  if (lent_data != nullptr) {  // a block of 0 bytes that has data: see release()
+    block.data = lent_data;
+    block.category = category;
+    s.owners.emplace(lent_data, std::move(lent_owner));
+    lent_data = nullptr;
+    return block;
+  }
   block.most = round_up(bytes, kAlignment);
   block.bytes = grows ? 0 : block.most;
   block.category = category;
@@ -142,7 +156,14 @@ void Allocator::grow(Block& block, int64_t bytes) {
 
 void Allocator::release(const Block& block) noexcept {
   State& s = *state_;
+  std::shared_ptr<void> owner;  // let go after the lock, because it may release a block itself
   std::lock_guard lock(s.mutex);
+  if (block.data != nullptr && block.most == 0) {
+    const auto lent = s.owners.find(block.data);
+    owner = std::move(lent->second);
+    s.owners.erase(lent);
+    return;
+  }
   s.report.live[static_cast<size_t>(block.category)] -= block.bytes;
   s.report.live_total -= block.bytes;
   MemoryTrace::note(*this, s.report.live);
@@ -183,6 +204,16 @@ MemoryReport Allocator::report() const {
 void Allocator::trim() {
   std::lock_guard lock(state_->mutex);
   if (state_->pages != nullptr) state_->pages->trim();
+}
+
+LentBlock::LentBlock(void* data, std::shared_ptr<void> owner) {
+  lent_data = data;
+  lent_owner = std::move(owner);
+}
+
+LentBlock::~LentBlock() {
+  lent_data = nullptr;
+  lent_owner.reset();
 }
 
 Allocator& allocator(Device device) {

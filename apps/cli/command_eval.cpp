@@ -174,8 +174,7 @@ void eval_command(const EvalArguments& arguments) {
     if (arguments.json) {
       Json json = to_json(result, task.spec());
       json["weights"] = weights;
-      std::printf("%s\n", json.dump(2, ' ', true, Json::error_handler_t::replace).c_str());
-      return;
+      return print_json(json, true);
     }
     std::string text = fmt::format("loss {:.4f}", result.loss);
     if (task.has_accuracy()) text += fmt::format("  accuracy {:.2f} %", 100 * result.accuracy);
@@ -185,7 +184,7 @@ void eval_command(const EvalArguments& arguments) {
       text += fmt::format("\n  {} {:.4f}", name, value);
     std::printf("%s\n", text.c_str());
   } catch (const OutOfMemory& e) {
-    throw Error(explain(e, config));
+    throw OutOfMemory(explain(e, config), e.report);
   }
 }
 

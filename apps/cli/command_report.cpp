@@ -7,7 +7,7 @@
 
 namespace frugal::apps {
 
-void report_command(const ReportArguments& arguments) {
+std::string write_report(const ReportArguments& arguments) {
   std::vector<ReportRun> runs;
   for (const std::string& folder : arguments.folders) runs.push_back(read_report_run(folder));
   const bool one = runs.size() == 1;
@@ -20,7 +20,11 @@ void report_command(const ReportArguments& arguments) {
                           : one                  ? arguments.folders.front() + "/" + kReportFile
                                                  : std::string(kReportFile);
   data::atomic_write(out, one ? report_page(runs.front()) : overlay_page(runs));
-  std::printf("%s\n", out.c_str());
+  return out;
+}
+
+void report_command(const ReportArguments& arguments) {
+  std::printf("%s\n", write_report(arguments).c_str());
 }
 
 }  // namespace frugal::apps

@@ -78,6 +78,7 @@ void train_command(const TrainArguments& arguments) {
   options.data_changed = arguments.data_changed;
   options.overwrite = arguments.overwrite;
   options.quiet = arguments.quiet;
+  options.callbacks = arguments.callbacks;
   try {
     const Json summary = TrainingRun(config, options).run();
     if (options.ranks != nullptr && options.ranks->rank() > 0) return;
@@ -86,7 +87,7 @@ void train_command(const TrainArguments& arguments) {
     else
       std::printf("%s", summary_table({run_title(config)}, {summary}).c_str());
   } catch (const OutOfMemory& e) {
-    throw Error(explain(e, config));
+    throw OutOfMemory(explain(e, config), e.report);
   }
 }
 

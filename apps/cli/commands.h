@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "apps/bench/bench_place.h"
+#include "apps/cli/training_run.h"
 #include "apps/config/config.h"
 #include "data/image/views.h"
 
@@ -22,6 +23,7 @@ struct TrainArguments {
   bool data_changed = false;  // with resume: the data may be others than when the run began
   bool overwrite = false;     // a run that is in `out` goes
   bool quiet = false;         // nothing on stderr but errors
+  TrainCallbacks callbacks = {};
 };
 void train_command(const TrainArguments& arguments);
 
@@ -98,7 +100,8 @@ struct ReportArguments {
   std::vector<std::string> folders;
   std::string out;  // the file; empty: report.html in the folder of the run, or here for several
 };
-void report_command(const ReportArguments& arguments);
+std::string write_report(const ReportArguments& arguments);  // gives the file
+void report_command(const ReportArguments& arguments);       // prints its name
 
 // A network for other programs: its weights (safetensors), or all of its evaluation (ONNX).
 struct ExportArguments {

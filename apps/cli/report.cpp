@@ -1,6 +1,7 @@
 #include "apps/cli/report.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "apps/cli/progress.h"
 #include "apps/cli/version.h"
@@ -12,6 +13,8 @@
 
 namespace frugal::apps {
 namespace {
+
+thread_local Json* taker = nullptr;  // TakenJson::document
 
 constexpr const char* kProcessNote =
     "peak memory: of tensors, in a training step; whole process: with the program and its "
@@ -27,7 +30,15 @@ std::string ratio(const Json& summary, const Json& first, const Json::json_point
 
 }  // namespace
 
-void print_json(const Json& document) { std::printf("%s\n", document.dump(2).c_str()); }
+TakenJson::TakenJson() : previous_(std::exchange(taker, &document)) {}
+TakenJson::~TakenJson() { taker = previous_; }
+
+void print_json(const Json& document, bool ascii) {
+  if (taker != nullptr)
+    *taker = document;
+  else
+    std::printf("%s\n", document.dump(2, ' ', ascii, Json::error_handler_t::replace).c_str());
+}
 
 Json memory_json(const StepMemory& memory) {
   Json at_peak = Json::object();

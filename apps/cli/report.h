@@ -29,8 +29,22 @@ Json to_json(const RanksReport& report);
 Json summary_json(const Config& config, const RunState& state, const Speed& speed,
                   const std::optional<compress::OffloadStats>& offload = {});
 
-// Prints the document to stdout, indented by 2.
-void print_json(const Json& document);
+// Prints the document to stdout, indented by 2. ascii: other characters are escaped.
+void print_json(const Json& document, bool ascii = false);
+
+// While this lives, what this thread would print as JSON goes into `document` instead. So a program
+// that embeds the commands gets what they find.
+class TakenJson {
+ public:
+  TakenJson();
+  ~TakenJson();
+  TakenJson(const TakenJson&) = delete;
+  TakenJson& operator=(const TakenJson&) = delete;
+  Json document;
+
+ private:
+  Json* previous_;
+};
 
 // Columns padded to their widest cell; the first row is a heading. Columns after the first are
 // right-aligned.

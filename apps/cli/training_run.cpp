@@ -144,11 +144,11 @@ void TrainingRun::add_reports(TrainerOptions& options) {
   if (!is_first()) return;
   options.on_step = [this](const StepReport& report) {
     show(report);
-    return true;
+    return options_.callbacks.on_step == nullptr || options_.callbacks.on_step(report);
   };
   options.on_epoch = [this](const EpochReport& report) {
     show(report);
-    return true;
+    return options_.callbacks.on_epoch == nullptr || options_.callbacks.on_epoch(report);
   };
   options.on_event = [this](const Compression::Event& event, int64_t step) { show(event, step); };
   if (folder_ != nullptr)

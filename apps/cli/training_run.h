@@ -15,6 +15,13 @@
 
 namespace frugal::apps {
 
+// What a program that embeds the commands is told of a run, beside the reports. False: the run ends
+// there, after a checkpoint.
+struct TrainCallbacks {
+  std::function<bool(const StepReport& report)> on_step = {};
+  std::function<bool(const EpochReport& report)> on_epoch = {};
+};
+
 struct TrainOptions {
   std::string out;      // empty: nothing is written
   bool resume = false;  // continue what `out` holds, from the start if it holds nothing yet
@@ -27,6 +34,7 @@ struct TrainOptions {
   bool overwrite = false;
   // The processes that train together; null: this one trains alone. Only rank 0 writes and reports.
   distributed::CommunicatorPtr ranks = {};
+  TrainCallbacks callbacks = {};
   // Called after each checkpoint of a run that goes on, with the steps done.
   std::function<void(int64_t step)> saved = {};
 };
