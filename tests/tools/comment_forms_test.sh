@@ -12,7 +12,7 @@ root=$1
 shift
 folders=("$@")
 [ ${#folders[@]} -gt 0 ] ||
-  folders=(core ops autograd compress optim models data distributed train export apps lab bench tests examples)
+  folders=(core ops autograd compress optim models data distributed train export apps lab bench python tests examples)
 
 finds() {  # FOLDER...: prints FILE:LINE: FORM: TEXT.
   find "$@" \( -name '*.h' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh' \) -type f -print0 | sort -z |

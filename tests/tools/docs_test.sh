@@ -6,6 +6,7 @@
 # - ```sh run: the block is run as a script in a scratch copy of the tree's layout. The lines of a ```text block that
 #   follows must occur in what was printed; "..." in such a line stands for any text.
 # - ```sh: each command is parsed. Its file, subcommand and options exist; keys after --set and --variant are accepted.
+# - ```python: Python parses it.
 # - ```json: is a configuration that `frugal train --print-config` accepts.
 # - `inline code`: keys such as train.epochs, options such as --resume, files of the tree and `frugal ...` commands.
 # - [links](to/files).
@@ -185,6 +186,10 @@ check_output() {  # TEXT
   done <<<"$1"
 }
 
+python_parses() {  # TEXT; anything where there is no Python
+  ! command -v python3 >/dev/null || python3 -c 'import ast, sys; ast.parse(sys.stdin.read())' 2>/dev/null <<<"$1"
+}
+
 # ---- inline code
 # Where options are written.
 sources=$(grep -r -h -o -E -e '--[a-z][A-Za-z0-9_-]*' --include=*.cpp --include=*.sh --include=*.py apps tools bench | sort -u)
@@ -203,7 +208,7 @@ check_inline() {  # TEXT between backticks
   esac
   if [[ $text =~ ^(model|data|optim|schedule|compression|train|distributed)\.[a-z0-9_.]+(=[^\ ]*)?$ ]]; then
     [[ $text == *.[jhcp]* && -e $text ]] || check_key "$text"
-  elif [[ $text =~ ^(configs|tools|bench|docs|core|ops|autograd|compress|optim|models|data|distributed|train|apps|tests|examples|cmake)/[A-Za-z0-9_./*+-]+$ &&
+  elif [[ $text =~ ^(configs|tools|bench|docs|core|ops|autograd|compress|optim|models|data|distributed|train|apps|python|tests|examples|cmake)/[A-Za-z0-9_./*+-]+$ &&
     ! $text =~ [A-Z]{3} ]]; then
     compgen -G "$text" >/dev/null || compgen -G "$text*" >/dev/null || fault "no such file: $text"
   fi
@@ -232,6 +237,7 @@ for page in "${pages[@]}"; do
           printf '%s' "$block" >"$work/page.json"
           accepts "$work/page.json" || fault "$why" ;;
         text) [[ $last == 'sh run' ]] && check_output "$block" ;;
+        python) python_parses "$block" || fault "Python does not parse the block" ;;
         cpp | cmake | csv | jsonl | '') ;;
         *) fault "a kind of block that this test does not know: $info" ;;
       esac

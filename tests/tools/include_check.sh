@@ -5,7 +5,7 @@ set -euo pipefail
 export LC_ALL=C
 cd "$1"
 
-folders="core ops autograd compress optim models data distributed train export apps bench lab"
+folders="core ops autograd compress optim models data distributed train export apps bench lab python"
 # Folders and files of ours that each folder may include.
 declare -A ours=(
   [core]="core/"
@@ -20,6 +20,7 @@ declare -A ours=(
   [export]="export/ models/ data/formats/ autograd/ ops/ core/"
   [apps]="apps/ train/ export/ autograd/ compress/ core/ data/ distributed/ models/ ops/ optim/ bench/op_table/"
   [bench]="bench/ autograd/ ops/ core/"
+  [python]="python/ apps/ train/ compress/ models/ ops/ core/"
   [lab]="lab/ apps/ train/ autograd/ compress/ core/ data/ distributed/ models/ ops/ optim/"
 )
 # Libraries: who may include headers that start so (path prefixes of our files). Any other header in <> is the system's.
@@ -31,6 +32,7 @@ declare -A libraries=(
   [Eigen/]="ops/dense/matmul_reference.cpp"
   [metis.h]="data/graph/graph_partition.cpp"
   [hwy/]="core/ ops/ compress/"
+  [pybind11/]="python/module/"
   [Random123/]="core/ ops/ compress/"
   [spdlog/]="core/"
   [fmt/]=""

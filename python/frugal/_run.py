@@ -1,0 +1,337 @@
+"""Runs: training, plans, evaluations, and what a run folder holds."""
+
+import contextlib
+import json
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Union
+
+from frugal import _frugal
+
+Config = Union[str, "os.PathLike[str]", Mapping[str, Any]]
+PathName = Union[str, "os.PathLike[str]"]
+Callback = Callable[[Dict[str, Any]], Any]
+
+
+@contextlib.contextmanager
+def _file_of(config: Config) -> Iterator[str]:
+    """The file of a configuration; a mapping is written to one."""
+    if not isinstance(config, Mapping):
+        yield os.fspath(config)
+        return
+    with tempfile.TemporaryDirectory(prefix="frugal-") as folder:
+        file = os.path.join(folder, "config.json")
+        with open(file, "w", encoding="utf-8") as to:
+            json.dump(config, to, default=os.fspath)
+        yield file
+
+
+def _sets(overrides: Optional[Mapping[str, Any]]) -> List[str]:
+    return [f"{key}={json.dumps(value, default=os.fspath)}" for key, value in (overrides or {}).items()]
+
+
+def _functions(callbacks: Iterable[Any], name: str) -> List[Callback]:
+    """The functions for one kind of report. A plain function gets the reports of epochs."""
+    found = []
+    for callback in callbacks:
+        method = getattr(callback, name, None)
+        if method is not None:
+            found.append(method)
+        elif callable(callback) and not hasattr(callback, "on_step") and name == "on_epoch":
+            found.append(callback)
+    return found
+
+
+def _joined(functions: List[Callback]) -> Optional[Callback]:
+    if not functions:
+        return None
+
+    def call(report: Dict[str, Any]) -> bool:
+        goes_on = [function(report) is not False for function in functions]
+        return all(goes_on)
+
+    return call
+
+
+def _in_notebook() -> bool:
+    shell = sys.modules.get("IPython")
+    get = getattr(shell, "get_ipython", None)
+    return get is not None and type(get()).__name__ == "ZMQInteractiveShell"
+
+
+class _NotebookLine:
+    """The progress of a run in a notebook, which does not show what C++ prints."""
+
+    def on_epoch(self, report: Dict[str, Any]) -> None:
+        text = f"epoch {report['epoch']}  train loss {report['train_loss']:.4f}"
+        test = report.get("test")
+        if test is not None:
+            text += f"  test loss {test['loss']:.4f}  acc {100 * test['accuracy']:.2f}%"
+        print(text, flush=True)
+
+
+def train(
+    config: Config,
+    out: Optional[PathName] = None,
+    callbacks: Sequence[Any] = (),
+    *,
+    set: Optional[Mapping[str, Any]] = None,  # noqa: A002: the name of the option
+    resume: bool = False,
+    extend: int = 0,
+    init_from: Optional[PathName] = None,
+    overwrite: bool = False,
+    data_changed: bool = False,
+    quiet: bool = False,
+) -> "Run":
+    """Trains as `frugal train` does, and gives the run.
+
+    config: the name of a file, or a dict of the same structure.
+    out: the folder of the run. Without one nothing is written.
+    callbacks: functions that get the report of each epoch as a dict, or objects with `on_epoch`,
+        `on_step` or both. One that returns False ends the run after a checkpoint.
+    set: other values for keys, such as {"train.epochs": 3}.
+    The other arguments are the options of the command line.
+
+    Ctrl-C ends the run at the next step, after a checkpoint, and raises Interrupted. A second
+    Ctrl-C ends the process at once. Other threads run on while this one trains.
+    """
+    if _in_notebook() and not quiet:
+        quiet = True
+        callbacks = [*callbacks, _NotebookLine()]
+    with _file_of(config) as file:
+        text = _frugal.train(
+            config=file,
+            out="" if out is None else os.fspath(out),
+            sets=_sets(set),
+            resume=resume,
+            extend=extend,
+            init_from="" if init_from is None else os.fspath(init_from),
+            overwrite=overwrite,
+            data_changed=data_changed,
+            quiet=quiet,
+            on_step=_joined(_functions(callbacks, "on_step")),
+            on_epoch=_joined(_functions(callbacks, "on_epoch")),
+        )
+    return Run(out, json.loads(text) if text else None)
+
+
+def plan(
+    config: Config,
+    *,
+    set: Optional[Mapping[str, Any]] = None,  # noqa: A002
+    memory: Optional[str] = None,
+    largest: Optional[str] = None,
+    explain: bool = False,
+) -> Dict[str, Any]:
+    """What a step takes with each way to keep activations, as `frugal plan --json` says it.
+
+    memory: what a step may take, such as "2 GiB".
+    largest: "batch", "layers", "width" or "resolution": the largest value that fits into `memory`.
+    explain: which tensors take most.
+    """
+    with _file_of(config) as file:
+        return json.loads(
+            _frugal.plan(
+                config=file,
+                sets=_sets(set),
+                memory=memory or "",
+                largest=largest or "",
+                explain=explain,
+            )
+        )
+
+
+def evaluate(
+    run: Config,
+    *,
+    checkpoint: Optional[PathName] = None,
+    weights: str = "last",
+    split: str = "test",
+    tta: str = "none",
+    set: Optional[Mapping[str, Any]] = None,  # noqa: A002
+) -> Dict[str, Any]:
+    """Loss, accuracy and metric of a run's weights, as `frugal eval --json` says them.
+
+    run: the folder of a run, or a configuration whose weights are in the file `checkpoint`.
+    """
+    with _file_of(run) as file:
+        return json.loads(
+            _frugal.evaluate(
+                config=file,
+                checkpoint="" if checkpoint is None else os.fspath(checkpoint),
+                weights=weights,
+                split=split,
+                tta=tta,
+                sets=_sets(set),
+            )
+        )
+
+
+def report(*runs: PathName, out: Optional[PathName] = None) -> str:
+    """Writes the page about a run, or about several beside each other, and gives its file."""
+    return _frugal.write_report(
+        folders=[os.fspath(run) for run in runs], out="" if out is None else os.fspath(out)
+    )
+
+
+def load(run: PathName, *, weights: str = "best", device: str = "") -> "Model":
+    """The network of a run folder, with what turns its inputs into batches.
+
+    weights: "best", "last" or a safetensors file. device: empty for that of the run.
+    """
+    return Model(_frugal.load(os.fspath(run), weights, device))
+
+
+class Model:
+    """A trained network that predicts."""
+
+    def __init__(self, model: Any) -> None:
+        self._model = model
+
+    @property
+    def classes(self) -> List[str]:
+        """The names of the classes in the order of the outputs; empty where they have none."""
+        return self._model.classes
+
+    @property
+    def sample_shape(self) -> tuple:
+        """The shape of one sample: [height, width, channels], [features] or [tokens]."""
+        return self._model.sample_shape
+
+    def predict(self, inputs: Any, *, top: int = 5, batch_size: int = 64) -> Any:
+        """What the network says of samples.
+
+        inputs: an array of samples, one behind the other: pictures [N, H, W, C] f32 in [0, 1] of
+        the network's size, rows [N, F] f32, or token ids [N, T] i64. Or the name of a picture file
+        (a text, where the network reads text), or a list of them.
+
+        A network of classes gives a list for each sample: (number, name, probability), the
+        likeliest class first. A network that predicts numbers gives these.
+        """
+        if isinstance(inputs, (str, os.PathLike)):
+            return self._model.predict_each([os.fspath(inputs)], top, batch_size)[0]
+        if isinstance(inputs, (list, tuple)) and inputs and isinstance(inputs[0], (str, os.PathLike)):
+            return self._model.predict_each([os.fspath(one) for one in inputs], top, batch_size)
+        from frugal._tensor import tensor
+
+        return self._model.predict_arrays(tensor(inputs), top, batch_size)
+
+    def probabilities(self, inputs: Any, *, batch_size: int = 64) -> Any:
+        """The probabilities of all classes for an array of samples, as an array [N, classes]."""
+        import numpy
+
+        from frugal._tensor import tensor
+
+        answers = self._model.predict_arrays(tensor(inputs), 2**31 - 1, batch_size)
+        result = numpy.zeros((len(answers), max((len(a) for a in answers), default=0)), numpy.float64)
+        for row, guesses in zip(result, answers):
+            for index, _, probability in guesses:
+                row[index] = probability
+        return result
+
+    def weights(self) -> Dict[str, Any]:
+        """The parameters by name, as tensors that share the network's memory."""
+        return self._model.weights()
+
+
+class Run:
+    """A run: its folder, and what the folder holds."""
+
+    def __init__(self, folder: Optional[PathName], summary: Optional[Dict[str, Any]] = None) -> None:
+        self.folder = None if folder is None else Path(folder)
+        self._summary = summary
+
+    def __repr__(self) -> str:
+        return f"<frugal.Run {self.folder}>"
+
+    def _file(self, name: str) -> Path:
+        if self.folder is None:
+            raise ValueError(f"a run without a folder has no {name}")
+        return self.folder / name
+
+    @property
+    def finished(self) -> bool:
+        """Has the run come to its end?"""
+        if self._summary is not None:
+            return True
+        return self.folder is not None and (self.folder / "summary.json").exists()
+
+    @property
+    def summary(self) -> Dict[str, Any]:
+        """What summary.json says. A run that has not ended has none."""
+        if self._summary is None:
+            self._summary = json.loads(self._file("summary.json").read_text(encoding="utf-8"))
+        return self._summary
+
+    @property
+    def config(self) -> Dict[str, Any]:
+        """The configuration, with all defaults."""
+        return json.loads(self._file("config.json").read_text(encoding="utf-8"))
+
+    def lines(self, kind: str) -> List[Dict[str, Any]]:
+        """The lines of metrics.jsonl of one kind: "step", "epoch", "convergence" and others."""
+        with open(self._file("metrics.jsonl"), encoding="utf-8") as file:
+            return [line for line in map(json.loads, file) if line.get("type") == kind]
+
+    def metrics(self, kind: str = "epoch") -> Any:
+        """The numbers of these lines as a structured array, with a field for each name."""
+        import numpy
+
+        lines = self.lines(kind)
+        names: List[str] = []
+        for line in lines:
+            for name, value in line.items():
+                if isinstance(value, (int, float)) and name not in names:
+                    names.append(name)
+        whole = ("epoch", "step")
+        array = numpy.full(
+            len(lines), 0, [(name, "i8" if name in whole else "f8") for name in names]
+        )
+        for name in names:
+            missing = 0 if name in whole else float("nan")
+            array[name] = [line.get(name, missing) for line in lines]
+        return array
+
+    def plot(self, *names: str, kind: str = "epoch", axes: Any = None) -> Any:
+        """Draws columns of metrics() over the steps, with matplotlib; gives the axes."""
+        import matplotlib.pyplot
+
+        table = self.metrics(kind)
+        if axes is None:
+            axes = matplotlib.pyplot.gca()
+        for name in names or ("train_loss", "test_loss"):
+            if name in table.dtype.names:
+                axes.plot(table["step"], table[name], label=name)
+        axes.set_xlabel("step")
+        axes.legend()
+        return axes
+
+    def load(self, *, weights: str = "best", device: str = "") -> Model:
+        """See frugal.load()."""
+        return load(self._file("."), weights=weights, device=device)
+
+    def evaluate(self, **options: Any) -> Dict[str, Any]:
+        """See frugal.evaluate()."""
+        return evaluate(self._file("."), **options)
+
+    def report(self, out: Optional[PathName] = None) -> str:
+        """See frugal.report()."""
+        return report(self._file("."), out=out)
+
+
+def save_arrays(folder: PathName, **arrays: Any) -> str:
+    """Writes arrays where `data.name` "tensors" reads them, and gives the folder.
+
+    Each argument is a split and takes a pair (inputs, targets): train=(x, y), val=..., test=....
+    """
+    import numpy
+
+    os.makedirs(folder, exist_ok=True)
+    for split, pair in arrays.items():
+        if split not in ("train", "val", "test"):
+            raise ValueError(f"[save_arrays] expected train, val or test, got {split}")
+        inputs, targets = pair
+        numpy.savez(os.path.join(folder, f"{split}.npz"), input=inputs, target=targets)
+    return os.fspath(folder)

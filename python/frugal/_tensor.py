@@ -1,0 +1,51 @@
+"""Tensors of the library, and how arrays become tensors."""
+
+from typing import Any
+
+from frugal import _frugal
+from frugal._frugal import Tensor
+
+
+def from_dlpack(array: Any) -> Tensor:
+    """A tensor over the memory of `array`, which has `__dlpack__` or is a capsule of it.
+
+    Nothing is copied. Raises BufferError for memory that cannot be shared.
+    """
+    if not hasattr(array, "__dlpack__") and type(array).__name__ != "PyCapsule":
+        raise TypeError(
+            f"[dlpack] expected an array with __dlpack__, got {type(array).__name__}"
+        )
+    if hasattr(array, "__dlpack__"):
+        array = array.__dlpack__()
+    return _frugal.shared_tensor(array)
+
+
+def tensor(array: Any) -> Tensor:
+    """A tensor of the numbers of `array`.
+
+    An array that may be written is not copied: the tensor and the array share their memory. A list,
+    a number or an array that is read-only is copied.
+    """
+    try:
+        return _frugal.shared_tensor(array)
+    except (BufferError, TypeError, ValueError):
+        import numpy
+
+        copy = numpy.array(array, order="C")
+        if copy.dtype.byteorder not in "=|":
+            copy = copy.astype(copy.dtype.newbyteorder("="))
+        return _frugal.shared_tensor(copy)
+
+
+def _array(self: Tensor, dtype: Any = None, copy: Any = None) -> Any:
+    """The numbers as an array of NumPy, which shares the memory unless it has another dtype."""
+    import numpy
+
+    array = numpy.asarray(memoryview(self))
+    if dtype is not None and array.dtype != dtype:
+        return array.astype(dtype)
+    return array.copy() if copy else array
+
+
+Tensor.__array__ = _array  # type: ignore[method-assign]
+Tensor.numpy = lambda self: _array(self)  # type: ignore[attr-defined]

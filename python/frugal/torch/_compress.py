@@ -1,0 +1,562 @@
+"""compress(): what a model saves for the backward pass, in a few bits."""
+
+import threading
+import time
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from frugal import _frugal
+from frugal.torch import _kept, _rules
+from frugal.torch._kept import Entry, Other, Owner, Slot, Stream, Table
+from frugal.torch._memory import Memory
+
+_WAIT = 4  # ops for which the output of a relu waits for somebody who needs its values
+
+
+class _Mode(TorchDispatchMode):
+    """Sees each op after its autograd part has saved its inputs."""
+
+    def __init__(self, context: "compress") -> None:
+        super().__init__()
+        self._context = context
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        context = self._context
+        if context._busy:
+            return func(*args, **kwargs)
+        context._before(func, args, kwargs)
+        out = func(*args, **kwargs)
+        context._after(func, args, kwargs, out)
+        return out
+
+
+class _Event:
+    """The op that was dispatched last, as far as the saves of its outputs need it."""
+
+    __slots__ = ("op", "func", "args", "kwargs", "out")
+
+    def __init__(self, op: str, func: Any, args: Any, kwargs: Any, out: Any) -> None:
+        self.op, self.func, self.kwargs = op, func, kwargs
+        self.args = tuple(None if isinstance(a, torch.Tensor) else a for a in args)
+        first = args[0] if args and isinstance(args[0], torch.Tensor) else None
+        self.kwargs = {"shape": None if first is None else first.shape, **kwargs}
+        # Pointers alone: a tensor that nobody else holds is freed as without this.
+        self.out = [
+            (one.data_ptr(), one.numel())
+            for one in (out if isinstance(out, (tuple, list)) else (out,))
+            if isinstance(one, torch.Tensor)
+        ]
+
+    def made(self, tensor: torch.Tensor) -> bool:
+        return (tensor.data_ptr(), tensor.numel()) in self.out
+
+    def forget(self, tensor: torch.Tensor) -> None:
+        self.out.remove((tensor.data_ptr(), tensor.numel()))
+
+
+_names: Dict[Any, str] = {}
+
+
+def _name_of(func: Any) -> str:
+    name = _names.get(func)
+    if name is None:
+        packet = getattr(func, "overloadpacket", func)
+        name = _names[func] = getattr(packet, "__name__", str(packet))
+    return name
+
+
+_POOLS = {"max_pool2d_with_indices": 2, "max_pool3d_with_indices": 3}
+
+
+def _needs_gradient(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.requires_grad
+
+
+def _is_parameter(tensor: torch.Tensor) -> bool:
+    """Is it a leaf that is trained, a view of one, or one in another dtype?"""
+    if tensor.is_leaf:
+        return tensor.requires_grad
+    node = tensor.grad_fn
+    for _ in range(8):
+        if node is None:
+            return False
+        name = node.name()
+        if name == "torch::autograd::AccumulateGrad":
+            return True
+        if name not in _rules.VIEWS:
+            return False
+        node = node.next_functions[0][0]
+    return False
+
+
+class compress:
+    """A context in which what is saved for the backward pass is packed.
+
+        with ft.compress(model, bits=4) as memory:
+            loss = loss_of(model(x))
+            loss.backward()
+        print(memory)
+
+    model: the module whose forward pass is watched. What is saved outside of it stays whole,
+        because nobody knows which op saved it. None: all ops of the block are watched.
+    bits: of each value that is packed, 1 to 16. 0: nothing is packed and nothing changes.
+    seed: of the random rounding. A context draws other numbers in each of its steps.
+    min_elements: smaller tensors stay whole.
+
+    An object may be entered many times, one step after the other, but by one thread at once. The
+    backward pass may also come after the block.
+    """
+
+    def __init__(
+        self,
+        model: Optional[torch.nn.Module] = None,
+        bits: int = 4,
+        *,
+        seed: int = 0,
+        min_elements: int = 1024,
+    ) -> None:
+        if not isinstance(bits, int) or not 0 <= bits <= 16:
+            raise ValueError(f"[compress] expected bits from 0 to 16, got {bits}")
+        if model is not None and not isinstance(model, torch.nn.Module):
+            raise TypeError(f"[compress] expected a module, got {type(model).__name__}")
+        self.model = model
+        self.bits = bits
+        self.min_elements = min_elements
+        self.memory = Memory()
+        self._stream = Stream(seed)
+        self._owner = Owner()
+        self._table = Table()
+        self._busy = False
+        self._active = 0  # forward passes that are watched now
+        self._pending: List[Tuple[torch.Tensor, Slot]] = []
+        self._event: Optional[_Event] = None
+        self._waiting: List[Tuple[int, Entry]] = []
+        self._ops = 0
+        self._counted: Dict[Any, bool] = {}
+        self._inputs: set = set()  # storages that the caller holds
+        self._lasting: set = set()  # storages of parameters and buffers
+        self._path: List[str] = []
+        self._undo: List[Callable[[], None]] = []
+        self._hooks: Any = None
+        self._mode: Any = None
+        self._thread = 0
+
+    # ---- the block
+
+    def __enter__(self) -> Memory:
+        if self._hooks is not None:
+            raise RuntimeError("[compress] expected a context that is not entered already")
+        self._stream.begin_step()
+        self.memory = Memory()
+        self._owner.peak = self._owner.now
+        self._thread = threading.get_ident()
+        if self.bits == 0:
+            self._hooks = False
+            return self.memory
+        self._hooks = torch.autograd.graph.saved_tensors_hooks(self._pack, _unpack)
+        self._hooks.__enter__()
+        if self.model is None:
+            self._mode = _Mode(self)
+            self._active = 1
+            self._mode.__enter__()
+        else:
+            self._watch(self.model)
+        return self.memory
+
+    def __exit__(self, *exception: Any) -> None:
+        hooks, self._hooks = self._hooks, None
+        if hooks is False:
+            return
+        try:
+            self._settle()
+        finally:
+            for undo in reversed(self._undo):
+                undo()
+            self._undo.clear()
+            if self._mode is not None:
+                self._mode.__exit__(None, None, None)
+                self._mode, self._active = None, 0
+            hooks.__exit__(None, None, None)
+            self._table.clear()
+            self._counted.clear()
+            self._lasting.clear()
+            self.memory.peak = self._owner.peak
+
+    def state_dict(self) -> Dict[str, int]:
+        """What the next step's random numbers follow from."""
+        return {"seed": self._stream.seed, "step": self._stream.step}
+
+    def load_state_dict(self, state: Dict[str, int]) -> None:
+        self._stream.seed, self._stream.step = state["seed"], state["step"]
+
+    def _watch(self, model: torch.nn.Module) -> None:
+        own = model.__dict__.get("forward")
+        forward = model.forward
+
+        def watched(*args: Any, **kwargs: Any) -> Any:
+            if threading.get_ident() != self._thread or self._active or _in_backward():
+                return forward(*args, **kwargs)
+            self._note_inputs(args)
+            self._note_inputs(tuple(kwargs.values()))
+            self._active += 1
+            try:
+                with _Mode(self):
+                    return forward(*args, **kwargs)
+            finally:
+                self._active -= 1
+                self._settle()
+                self._path.clear()
+                self._inputs.clear()
+
+        for held in (model.parameters(), model.buffers()):
+            self._lasting.update(_kept._storage(one)._cdata for one in held)
+        model.forward = watched  # type: ignore[method-assign]
+
+        def restore() -> None:
+            if own is None:
+                del model.forward
+            else:
+                model.forward = own  # type: ignore[method-assign]
+
+        self._undo.append(restore)
+        for name, module in model.named_modules():
+            if name:
+                before = module.register_forward_pre_hook(self._entering(name))
+                after = module.register_forward_hook(self._leaving)
+                self._undo += [before.remove, after.remove]
+
+    def _entering(self, name: str) -> Callable[..., None]:
+        def enter(module: Any, inputs: Any) -> None:
+            if self._active and threading.get_ident() == self._thread:
+                self._path.append(name)
+
+        return enter
+
+    def _leaving(self, module: Any, inputs: Any, output: Any) -> None:
+        if self._path and threading.get_ident() == self._thread:
+            self._path.pop()
+
+    def _note_inputs(self, values: Any) -> None:
+        for value in values.values() if isinstance(values, dict) else values:
+            if isinstance(value, torch.Tensor):
+                self._inputs.add(_kept._storage(value)._cdata)
+            elif isinstance(value, (tuple, list, dict)):
+                self._note_inputs(value)
+
+    # ---- events, in the order in which they come
+
+    def _pack(self, tensor: torch.Tensor) -> Slot:
+        if self._busy or threading.get_ident() != self._thread:
+            return Slot(tensor, "a saved tensor")
+        self._busy = True  # what this does is not watched
+        try:
+            with torch.no_grad():
+                return self._pack_alone(tensor)
+        finally:
+            self._busy = False
+
+    def _pack_alone(self, tensor: torch.Tensor) -> Slot:
+        event = self._event
+        path = self._path[-1] if self._path else "the model"
+        slot = Slot(tensor, f"a tensor of shape {list(tensor.shape)}, saved in {path},")
+        if not self._active:
+            self._count(tensor, 0, "outside of the model")
+            return slot
+        why = "recomputed" if _in_backward() else self._stays(tensor)
+        if why:
+            self._count(tensor, 0, why)
+            return slot
+        form = None
+        if event is not None and event.made(tensor):
+            node = tensor.grad_fn
+            if node is not None:
+                form = _rules.output_form(node)
+            elif tensor.dtype == torch.int64 and event.op in _POOLS:
+                form = "places"
+        if form is None or event is None:
+            self._pending.append((tensor, slot))
+            return slot
+        event.forget(tensor)  # what is saved now of the same tensor, the next op saves
+        self._keep(tensor, slot, form, event.op.rstrip("_"), event.func, event.args, event.kwargs)
+        return slot
+
+    def _before(self, func: Any, args: Any, kwargs: Any) -> None:
+        self._ops += 1
+        if self._pending:
+            self._resolve(func, args, kwargs)
+        while self._waiting and self._waiting[0][0] < self._ops - _WAIT:
+            self._end_wait(self._waiting.pop(0)[1])
+
+    def _after(self, func: Any, args: Any, kwargs: Any, out: Any) -> None:
+        name = _name_of(func)
+        if name in _rules.OPS_WITH_OUTPUTS or name in _POOLS or name == "clone":
+            self._event = _Event(name, func, args, kwargs, out)
+        else:
+            self._event = None
+
+    def _resolve(self, func: Any, args: Any, kwargs: Any) -> None:
+        """Finds what `func`, which comes now, has saved. What it has not saved stays whole."""
+        pending, self._pending = self._pending, []
+        op = _name_of(func)
+        rules = {rule.argument: rule for rule in _rules.INPUTS.get(op, ())}
+        found: List[Optional[_rules.Saved]] = [None] * len(pending)
+        for i in range(len(pending) - 1, -1, -1):
+            tensor = pending[i][0]
+            for number, rule in list(rules.items()):
+                argument = args[number] if number < len(args) else None
+                # An op in place saves a copy that was made before it.
+                is_copy = (
+                    op.endswith("_")
+                    and number == 0
+                    and tensor.grad_fn is not None
+                    and tensor.grad_fn.name() == "CloneBackward0"
+                    and argument is not None
+                    and tensor.shape == argument.shape
+                )
+                if argument is not tensor and not is_copy:
+                    continue
+                if rule.needs and not any(
+                    _needs_gradient(args[k]) for k in rule.needs if k < len(args)
+                ):
+                    continue
+                del rules[number]
+                found[i] = rule
+                break
+        for (tensor, slot), rule in zip(pending, found):
+            if rule is not None and rule.form == "shape":
+                self._keep(tensor, slot, "shape", op, func, args, kwargs)
+            elif tensor.grad_fn is None or tensor.dtype not in _kept.FLOATING:
+                self._keep(tensor, slot, "two", op, func, args, kwargs)
+            elif rule is None:
+                self._count(tensor, 0, f"read by {op}, which no rule knows")
+            else:
+                self._keep(tensor, slot, rule.form, op.rstrip("_"), func, args, kwargs)
+
+    def _settle(self) -> None:
+        """What still waits is decided: the forward pass has ended."""
+        pending, self._pending = self._pending, []
+        waiting, self._waiting = self._waiting, []
+        self._event = None
+        busy, self._busy = self._busy, True
+        try:
+            for tensor, _ in pending:
+                self._count(tensor, 0, "outside of the model")
+            for _, entry in waiting:
+                self._end_wait(entry)
+        finally:
+            self._busy = busy
+
+    # ---- what is kept
+
+    def _stays(self, tensor: torch.Tensor) -> str:
+        """Why the tensor stays whole, whatever reads it; empty: it need not."""
+        if tensor.numel() < self.min_elements:
+            return "small"
+        if tensor.device.type != "cpu":
+            return f"on {tensor.device.type}"
+        if tensor.layout != torch.strided:
+            return "sparse"
+        if tensor.dtype not in _kept.FLOATING and tensor.dtype not in (torch.bool, torch.int64):
+            return "integers"
+        if _is_parameter(tensor):
+            return "parameter"
+        storage = _kept._storage(tensor)._cdata
+        if storage in self._lasting:
+            return "parameter"
+        if storage in self._inputs:
+            return "input"
+        return ""
+
+    def _count(self, tensor: torch.Tensor, packed: int, why: str) -> None:
+        if why in ("parameter", "input"):
+            return
+        # Memory that several ops save counts once, as PyTorch holds it once.
+        storage = self._table.pin(tensor)
+        key = (storage, tensor.storage_offset(), tensor.numel(), tensor._version)
+        size = tensor.numel() * tensor.element_size()
+        first = key not in self._counted
+        if first:
+            self._counted[key] = False
+        whole = 0
+        if why and not self._counted[key]:
+            self._counted[key] = True
+            whole = size
+        module = self._path[-1] if self._path else ""
+        self.memory.add(module, size if first else 0, packed, whole, why)
+
+    def _keep(
+        self,
+        tensor: torch.Tensor,
+        slot: Slot,
+        form: str,
+        op: str,
+        func: Any,
+        args: Any,
+        kwargs: Any,
+    ) -> None:
+        begun = time.perf_counter()
+        with torch.no_grad():
+            why = self._pack_as(tensor, slot, form, op, func, args, kwargs)
+        if why:
+            self._count(tensor, 0, why)
+        self.memory.pack_seconds += time.perf_counter() - begun
+
+    def _pack_as(
+        self,
+        tensor: torch.Tensor,
+        slot: Slot,
+        form: str,
+        op: str,
+        func: Any,
+        args: Any,
+        kwargs: Any,
+    ) -> str:
+        """Packs, or says why not."""
+        if form == "shape":
+            shape, stride, dtype = tensor.shape, tensor.stride(), tensor.dtype
+            size = 1 + sum((n - 1) * s for n, s in zip(shape, stride) if n > 0)
+            slot.replace(lambda: torch.empty(size, dtype=dtype), stride, 0)
+            self._count(tensor, 0, "")
+            return ""
+        if form in ("values", "fine", "positive"):
+            return self._pack_entry(tensor, slot, form, op)
+        flat = _kept.flat_of(tensor)
+        whole = flat is None
+        if flat is None:
+            flat = tensor.contiguous().view(-1)
+        stride = _contiguous(tensor.shape) if whole else tensor.stride()
+        if form == "two":
+            kept = _frugal.keep_two_values(_kept._share(_as_bytes(flat)))
+            if kept is None:
+                return "made without a gradient" if tensor.grad_fn is None else "integers"
+            other = Other(kept, self._owner)
+            if tensor.dtype == torch.bool:
+                slot.replace(lambda: other.values().view(torch.bool), stride, 0)
+            else:
+                slot.replace(other.values, stride, 0)
+        elif form == "places":
+            kept = self._places(tensor, args, kwargs)
+            if kept is None:
+                return "integers"
+            other = Other(kept, self._owner)
+            slot.replace(other.values, _contiguous(tensor.shape), 0)
+        else:
+            numbers = _rules.numbers_of(func, args, kwargs)
+            width = _rules.width_of(op, self.bits)
+            table = _rules.levels(op, numbers, width, tensor.dtype)
+            if table is None:
+                return f"read by {op}, which no rule knows"
+            seed, step, number = self._stream.next()
+            kept = _frugal.keep_levels(
+                _kept._share(_rules.derivative(op, flat, numbers)),
+                table.levels,
+                width,
+                table.values,
+                _kept._NAMES[tensor.dtype],
+                seed,
+                (step << 32) + number,
+            )
+            if kept is None:
+                return "not finite"
+            other = Other(kept, self._owner)
+            slot.replace(other.values, stride, 0)
+        self._count(tensor, kept.nbytes, "")
+        return ""
+
+    def _pack_entry(self, tensor: torch.Tensor, slot: Slot, form: str, op: str) -> str:
+        base: Optional[torch.Tensor] = tensor
+        flat = _kept.flat_of(tensor)
+        if flat is None:  # a view with gaps: the whole of which it is a part
+            base = tensor._base
+            if base is not None and base.numel() <= 4 * tensor.numel():
+                flat = _kept.flat_of(base)
+            if flat is None:
+                base = None
+                flat = tensor.contiguous().view(-1)
+        bits = max(8, self.bits) if form == "fine" else self.bits
+        key = (flat.storage_offset(), flat.numel(), flat._version, flat.dtype)
+        entry = None if base is None else self._table.find(base, key)
+        before = 0 if entry is None else entry.kept_bytes
+        if entry is not None and form != "positive" and entry.has_values() and entry.bits < bits:
+            entry = None  # another one with more bits takes its place in the table
+            before = 0
+        if entry is None:
+            second = op in _rules.CHANNELS_SECOND
+            entry = Entry(flat, _kept.columns_of(base if base is not None else tensor, second), self._owner)
+            if base is not None:
+                self._table.add(base, key, entry)
+            if form == "positive":
+                entry.wait(flat)
+                self._waiting.append((self._ops, entry))
+        if form != "positive" and not entry.has_values():
+            positive = entry.waiting is not None or entry._signs is not None
+            before = 0 if entry.waiting is not None else before
+            entry.pack_values(flat, bits, positive, self._stream)
+        packed = 0 if entry.waiting is not None else entry.kept_bytes - before
+        get = entry.positive if form == "positive" else entry.values
+        if base is None:
+            slot.replace(get, _contiguous(tensor.shape), 0)
+        else:
+            slot.replace(get, tensor.stride(), tensor.storage_offset() - flat.storage_offset())
+        self._count(tensor, packed, "")
+        return ""
+
+    def _end_wait(self, entry: Entry) -> None:
+        if entry.waiting is None:
+            return
+        with torch.no_grad():
+            entry.settle()
+        self.memory.add(self._path[-1] if self._path else "", 0, entry.kept_bytes, 0, "")
+
+    def _places(self, indices: torch.Tensor, args: Any, kwargs: Any) -> Any:
+        shape = kwargs["shape"]
+        if indices.dim() < 3 or not indices.is_contiguous() or len(shape) != indices.dim():
+            return None
+
+        def pair(number: int, name: str, default: Any) -> Tuple[int, int]:
+            value = args[number] if number < len(args) else kwargs.get(name, default)
+            if value is None or value == []:
+                value = default
+            value = [value] if isinstance(value, int) else list(value)
+            return (value[0], value[0]) if len(value) == 1 else (value[0], value[1])
+
+        if len(args[1]) == 3:
+            return None
+        kernel = pair(1, "kernel_size", 1)
+        return _frugal.keep_windows(
+            _kept._share(indices.reshape(-1)),
+            (shape[-2], shape[-1]),
+            (indices.shape[-2], indices.shape[-1]),
+            kernel,
+            pair(2, "stride", list(kernel)),
+            pair(3, "padding", 0),
+            pair(4, "dilation", 1),
+        )
+
+
+def _contiguous(shape: Any) -> Tuple[int, ...]:
+    strides, size = [], 1
+    for extent in reversed(shape):
+        strides.append(size)
+        size *= max(extent, 1)
+    return tuple(reversed(strides))
+
+
+def _as_bytes(flat: torch.Tensor) -> torch.Tensor:
+    """PyTorch 1.13 does not hand booleans to other libraries."""
+    return flat.view(torch.uint8) if flat.dtype == torch.bool else flat
+
+
+def _unpack(slot: Slot) -> torch.Tensor:
+    with torch.no_grad():
+        return slot.unpack()
+
+
+_graph_task = getattr(torch._C, "_current_graph_task_id", None)
+
+
+def _in_backward() -> bool:
+    return _graph_task is not None and _graph_task() != -1

@@ -1,0 +1,265 @@
+"""What is kept of saved tensors: entries, which several saves share, and the slots of the graph."""
+
+import itertools
+import threading
+import weakref
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+
+import torch
+from torch.utils.dlpack import from_dlpack, to_dlpack
+
+from frugal import _frugal
+from frugal.torch import _rules
+
+_NAMES = {
+    torch.float64: "f64",
+    torch.float32: "f32",
+    torch.bfloat16: "bf16",
+    torch.float16: "f16",
+}
+FLOATING = frozenset(_NAMES)
+BOOLS = (torch.bool,)
+
+
+def flat_of(tensor: torch.Tensor) -> Optional[torch.Tensor]:
+    """The memory of a dense tensor as one row; None: it has gaps, or elements that share a place."""
+    expected = 1
+    for stride, extent in sorted(zip(tensor.stride(), tensor.shape)):
+        if extent == 1:
+            continue
+        if stride != expected:
+            return None
+        expected *= extent
+    return tensor.as_strided((tensor.numel(),), (1,), tensor.storage_offset())
+
+
+def columns_of(tensor: torch.Tensor, channels_second: bool) -> int:
+    """The number of channels if they are neighbours in memory, else 0."""
+    axes = tensor.dim()
+    if axes < 2 or (channels_second and axes == 2 and tensor.stride(1) != 1):
+        return 0
+    channel = 1 if axes >= 4 or (axes == 3 and channels_second) else axes - 1
+    if tensor.stride(channel) != 1:
+        return 0
+    channels = tensor.shape[channel]
+    # Groups of a column should have many values, since each has its own range.
+    return channels if channels > 1 and tensor.numel() // channels >= 128 else 0
+
+
+class Stream:
+    """The random stream of a step: each tensor of it draws from a part of its own."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.step = 0
+        self._numbers = itertools.count()
+
+    def begin_step(self) -> None:
+        self.step += 1
+        self._numbers = itertools.count()
+
+    def next(self) -> Tuple[int, int, int]:
+        return self.seed, self.step, next(self._numbers)
+
+
+def _share(tensor: torch.Tensor) -> Any:
+    return to_dlpack(tensor.detach())
+
+
+def _torch(kept: Any, positive: bool = False) -> torch.Tensor:
+    tensor = kept.unpack_positive() if positive else kept.unpack()
+    return from_dlpack(tensor.__dlpack__())
+
+
+class Entry:
+    """What is kept of one range of memory, as it was at one moment.
+
+    It holds codes of values, a bit for each sign, or both in one. While it waits, it holds the
+    memory itself: the op that follows decides whether the values are needed.
+    """
+
+    def __init__(self, flat: torch.Tensor, columns: int, owner: "Owner") -> None:
+        self.columns = columns
+        self.dtype = flat.dtype
+        self.elements = flat.numel()
+        self.bits = 0  # of the codes of values
+        self.waiting: Optional[torch.Tensor] = None
+        self.version = 0
+        self._codes: Any = None
+        self._signs: Any = None
+        self._owner = owner
+        self._bytes = 0
+        self._lock = threading.Lock()
+
+    def _account(self) -> None:
+        now = 0
+        if self.waiting is not None:
+            now += self.waiting.numel() * self.waiting.element_size()
+        for kept in (self._codes, self._signs):
+            if kept is not None:
+                now += kept.nbytes
+        self._owner.changed(now - self._bytes)
+        self._bytes = now
+
+    def __del__(self) -> None:
+        self._owner.changed(-self._bytes)
+
+    @property
+    def kept_bytes(self) -> int:
+        return self._bytes
+
+    def wait(self, flat: torch.Tensor) -> None:
+        self.waiting, self.version = flat.detach(), flat._version
+        self._account()
+
+    def pack_values(self, flat: torch.Tensor, bits: int, positive: bool, stream: Stream) -> None:
+        seed, step, number = stream.next()
+        columns = self.columns
+        if positive:
+            bits = max(2, bits)
+            if columns == 0 or self.elements % (8 * columns) != 0:
+                columns = 16
+        self._codes = _frugal.keep_groups(
+            _share(flat), bits, columns=columns, positive=positive, seed=seed, step=step, seq=number
+        )
+        self.bits = bits
+        if positive:
+            self._signs = None
+        self.waiting = None
+        self._account()
+
+    def pack_signs(self, flat: torch.Tensor) -> None:
+        self._signs = _frugal.keep_positive(_share(flat))
+        self.waiting = None
+        self._account()
+
+    def settle(self) -> None:
+        """Ends the wait: nobody asked for the values. Memory that was written stays, for check()."""
+        with self._lock:
+            if self.waiting is not None and self.waiting._version == self.version:
+                self.pack_signs(self.waiting)
+
+    def check(self) -> None:
+        if self.waiting is not None and self.waiting._version != self.version:
+            raise RuntimeError(_CHANGED.format("the output of a relu"))
+
+    def values(self) -> torch.Tensor:
+        return _torch(self._codes)
+
+    def positive(self) -> torch.Tensor:
+        with self._lock:
+            waiting = self.waiting
+            if waiting is not None:
+                self.check()
+                return (waiting > 0).to(self.dtype)
+        return _torch(self._signs) if self._signs is not None else _torch(self._codes, True)
+
+    def has_values(self) -> bool:
+        return self._codes is not None
+
+
+class Other:
+    """What is kept in a form that no other save shares."""
+
+    def __init__(self, kept: Any, owner: "Owner") -> None:
+        self._kept = kept
+        self._owner = owner
+        self.kept_bytes = kept.nbytes
+        owner.changed(self.kept_bytes)
+
+    def __del__(self) -> None:
+        self._owner.changed(-self.kept_bytes)
+
+    def values(self) -> torch.Tensor:
+        return _torch(self._kept)
+
+
+_CHANGED = (
+    "one of the variables needed for gradient computation has been modified by an inplace "
+    "operation: {} was written after it was saved"
+)
+
+
+class Owner:
+    """The bytes that the entries of a context hold now, and the most that they held."""
+
+    def __init__(self) -> None:
+        self.now = self.peak = 0
+        self._lock = threading.Lock()
+
+    def changed(self, by: int) -> None:
+        with self._lock:
+            self.now += by
+            self.peak = max(self.peak, self.now)
+
+
+class Slot:
+    """What the graph holds in the place of one saved tensor."""
+
+    __slots__ = ("tensor", "version", "what", "_get", "_shape", "_stride", "_offset", "__weakref__")
+
+    def __init__(self, tensor: torch.Tensor, what: str) -> None:
+        # The graph must not hold a tensor that holds the graph.
+        self.tensor: Optional[torch.Tensor] = tensor if tensor.grad_fn is None else tensor.detach()
+        self.version = tensor._version
+        self.what = what
+        self._get: Optional[Callable[[], torch.Tensor]] = None
+        self._shape, self._stride, self._offset = tensor.shape, tensor.stride(), 0
+
+    def replace(self, get: Callable[[], torch.Tensor], stride: Tuple[int, ...], offset: int) -> None:
+        self._get, self._stride, self._offset = get, stride, offset
+        self.tensor = None
+
+    def unpack(self) -> torch.Tensor:
+        tensor = self.tensor
+        if tensor is not None:
+            if tensor._version != self.version:
+                raise RuntimeError(_CHANGED.format(self.what))
+            return tensor
+        assert self._get is not None
+        flat = self._get()
+        return flat.as_strided(self._shape, self._stride, self._offset)
+
+
+class Table:
+    """The entries of live memory, by the place that they are of."""
+
+    class _Place(NamedTuple):
+        reference: Any  # a weak one to the storage, so that its address is not given to another
+        entries: Dict[Any, "weakref.ref[Entry]"]
+
+    def __init__(self) -> None:
+        self._places: Dict[int, Table._Place] = {}
+
+    def find(self, tensor: torch.Tensor, key: Any) -> Optional[Entry]:
+        place = self._places.get(_storage(tensor)._cdata)
+        reference = None if place is None else place.entries.get(key)
+        return None if reference is None else reference()
+
+    def pin(self, tensor: torch.Tensor) -> int:
+        """A number that no other storage has while this table knows this one."""
+        storage = _storage(tensor)
+        number = storage._cdata
+        if number not in self._places:
+            self._places[number] = Table._Place(_WeakStorage(storage), {})
+        return number
+
+    def add(self, tensor: torch.Tensor, key: Any, entry: Entry) -> None:
+        self._places[self.pin(tensor)].entries[key] = weakref.ref(entry)
+
+    def clear(self) -> None:
+        self._places.clear()
+
+
+def _storage(tensor: torch.Tensor) -> Any:
+    get = getattr(tensor, "untyped_storage", None)
+    return get() if get is not None else tensor.storage()._storage
+
+
+class _WeakStorage:
+    def __init__(self, storage: Any) -> None:
+        self._pointer = storage._weak_ref()
+        self._free = type(storage)._free_weak_ref
+
+    def __del__(self) -> None:
+        self._free(self._pointer)

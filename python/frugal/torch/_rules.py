@@ -1,0 +1,281 @@
+"""Which values an op's backward function reads, and in which form they may be kept.
+
+A hook sees a tensor and not the op that saves it. The op is known from the order of events: an op
+saves its inputs just before it is dispatched, and its outputs just after. So each rule below names
+an op of ATen, the argument that it saves, and the arguments of which one must need a gradient for
+that. What no rule claims stays whole.
+
+The forms:
+
+values     The gradient is linear in the tensor, so any rounding without bias will do. A tensor
+           that is the only lossy factor in each of its products is linear, too.
+fine       As values, with 8 bits or more. The gradient is smooth in the tensor and not linear, so a
+           bias of second order stays, which falls with the square of the step.
+shape      Only the shape is read. Nothing is kept.
+positive   Only the sign is read, so one bit is kept, or none where codes of the values tell it.
+two        The tensor has two values. One bit is kept, without loss.
+levels     The op computes f'(x) of each element alone. Its derivative is rounded without bias to one
+           of a few levels, and the backward function gets an x with exactly this derivative.
+places     The indices of a pooling are kept as places within their windows, without loss.
+"""
+
+from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
+
+import torch
+
+aten = torch.ops.aten
+
+
+class Saved(NamedTuple):
+    """An argument that an op saves."""
+
+    argument: int
+    form: str
+    needs: Tuple[int, ...]  # it is saved if one of these arguments needs a gradient; empty: any
+
+
+def _bilinear(a: int, b: int) -> Tuple[Saved, ...]:
+    return Saved(a, "values", (b,)), Saved(b, "values", (a,))
+
+
+def _one(form: str) -> Tuple[Saved, ...]:
+    return (Saved(0, form, (0,)),)
+
+
+# Norms and convolutions take channels as the second axis.
+CHANNELS_SECOND = {
+    "convolution",
+    "native_batch_norm",
+    "_native_batch_norm_legit",
+    "_batch_norm_with_update",
+    "cudnn_batch_norm",
+    "miopen_batch_norm",
+    "native_group_norm",
+}
+
+_norm = (Saved(0, "values", (0, 1)),)
+
+INPUTS: Dict[str, Tuple[Saved, ...]] = {
+    # It saves both, whichever gradient is wanted.
+    "convolution": (Saved(0, "values", (0, 1)), Saved(1, "values", (0, 1))),
+    "mm": _bilinear(0, 1),
+    "bmm": _bilinear(0, 1),
+    "mv": _bilinear(0, 1),
+    "dot": _bilinear(0, 1),
+    "mul": _bilinear(0, 1),
+    "mul_": _bilinear(0, 1),
+    "addmm": _bilinear(1, 2),
+    "addmv": _bilinear(1, 2),
+    "addbmm": _bilinear(1, 2),
+    "baddbmm": _bilinear(1, 2),
+    "addcmul": _bilinear(1, 2),
+    "div": (Saved(0, "values", (1,)),),
+    "native_batch_norm": _norm,
+    "_native_batch_norm_legit": _norm,
+    "_batch_norm_with_update": _norm,
+    "cudnn_batch_norm": _norm,
+    "miopen_batch_norm": _norm,
+    "native_layer_norm": _norm,
+    "native_group_norm": (Saved(0, "values", (0, 1)),),
+    "_scaled_dot_product_flash_attention_for_cpu": (
+        Saved(0, "fine", ()),
+        Saved(1, "fine", ()),
+        Saved(2, "values", ()),
+    ),
+}
+for _name in (
+    "avg_pool2d",
+    "avg_pool3d",
+    "_adaptive_avg_pool2d",
+    "_adaptive_avg_pool3d",
+    "max_pool2d_with_indices",
+    "max_pool3d_with_indices",
+    "adaptive_max_pool2d",
+    "adaptive_max_pool3d",
+    "fractional_max_pool2d",
+    "fractional_max_pool3d",
+    "reflection_pad1d",
+    "reflection_pad2d",
+    "reflection_pad3d",
+    "replication_pad1d",
+    "replication_pad2d",
+    "replication_pad3d",
+    "nll_loss_forward",
+    "nll_loss2d_forward",
+):
+    INPUTS[_name] = _one("shape")
+for _name in (
+    "gelu",
+    "silu",
+    "mish",
+    "softplus",
+    "elu",
+    "hardswish",
+    "hardsigmoid",
+    "hardtanh",
+    "leaky_relu",
+    "threshold",
+):
+    INPUTS[_name] = INPUTS[_name + "_"] = _one("levels")
+
+# Outputs, by the node of the graph that the output then has: the name under which the node saves the
+# output, and the form. Versions of PyTorch differ in which nodes of ops in place save what was there
+# before instead.
+OUTPUTS: Dict[str, Tuple[str, str]] = {
+    "ReluBackward0": ("result", "positive"),
+    "SigmoidBackward0": ("result", "levels"),
+    "TanhBackward0": ("result", "levels"),
+    "HardtanhBackward1": ("result", "levels"),
+    "LeakyReluBackward1": ("result", "levels"),
+    "ExpBackward0": ("result", "values"),
+    "SoftmaxBackward0": ("result", "fine"),
+    "SafeSoftmaxBackward0": ("result", "fine"),
+    "ScaledDotProductFlashAttentionForCpuBackward0": ("output", "values"),
+}
+
+
+def output_form(node: Any) -> Optional[str]:
+    """The form of an output that `node` saves; None: it saves none, or no rule knows it."""
+    saved, form = OUTPUTS.get(node.name(), ("", ""))
+    return form if saved and hasattr(type(node), f"_raw_saved_{saved}") else None
+
+
+OPS_WITH_OUTPUTS = {
+    "relu",
+    "relu_",
+    "sigmoid",
+    "sigmoid_",
+    "tanh",
+    "tanh_",
+    "hardtanh_",
+    "leaky_relu_",
+    "exp",
+    "exp_",
+    "_softmax",
+    "_safe_softmax",
+    "_scaled_dot_product_flash_attention_for_cpu",
+}
+
+# Nodes that only look at a tensor in another way, or in another dtype. A parameter behind them is
+# a parameter.
+VIEWS = {
+    name + "Backward0"
+    for name in (
+        "T",
+        "View",
+        "UnsafeView",
+        "ReshapeAlias",
+        "Transpose",
+        "Permute",
+        "Expand",
+        "Select",
+        "Slice",
+        "Split",
+        "SplitWithSizes",
+        "Squeeze",
+        "Unsqueeze",
+        "Alias",
+        "AsStrided",
+        "ToCopy",
+        "Clone",
+        "Detach",
+    )
+}
+
+
+class Levels(NamedTuple):
+    """Levels of a derivative, and a value of x that has each of them."""
+
+    levels: Tuple[float, ...]
+    values: Tuple[float, ...]
+
+
+def _numbers(func: Any, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Dict[str, Any]:
+    """The arguments of an op that are no tensors, with their defaults, by name."""
+    numbers = {}
+    for i, argument in enumerate(func._schema.arguments):
+        value = args[i] if i < len(args) else kwargs.get(argument.name, argument.default_value)
+        if not isinstance(value, torch.Tensor):
+            numbers[argument.name] = value
+    return numbers
+
+
+# The derivative of each op, as its own backward function computes it: of a tensor of ones, of what
+# is saved and of the op's numbers.
+Derivative = Callable[[torch.Tensor, torch.Tensor, Dict[str, Any]], torch.Tensor]
+_DERIVATIVES: Dict[str, Derivative] = {
+    "gelu": lambda one, x, n: aten.gelu_backward(one, x, approximate=n["approximate"]),
+    "silu": lambda one, x, n: aten.silu_backward(one, x),
+    "mish": lambda one, x, n: aten.mish_backward(one, x),
+    "softplus": lambda one, x, n: aten.softplus_backward(one, x, n["beta"], n["threshold"]),
+    "elu": lambda one, x, n: aten.elu_backward(
+        one, n["alpha"], n["scale"], n["input_scale"], False, x
+    ),
+    "hardswish": lambda one, x, n: aten.hardswish_backward(one, x),
+    "hardsigmoid": lambda one, x, n: aten.hardsigmoid_backward(one, x),
+    "hardtanh": lambda one, x, n: aten.hardtanh_backward(one, x, n["min_val"], n["max_val"]),
+    "leaky_relu": lambda one, x, n: aten.leaky_relu_backward(one, x, n["negative_slope"], False),
+    "threshold": lambda one, x, n: aten.threshold_backward(one, x, n["threshold"]),
+    "sigmoid": lambda one, y, n: aten.sigmoid_backward(one, y),
+    "tanh": lambda one, y, n: aten.tanh_backward(one, y),
+}
+_RANGES = {"sigmoid": (0.5, 1.0), "tanh": (0.0, 1.0)}  # where outputs have all their derivatives
+_TWO = {"hardsigmoid", "hardtanh", "leaky_relu", "threshold"}  # two derivatives
+_ENDS = ("min_val", "max_val", "threshold")  # where these derivatives change
+
+_tables: Dict[Any, Optional[Levels]] = {}
+
+
+def width_of(op: str, bits: int) -> int:
+    """The bits of a code of levels: 1, 2, 4 or 8."""
+    if op in _TWO:
+        return 1
+    return 2 if bits <= 2 else 4 if bits <= 4 else 8
+
+
+def has_derivative(op: str) -> bool:
+    return op in _DERIVATIVES
+
+
+def numbers_of(func: Any, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Dict[str, Any]:
+    return _numbers(func, args, kwargs)
+
+
+def derivative(op: str, x: torch.Tensor, numbers: Dict[str, Any]) -> torch.Tensor:
+    """f'(x) in f32."""
+    x = x.float()
+    return _DERIVATIVES[op](torch.ones_like(x), x, numbers)
+
+
+def levels(op: str, numbers: Dict[str, Any], width: int, dtype: torch.dtype) -> Optional[Levels]:
+    """Levels that lie as evenly as values of `dtype` allow. None: the op has less than two."""
+    key = (op, tuple(sorted((k, str(v)) for k, v in numbers.items())), width, dtype)
+    if key not in _tables:
+        _tables[key] = _make_levels(op, numbers, width, dtype)
+    return _tables[key]
+
+
+def _make_levels(
+    op: str, numbers: Dict[str, Any], width: int, dtype: torch.dtype
+) -> Optional[Levels]:
+    low, high = _RANGES.get(op, (-40.0, 40.0))
+    ends = [float(numbers[name]) for name in _ENDS if name in numbers]
+    if op in _TWO and ends:  # these may lie anywhere
+        low, high = min(ends) - 1, max(ends) + 1
+        grid = torch.tensor([low, sum(ends) / len(ends), high], dtype=torch.float64)
+    else:
+        grid = torch.linspace(low, high, 800001, dtype=torch.float64)
+    grid = grid.to(dtype).float()  # values that the dtype has
+    found = derivative(op, grid, numbers)
+    least, most = float(found.min()), float(found.max())
+    if not most > least:
+        return None
+    order = torch.argsort(found)
+    found, grid = found[order].contiguous(), grid[order]
+    wanted = torch.linspace(least, most, 1 << width)
+    at = torch.searchsorted(found, wanted).clamp(0, len(found) - 1)
+    before = (at - 1).clamp(min=0)
+    nearer = (found[before] - wanted).abs() < (found[at] - wanted).abs()
+    at = torch.where(nearer, before, at)
+    at[0], at[-1] = 0, len(found) - 1
+    return Levels(tuple(found[at].tolist()), tuple(grid[at].tolist()))

@@ -1,0 +1,552 @@
+#include "python/module/packing.h"
+
+#include <pybind11/stl.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+
+#include "core/dtype_switch.h"
+#include "core/parallel.h"
+#include "core/philox.h"
+#include "ops/dense/bitmask.h"
+#include "python/module/bindings.h"
+
+namespace frugal::python {
+namespace {
+
+constexpr int64_t kGrain = int64_t{1} << 14;
+
+Tensor packed_bytes(int64_t bytes) {
+  const CategoryScope scope(Category::packed);
+  return Tensor::empty({bytes}, DType::u8);
+}
+Tensor unpacked(int64_t elements, DType dtype) {
+  const CategoryScope scope(Category::workspace);
+  return Tensor::empty({elements}, dtype);
+}
+
+void check_host(const Tensor& values) {
+  FRUGAL_CHECK(values.defined() && values.device() == kCpu && values.is_contiguous(),
+               "[pack] expected a contiguous tensor on the cpu, got {}", describe(values));
+}
+
+// ---- positive values
+
+template <class T>
+bool is_positive(T value) {
+  return static_cast<float>(value) > 0;
+}
+// Half the bits of f32: no conversion is needed to see a sign. Above `infinity` are NaN.
+bool is_positive_half(uint16_t bits, uint16_t infinity) { return bits != 0 && bits <= infinity; }
+template <>
+bool is_positive(BFloat16 value) {
+  return is_positive_half(value.bits, 0x7f80);
+}
+template <>
+bool is_positive(Float16 value) {
+  return is_positive_half(value.bits, 0x7c00);
+}
+
+// Calls f with a zero of the type of a floating tensor.
+template <class F>
+void with_floating(DType dtype, const F& f) {
+  switch (dtype) {
+    case DType::f64:
+      return f(0.0);
+    case DType::f32:
+      return f(0.0f);
+    case DType::bf16:
+      return f(BFloat16());
+    case DType::f16:
+      return f(Float16());
+    default:
+      throw Error(fmt::format("[pack] expected a floating dtype, got {}", name_of(dtype)));
+  }
+}
+
+// The bits of the positive values of [rows, columns], as ops/dense/bitmask.h lays them out.
+// REQUIRES: a multiple of 8 rows.
+Tensor positive_mask(const Tensor& values) {
+  const int64_t columns = values.size(1), blocks = values.size(0) / 8;
+  const CategoryScope scope(Category::workspace);
+  Tensor mask = ops::empty_bitmask(values.shape(), kCpu);
+  uint8_t* const to = mask.mut<uint8_t>();
+  with_floating(values.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    const T* const from = values.data<T>();
+    parallel_for(0, blocks, std::max<int64_t>(1, kGrain / (8 * columns)),
+                 [&](int64_t begin, int64_t end) {
+                   for (int64_t block = begin; block < end; ++block) {
+                     const T* x = from + block * 8 * columns;
+                     uint8_t* const bits = to + block * columns;
+                     for (int64_t c = 0; c < columns; ++c) bits[c] = 0;
+                     for (int row = 0; row < 8; ++row, x += columns)
+                       for (int64_t c = 0; c < columns; ++c)
+                         bits[c] = static_cast<uint8_t>(bits[c] | (is_positive(x[c]) << row));
+                   }
+                 });
+  });
+  return mask;
+}
+
+// ---- groups
+
+class Groups final : public Kept {
+ public:
+  // `tail`: the last values, as they are; undefined where there are none.
+  Groups(std::unique_ptr<Packed> codes, Tensor tail, int64_t elements, DType dtype)
+      : codes_(std::move(codes)), tail_(std::move(tail)), elements_(elements), dtype_(dtype) {}
+  int64_t bytes() const override {
+    const int64_t tail = tail_.defined() ? tail_.nbytes() : 0;
+    return tail + (codes_ == nullptr
+                       ? 0
+                       : static_cast<const compress::Quantized&>(*codes_).payload().nbytes());
+  }
+  Tensor unpack() const override {
+    if (!tail_.defined()) {
+      const CategoryScope scope(Category::workspace);
+      return codes_->unpack().view({elements_});
+    }
+    const Tensor all = unpacked(elements_, dtype_);
+    const int64_t coded = elements_ - tail_.numel();
+    if (codes_ != nullptr) {
+      const auto& codes = static_cast<const compress::Quantized&>(*codes_);
+      codes.unpack_into(all.slice(0, 0, coded).view(shape_of_codes()));
+    }
+    std::memcpy(static_cast<char*>(all.raw()) + coded * static_cast<int64_t>(size_of(dtype_)),
+                tail_.raw(), static_cast<size_t>(tail_.nbytes()));
+    return all;
+  }
+  // The class of a code tells the sign, and the value does not: without its dither, it may lie
+  // beyond the class.
+  Tensor unpack_positive() const override {
+    FRUGAL_CHECK(codes_ == nullptr || codes_->carries_sign(),
+                 "[unpack] expected codes that tell which values are positive");
+    const Tensor all = unpacked(elements_, dtype_);
+    const int64_t coded = elements_ - (tail_.defined() ? tail_.numel() : 0);
+    with_floating(dtype_, [&](auto zero) {
+      using T = decltype(zero);
+      T* const x = all.mut<T>();
+      const T values[2] = {T(0.0f), T(1.0f)};
+      if (codes_ != nullptr) {
+        const Tensor mask = codes_->unpack_sign();
+        const uint8_t* const bits = mask.data<uint8_t>();
+        const int64_t columns = mask.size(1);
+        parallel_for(0, mask.size(0), std::max<int64_t>(1, kGrain / (8 * columns)),
+                     [&](int64_t begin, int64_t end) {
+                       for (int64_t block = begin; block < end; ++block)
+                         for (int row = 0; row < 8; ++row)
+                           for (int64_t c = 0; c < columns; ++c)
+                             x[(block * 8 + row) * columns + c] =
+                                 values[bits[block * columns + c] >> row & 1];
+                     });
+      }
+      for (int64_t i = coded; i < elements_; ++i)
+        x[i] = values[is_positive(tail_.data<T>()[i - coded])];
+    });
+    return all;
+  }
+
+ private:
+  Shape shape_of_codes() const {
+    const auto& layout = static_cast<const compress::Quantized&>(*codes_).layout();
+    const int64_t coded = elements_ - (tail_.defined() ? tail_.numel() : 0);
+    return layout.shared ? Shape{coded} : Shape{coded / layout.cols, layout.cols};
+  }
+  std::unique_ptr<Packed> codes_;
+  Tensor tail_;
+  int64_t elements_;
+  DType dtype_;
+};
+
+// ---- codes of whole bits
+
+// Codes of `width` bits, the first one in the lowest bits of a byte.
+template <class F>
+void write_codes(const Tensor& codes, int64_t elements, int width, const F& code_of) {
+  const int64_t per_byte = 8 / width;
+  uint8_t* const to = codes.mut<uint8_t>();
+  parallel_for(0, codes.numel(), kGrain / 8, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      uint32_t byte = 0;
+      const int64_t first = i * per_byte, last = std::min(first + per_byte, elements);
+      for (int64_t k = first; k < last; ++k)
+        byte |= static_cast<uint32_t>(code_of(k)) << ((k - first) * width);
+      to[i] = static_cast<uint8_t>(byte);
+    }
+  });
+}
+template <class T, class F>
+Tensor read_codes(const Tensor& codes, int64_t elements, int width, DType dtype,
+                  const F& value_of) {
+  const Tensor all = unpacked(elements, dtype);
+  T* const to = static_cast<T*>(all.raw());
+  const uint8_t* const from = codes.data<uint8_t>();
+  const int64_t per_byte = 8 / width;
+  const uint32_t mask = (1u << width) - 1;
+  parallel_for(0, codes.numel(), kGrain / 8, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      uint32_t byte = from[i];
+      const int64_t first = i * per_byte, last = std::min(first + per_byte, elements);
+      for (int64_t k = first; k < last; ++k, byte >>= width) to[k] = value_of(k, byte & mask);
+    }
+  });
+  return all;
+}
+Tensor codes_for(int64_t elements, int width) { return packed_bytes((elements * width + 7) / 8); }
+
+// One bit for each element, and the values of both bits.
+class Bits final : public Kept {
+ public:
+  Bits(Tensor codes, int64_t elements, DType dtype, double first, double second, bool positive)
+      : codes_(std::move(codes)),
+        elements_(elements),
+        dtype_(dtype),
+        values_{first, second},
+        positive_(positive) {}
+  int64_t bytes() const override { return codes_.nbytes(); }
+  Tensor unpack() const override {
+    Tensor all;
+    with_dtype(dtype_, [&](auto zero) {
+      using T = decltype(zero);
+      const auto as = [](double value) {
+        if constexpr (std::is_same_v<T, BFloat16> || std::is_same_v<T, Float16>)
+          return T(static_cast<float>(value));
+        else
+          return static_cast<T>(value);
+      };
+      const T values[2] = {as(values_[0]), as(values_[1])};
+      all = read_codes<T>(codes_, elements_, 1, dtype_,
+                          [&](int64_t, uint32_t code) { return values[code]; });
+    });
+    return all;
+  }
+  Tensor unpack_positive() const override { return positive_ ? unpack() : Kept::unpack_positive(); }
+
+ private:
+  Tensor codes_;
+  int64_t elements_;
+  DType dtype_;
+  double values_[2];
+  bool positive_;  // is the value 1 where the packed value was positive, else 0?
+};
+
+template <class T>
+double number(T value) {
+  if constexpr (std::is_same_v<T, BFloat16> || std::is_same_v<T, Float16>)
+    return static_cast<double>(static_cast<float>(value));
+  else
+    return static_cast<double>(value);
+}
+
+// ---- levels
+
+class Levels final : public Kept {
+ public:
+  Levels(Tensor codes, int64_t elements, int width, std::vector<float> table, DType dtype)
+      : codes_(std::move(codes)),
+        elements_(elements),
+        width_(width),
+        table_(std::move(table)),
+        dtype_(dtype) {}
+  int64_t bytes() const override { return codes_.nbytes(); }
+  Tensor unpack() const override {
+    Tensor all;
+    with_floating(dtype_, [&](auto zero) {
+      using T = decltype(zero);
+      std::vector<T> table;
+      for (const float value : table_) table.push_back(T(value));
+      all = read_codes<T>(codes_, elements_, width_, dtype_,
+                          [&](int64_t, uint32_t code) { return table[code]; });
+    });
+    return all;
+  }
+
+ private:
+  Tensor codes_;
+  int64_t elements_;
+  int width_;
+  std::vector<float> table_;
+  DType dtype_;
+};
+
+// ---- windows
+
+struct Place {
+  int64_t row, column;
+};
+// Where the window of output `i` begins in its plane.
+Place begin_of(const Windows& w, int64_t i) {
+  const int64_t at = i % (w.out_height * w.out_width);
+  return {at / w.out_width * w.stride[0] - w.padding[0],
+          at % w.out_width * w.stride[1] - w.padding[1]};
+}
+
+class Places final : public Kept {
+ public:
+  Places(Tensor codes, int64_t elements, int width, const Windows& windows)
+      : codes_(std::move(codes)), elements_(elements), width_(width), windows_(windows) {}
+  int64_t bytes() const override { return codes_.nbytes(); }
+  Tensor unpack() const override {
+    const Windows& w = windows_;
+    return read_codes<int64_t>(
+        codes_, elements_, width_, DType::i64, [&](int64_t i, uint32_t code) {
+          const Place begin = begin_of(w, i);
+          const int64_t row = begin.row + code / w.kernel[1] * w.dilation[0],
+                        column = begin.column + code % w.kernel[1] * w.dilation[1];
+          return row * w.width + column;
+        });
+  }
+
+ private:
+  Tensor codes_;
+  int64_t elements_;
+  int width_;
+  Windows windows_;
+};
+
+}  // namespace
+
+Tensor Kept::unpack_positive() const {
+  throw Error("[unpack] expected codes that tell which values are positive");
+}
+
+std::unique_ptr<Kept> keep_groups(const Tensor& values, const GroupOptions& options) {
+  check_host(values);
+  const int64_t elements = values.numel(), columns = options.columns;
+  const Tensor flat = values.view({elements});
+  compress::QuantizeOptions quantize;
+  quantize.bits = options.bits;
+  quantize.rounding = compress::Rounding::dithered;
+  quantize.seed = options.seed;
+  quantize.axis = columns == 0 ? compress::GroupAxis::row : compress::GroupAxis::column;
+  SaveInfo info;
+  info.op = "frugal.torch";
+  info.step = options.step;
+  info.seq = options.seq;
+  if (!options.positive) {
+    FRUGAL_CHECK(columns == 0 || elements % columns == 0,
+                 "[pack] expected columns that divide {} values, got {}", elements, columns);
+    const compress::Quantizer codec(quantize);
+    return std::make_unique<Groups>(
+        codec.pack(columns == 0 ? flat : flat.view({elements / columns, columns}), info), Tensor(),
+        elements, values.dtype());
+  }
+  FRUGAL_CHECK(
+      columns > 0 && options.bits >= 2,
+      "[pack] expected columns and 2 bits or more for codes that tell signs, got {} and {}",
+      columns, options.bits);
+  const int64_t coded = elements / (8 * columns) * (8 * columns);
+  Tensor tail;
+  if (coded < elements) {
+    const Tensor rest = flat.slice(0, coded, elements);
+    const CategoryScope scope(Category::packed);
+    tail = Tensor::empty({elements - coded}, values.dtype());
+    std::memcpy(tail.raw(), rest.raw(), static_cast<size_t>(rest.nbytes()));
+  }
+  std::unique_ptr<Packed> codes;
+  if (coded > 0) {
+    const Tensor rows = flat.slice(0, 0, coded).view({coded / columns, columns});
+    const Sign sign{positive_mask(rows), 0};
+    info.sign = &sign;
+    codes = compress::Quantizer(quantize).pack(rows, info);
+  }
+  return std::make_unique<Groups>(std::move(codes), std::move(tail), elements, values.dtype());
+}
+
+std::unique_ptr<Kept> keep_two_values(const Tensor& values) {
+  check_host(values);
+  const int64_t elements = values.numel();
+  if (elements == 0) return nullptr;
+  std::unique_ptr<Kept> kept;
+  with_dtype(values.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    const T* const x = static_cast<const T*>(values.raw());
+    const double first = number(x[0]);
+    int64_t at = 0;
+    while (at < elements && number(x[at]) == first) ++at;
+    const double second = at < elements ? number(x[at]) : first;
+    // Most tensors of other kinds have a third value soon.
+    for (int64_t i = at; i < std::min<int64_t>(at + 256, elements); ++i)
+      if (number(x[i]) != first && number(x[i]) != second) return;
+    std::atomic<bool> others = std::isnan(first) || std::isnan(second);
+    if (others) return;
+    // Only whole numbers that f64 holds exactly come back as they were.
+    if (std::abs(first) > 0x1p53 || std::abs(second) > 0x1p53) return;
+    const Tensor codes = codes_for(elements, 1);
+    write_codes(codes, elements, 1, [&](int64_t i) {
+      const double value = number(x[i]);
+      if (value != first && value != second) others.store(true, std::memory_order_relaxed);
+      return value == first ? 0 : 1;
+    });
+    if (!others)
+      kept = std::make_unique<Bits>(codes, elements, values.dtype(), first, second, false);
+  });
+  return kept;
+}
+
+std::unique_ptr<Kept> keep_positive(const Tensor& values) {
+  check_host(values);
+  const Tensor codes = codes_for(values.numel(), 1);
+  with_floating(values.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    const T* const x = values.data<T>();
+    write_codes(codes, values.numel(), 1, [&](int64_t i) { return is_positive(x[i]) ? 1 : 0; });
+  });
+  return std::make_unique<Bits>(codes, values.numel(), values.dtype(), 0, 1, true);
+}
+
+std::unique_ptr<Kept> keep_levels(const Tensor& values, const std::vector<float>& levels, int width,
+                                  std::vector<float> table, DType dtype, RngKey key) {
+  check_host(values);
+  FRUGAL_CHECK(width == 1 || width == 2 || width == 4 || width == 8,
+               "[pack] expected 1, 2, 4 or 8 bits for levels, got {}", width);
+  const int last = (1 << width) - 1;
+  FRUGAL_CHECK(levels.size() == table.size() && static_cast<int>(levels.size()) == last + 1 &&
+                   std::is_sorted(levels.begin(), levels.end()) && levels.front() < levels.back(),
+               "[pack] expected {} levels that rise, and a value for each, got {} and {}", last + 1,
+               levels.size(), table.size());
+  const int64_t elements = values.numel();
+  const float* const from = values.data<float>();
+  const Tensor codes = codes_for(elements, width);
+  uint8_t* const to = codes.mut<uint8_t>();
+  const float scale = static_cast<float>(last) / (levels.back() - levels.front());
+  // Levels that lie evenly need no search after this guess.
+  const auto below = [&](float x) {
+    int i = std::clamp(static_cast<int>((x - levels.front()) * scale), 0, last - 1);
+    while (i > 0 && x < levels[static_cast<size_t>(i)]) --i;
+    while (i < last - 1 && x >= levels[static_cast<size_t>(i + 1)]) ++i;
+    return i;
+  };
+  std::atomic<bool> finite = true;
+  // Eight values draw 16 bits each from one call.
+  parallel_for(0, (elements + 7) / 8, kGrain / 8, [&](int64_t begin, int64_t end) {
+    bool all = true;
+    for (int64_t block = begin; block < end; ++block) {
+      const Words words = philox_words(key, static_cast<uint64_t>(block));
+      const int count = static_cast<int>(std::min<int64_t>(8, elements - block * 8));
+      uint64_t packed = 0;
+      for (int k = 0; k < count; ++k) {
+        float x = from[block * 8 + k];
+        all = all && std::isfinite(x);
+        x = std::isfinite(x) ? std::clamp(x, levels.front(), levels.back()) : levels.front();
+        const int i = below(x);
+        const float lower = levels[static_cast<size_t>(i)],
+                    upper = levels[static_cast<size_t>(i + 1)];
+        const uint32_t draw = words.w[k / 2] >> (k % 2 * 16) & 0xffff;
+        const float u = (static_cast<float>(draw) + 0.5f) * 0x1p-16f;
+        const int code = i + ((x - lower) > u * (upper - lower) ? 1 : 0);
+        packed |= static_cast<uint64_t>(code) << (k * width);
+      }
+      for (int byte = 0; byte < (count * width + 7) / 8; ++byte)
+        to[block * width + byte] = static_cast<uint8_t>(packed >> (8 * byte));
+    }
+    if (!all) finite.store(false, std::memory_order_relaxed);
+  });
+  if (!finite) return nullptr;
+  return std::make_unique<Levels>(codes, elements, width, std::move(table), dtype);
+}
+
+std::unique_ptr<Kept> keep_windows(const Tensor& indices, const Windows& w) {
+  check_host(indices);
+  const int64_t places = w.kernel[0] * w.kernel[1];
+  if (indices.dtype() != DType::i64 || places < 1 || places > 256) return nullptr;
+  if (indices.numel() % std::max<int64_t>(1, w.out_height * w.out_width) != 0) return nullptr;
+  const int width = places <= 2 ? 1 : places <= 4 ? 2 : places <= 16 ? 4 : 8;
+  const int64_t elements = indices.numel();
+  const Tensor codes = codes_for(elements, width);
+  const int64_t* const from = indices.data<int64_t>();
+  std::atomic<bool> fits = true;
+  write_codes(codes, elements, width, [&](int64_t i) {
+    const Place begin = begin_of(w, i);
+    const int64_t row = from[i] / w.width - begin.row, column = from[i] % w.width - begin.column;
+    const int64_t y = row / w.dilation[0], x = column / w.dilation[1];
+    if (from[i] < 0 || row < 0 || column < 0 || y >= w.kernel[0] || x >= w.kernel[1] ||
+        y * w.dilation[0] != row || x * w.dilation[1] != column) {
+      fits.store(false, std::memory_order_relaxed);
+      return int64_t{0};
+    }
+    return y * w.kernel[1] + x;
+  });
+  if (!fits) return nullptr;
+  return std::make_unique<Places>(codes, elements, width, w);
+}
+
+// ---- Python
+
+namespace {
+
+// What `f` makes of the tensor, computed without the interpreter's lock.
+template <class F>
+std::shared_ptr<Kept> without_lock(const py::object& object, const F& f) {
+  const Tensor tensor = shared_tensor(object);
+  const py::gil_scoped_release release;
+  return f(tensor);
+}
+
+Tensor unpack_without_lock(const Kept& kept, bool positive) {
+  const py::gil_scoped_release release;
+  return positive ? kept.unpack_positive() : kept.unpack();
+}
+
+DType dtype_named(const std::string& name) {
+  for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16})
+    if (name == name_of(dtype)) return dtype;
+  throw Error(fmt::format("[pack] expected f64, f32, bf16 or f16, got {}", name));
+}
+
+}  // namespace
+
+void add_packing(py::module_& module) {
+  using namespace py::literals;
+  py::class_<Kept, std::shared_ptr<Kept>>(module, "Kept")
+      .def_property_readonly("nbytes", &Kept::bytes)
+      .def("unpack", [](const Kept& kept) { return unpack_without_lock(kept, false); })
+      .def("unpack_positive", [](const Kept& kept) { return unpack_without_lock(kept, true); });
+  module.def(
+      "keep_groups",
+      [](const py::object& values, int bits, int64_t columns, bool positive, uint64_t seed,
+         uint64_t step, uint64_t seq) {
+        return without_lock(values, [&](const Tensor& tensor) {
+          return keep_groups(tensor, {bits, columns, positive, seed, step, seq});
+        });
+      },
+      "values"_a, "bits"_a, "columns"_a = 0, "positive"_a = false, "seed"_a = 0, "step"_a = 0,
+      "seq"_a = 0);
+  module.def("keep_two_values",
+             [](const py::object& values) { return without_lock(values, keep_two_values); });
+  module.def("keep_positive",
+             [](const py::object& values) { return without_lock(values, keep_positive); });
+  module.def(
+      "keep_levels",
+      [](const py::object& values, const std::vector<float>& levels, int width,
+         std::vector<float> table, const std::string& dtype, uint64_t seed, uint64_t offset) {
+        const DType as = dtype_named(dtype);
+        return without_lock(values, [&](const Tensor& tensor) {
+          return keep_levels(tensor, levels, width, std::move(table), as, {seed, offset});
+        });
+      },
+      "values"_a, "levels"_a, "width"_a, "table"_a, "dtype"_a = "f32", "seed"_a = 0,
+      "offset"_a = 0);
+  module.def(
+      "keep_windows",
+      [](const py::object& indices, std::pair<int64_t, int64_t> plane,
+         std::pair<int64_t, int64_t> out, std::pair<int64_t, int64_t> kernel,
+         std::pair<int64_t, int64_t> stride, std::pair<int64_t, int64_t> padding,
+         std::pair<int64_t, int64_t> dilation) {
+        const Windows windows = {plane.first,
+                                 plane.second,
+                                 out.first,
+                                 out.second,
+                                 {kernel.first, kernel.second},
+                                 {stride.first, stride.second},
+                                 {padding.first, padding.second},
+                                 {dilation.first, dilation.second}};
+        return without_lock(indices,
+                            [&](const Tensor& tensor) { return keep_windows(tensor, windows); });
+      },
+      "indices"_a, "plane"_a, "out"_a, "kernel"_a, "stride"_a, "padding"_a, "dilation"_a);
+}
+
+}  // namespace frugal::python

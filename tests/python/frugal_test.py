@@ -1,0 +1,286 @@
+"""The package frugal without PyTorch: tensors, runs, errors, signals."""
+
+import gc
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+import warnings
+
+import numpy as np
+
+import frugal
+from frugal import _frugal
+
+CONFIG = {
+    "model": {"name": "mlp", "hidden": [16]},
+    "data": {"name": "tensors", "layout": "rows", "batch_size": 16},
+    "optim": {"name": "sgd", "lr": 0.1},
+    "compression": {"policy": "gact", "bits": 4},
+    "train": {"epochs": 2, "log_interval": 1},
+    "threads": 1,
+}
+
+
+def arrays(count=64, seed=0):
+    draw = np.random.default_rng(seed)
+    x = draw.normal(size=(count, 8)).astype(np.float32)
+    return x, (x[:, 0] + x[:, 1] > 0).astype(np.int64)
+
+
+class InFolder(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        frugal.save_arrays(self.path("data"), train=arrays(), test=arrays(32, 1))
+        self.config = json.loads(json.dumps(CONFIG))
+        self.config["data"]["dir"] = self.path("data")
+
+    def path(self, name):
+        return os.path.join(self.folder.name, name)
+
+
+class Tensors(unittest.TestCase):
+    def test_shares_memory_both_ways(self):
+        for dtype in (np.float64, np.float32, np.float16, np.int64, np.int32, np.uint8, np.bool_):
+            array = np.ones((2, 3), dtype)
+            tensor = frugal.tensor(array)
+            self.assertEqual(tensor.shape, (2, 3))
+            back = np.asarray(tensor)
+            self.assertEqual(back.dtype, array.dtype)
+            array[1, 2] = 0
+            self.assertEqual(back[1, 2], 0)
+            back[0, 0] = 0
+            self.assertEqual(array[0, 0], 0)
+            self.assertEqual(back.__array_interface__["data"], array.__array_interface__["data"])
+
+    def test_keeps_the_memory_alive(self):
+        array = np.arange(1 << 18, dtype=np.float32)
+        tensor = frugal.tensor(array)
+        held = sys.getrefcount(array)
+        view = np.asarray(tensor)
+        del tensor
+        gc.collect()
+        self.assertEqual(sys.getrefcount(array), held)  # the view holds the tensor
+        self.assertEqual(view[-1], (1 << 18) - 1)
+        del view
+        gc.collect()
+        self.assertEqual(sys.getrefcount(array), held - 1)
+
+    def test_views_with_strides(self):
+        array = np.arange(24, dtype=np.float32).reshape(4, 6)
+        tensor = frugal.tensor(array[:, ::2])
+        self.assertEqual(tensor.strides, (6, 2))
+        np.testing.assert_array_equal(np.asarray(tensor), array[:, ::2])
+        np.testing.assert_array_equal(np.asarray(frugal.tensor(array.T)), array.T)
+
+    def test_dlpack(self):
+        array = np.arange(6, dtype=np.float32).reshape(2, 3)
+        tensor = frugal.from_dlpack(array)
+        self.assertEqual(tensor.__dlpack_device__(), (1, 0))
+        back = np.from_dlpack(tensor)
+        np.testing.assert_array_equal(back, array)
+        array[0, 0] = 7
+        self.assertEqual(back[0, 0], 7)
+        capsule = tensor.__dlpack__()
+        frugal.from_dlpack(capsule)
+        with self.assertRaisesRegex(BufferError, "nobody took"):
+            frugal.from_dlpack(capsule)
+        del back, tensor
+        gc.collect()
+        self.assertEqual(array[0, 0], 7)
+
+    def test_copies_what_cannot_be_shared(self):
+        fixed = np.arange(4, dtype=np.float32)
+        fixed.flags.writeable = False
+        for source in (fixed, [1, 2, 3], 2.5, np.arange(4, dtype=">f4"), np.arange(5.0)[::-1]):
+            np.testing.assert_array_equal(np.asarray(frugal.tensor(source)), np.asarray(source))
+        np.asarray(frugal.tensor(fixed))[0] = 9
+        self.assertEqual(fixed[0], 0)
+
+    def test_refuses(self):
+        with self.assertRaises(TypeError):
+            frugal.from_dlpack([1, 2])
+        with self.assertRaises((TypeError, BufferError, ValueError)):
+            frugal.tensor(np.array(["a"]))
+        with self.assertRaisesRegex(BufferError, "writ|read"):
+            _frugal.shared_tensor(b"1234")
+
+    def test_empty_and_scalar(self):
+        self.assertEqual(np.asarray(frugal.tensor(np.zeros((0, 3), np.float32))).shape, (0, 3))
+        self.assertEqual(np.asarray(frugal.tensor(np.float32(3))).shape, ())
+
+    def test_a_large_array_is_not_copied(self):
+        array = np.zeros(1 << 26, np.float32)
+        begun = time.perf_counter()
+        np.asarray(frugal.tensor(array))
+        self.assertLess(time.perf_counter() - begun, 0.5)  # a copy touches 256 MiB twice
+
+
+class Runs(InFolder):
+    def test_trains_as_the_program_does(self):
+        run = frugal.train(self.config, out=self.path("a"), quiet=True)
+        with open(self.path("config.json"), "w") as file:
+            json.dump(self.config, file)
+        program = os.environ["FRUGAL_PROGRAM"]
+        subprocess.run(
+            [program, "train", self.path("config.json"), "--out", self.path("b"), "--quiet"],
+            check=True,
+            stdout=subprocess.DEVNULL,
+        )
+        other = frugal.Run(self.path("b"))
+        self.assertTrue(run.finished)
+        self.assertEqual(run.lines("step"), other.lines("step"))
+        self.assertEqual(run.summary["final"]["test_loss"], other.summary["final"]["test_loss"])
+
+    def test_what_a_run_holds(self):
+        run = frugal.train(self.config, out=self.path("a"), set={"train.epochs": 3}, quiet=True)
+        table = run.metrics()
+        self.assertEqual(list(table["epoch"]), [1, 2, 3])
+        self.assertEqual(table["step"].dtype, np.int64)
+        self.assertEqual(len(run.metrics("step")), 12)
+        self.assertEqual(run.config["train"]["epochs"], 3)
+        found = run.evaluate()
+        self.assertAlmostEqual(found["loss"], table["test_loss"][-1], places=6)
+        model = run.load()
+        x, _ = arrays(5, 2)
+        guesses = model.predict(x)
+        self.assertEqual(len(guesses), 5)
+        chances = model.probabilities(x)
+        self.assertEqual(chances.shape, (5, 2))
+        np.testing.assert_allclose(chances.sum(1), 1, atol=1e-6)
+        for row, sample in zip(guesses, chances):
+            self.assertEqual(row[0][0], sample.argmax())
+        weights = model.weights()
+        first = next(iter(weights.values()))
+        np.asarray(first)[:] = 0  # it is the network's own memory
+        self.assertFalse(np.allclose(model.probabilities(x), chances))
+        self.assertTrue(os.path.exists(run.report()))
+        self.assertTrue(os.path.exists(frugal.report(self.path("a"), out=self.path("r.html"))))
+
+    def test_plans(self):
+        plan = frugal.plan(self.config, memory="1 GiB")
+        self.assertTrue(plan["levels"])
+        self.assertIn("recommended", plan)
+        largest = frugal.plan(self.config, memory="1 GiB", largest="batch")
+        self.assertEqual(largest["key"], "data.batch_size")
+
+    def test_callbacks(self):
+        class Both:
+            steps, epochs = [], []
+
+            def on_step(self, report):
+                self.steps.append(report["step"])
+
+            def on_epoch(self, report):
+                self.epochs.append(report["test"]["loss"])
+
+        both, plain = Both(), []
+        frugal.train(self.config, callbacks=[both, plain.append], quiet=True)
+        self.assertEqual(both.steps, list(range(1, 9)))
+        self.assertEqual(len(both.epochs), 2)
+        self.assertEqual([report["epoch"] for report in plain], [1, 2])
+
+    def test_a_callback_ends_the_run_and_another_call_goes_on(self):
+        class Stop:
+            def on_step(self, report):
+                return report["step"] < 3
+
+        whole = frugal.train(self.config, out=self.path("whole"), quiet=True)
+        run = frugal.train(self.config, out=self.path("a"), callbacks=[Stop()], quiet=True)
+        self.assertFalse(run.finished)
+        run = frugal.train(self.config, out=self.path("a"), resume=True, quiet=True)
+        self.assertTrue(run.finished)
+        self.assertEqual(run.summary["final"]["test_loss"], whole.summary["final"]["test_loss"])
+
+    def test_an_exception_of_a_callback_arrives(self):
+        def fails(report):
+            raise ZeroDivisionError("mine")
+
+        with self.assertRaisesRegex(ZeroDivisionError, "mine"):
+            frugal.train(self.config, callbacks=[fails], quiet=True)
+
+    def test_other_threads_run_meanwhile(self):
+        counted, done = [], threading.Event()
+
+        def count():
+            while not done.is_set():
+                counted.append(1)
+                time.sleep(0.001)
+
+        other = threading.Thread(target=count)
+        before = []
+        other.start()
+        self.config["train"]["epochs"] = 40
+        frugal.train(self.config, callbacks=[lambda report: before.append(len(counted)) or True], quiet=True)
+        done.set()
+        other.join()
+        self.assertGreater(before[-1], before[0])
+
+
+class Examples(unittest.TestCase):
+    def test_resnet_on_arrays(self):
+        folder = os.path.join(os.path.dirname(__file__), "..", "..", "examples", "python")
+        said = subprocess.run(
+            [sys.executable, "-B", os.path.join(folder, "resnet_on_arrays.py"), "1"],
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout
+        self.assertRegex(said, r"test accuracy: [01]\.")
+        self.assertEqual(said.count("with probability"), 3)
+
+
+class Errors(InFolder):
+    def test_classes(self):
+        with self.assertRaises(frugal.ConfigError) as caught:
+            frugal.train(self.config, set={"optim.lr": -1}, quiet=True)
+        self.assertEqual(caught.exception.path, "optim.lr")
+        self.assertIn("optim.lr", str(caught.exception))
+        self.assertIsInstance(caught.exception, ValueError)
+        with self.assertRaisesRegex(frugal.ConfigError, "epocs"):
+            frugal.plan(self.config, set={"train.epocs": 1})
+        with self.assertRaises(frugal.Error):
+            frugal.load(self.path("nothing"))
+        with self.assertRaises(frugal.OutOfMemory):
+            frugal.train(self.config, set={"memory_limit": 1024}, quiet=True)
+        x, y = arrays()
+        self.config["data"]["dir"] = frugal.save_arrays(self.path("numbers"), train=(x, y + 0.5))
+        with self.assertRaises(frugal.NotFinite):
+            frugal.train(self.config, set={"optim.lr": 1e4, "train.epochs": 8}, quiet=True)
+
+    def test_wrong_samples(self):
+        run = frugal.train(self.config, out=self.path("a"), quiet=True)
+        with self.assertRaisesRegex(frugal.Error, "expected samples"):
+            run.load().predict(np.zeros((2, 9), np.float32))
+
+
+class Signals(InFolder):
+    def test_interrupt_leaves_a_checkpoint(self):
+        self.config["train"]["epochs"] = 100000
+        before = signal.getsignal(signal.SIGINT)
+
+        class Interrupt:
+            def on_step(self, report):
+                if report["step"] == 5:
+                    os.kill(os.getpid(), signal.SIGINT)
+
+        with self.assertRaisesRegex(frugal.Interrupted, "checkpoint") as caught:
+            frugal.train(self.config, out=self.path("a"), callbacks=[Interrupt()], quiet=True)
+        self.assertIsInstance(caught.exception, KeyboardInterrupt)
+        self.assertEqual(caught.exception.signal, signal.SIGINT)
+        self.assertTrue(os.path.exists(self.path("a/checkpoint")))
+        self.assertEqual(signal.getsignal(signal.SIGINT), before)
+        with self.assertRaises(KeyboardInterrupt):  # Python's own handler is back
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(5)
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("error")
+    unittest.main()

@@ -1,0 +1,512 @@
+"""frugal.torch: what is kept of saved tensors, and that gradients stay right."""
+
+import copy
+import gc
+import os
+import subprocess
+import sys
+import threading
+import unittest
+
+try:
+    import torch
+    from torch import nn
+    from torch.utils.checkpoint import checkpoint
+except ImportError:
+    print("skipped: this Python has no torch (Debian: python3-torch)")
+    sys.exit(77)
+
+import frugal.torch as ft
+import torch_modules
+from frugal import _frugal
+from frugal.torch import _kept, _rules
+
+
+class Net(nn.Module):
+    """Convolutions, norms, relu in place, pooling, dropout and a residual."""
+
+    def __init__(self, dropout=0.0):
+        super().__init__()
+        self.first = nn.Sequential(nn.Conv2d(3, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(True))
+        self.second = nn.Sequential(nn.Conv2d(16, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU())
+        self.pool = nn.MaxPool2d(2)
+        self.drop = nn.Dropout(dropout)
+        self.last = nn.Linear(16 * 64, 10)
+
+    def forward(self, x):
+        y = self.first(x)
+        y = self.pool(torch.relu(self.second(y) + y))
+        return self.last(self.drop(y.flatten(1)))
+
+
+def batch(seed=0, count=8):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(count, 3, 16, 16, generator=generator), torch.arange(count) % 10
+
+
+def step(network, x, y, context=None):
+    """The gradients of one step by name, and the memory of the context."""
+    network.zero_grad()
+    torch.manual_seed(1)
+    memory = None
+    if context is None:
+        nn.functional.cross_entropy(network(x), y).backward()
+    else:
+        with context as memory:
+            nn.functional.cross_entropy(network(x), y).backward()
+    return {name: p.grad.clone() for name, p in network.named_parameters()}, memory
+
+
+def distance(a, b):
+    top = sum(float((a[name] - b[name]).square().sum()) for name in a)
+    return (top / sum(float(one.square().sum()) for one in b.values())) ** 0.5
+
+
+class Forms(unittest.TestCase):
+    def test_two_values(self):
+        for dtype in (torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.uint8, torch.int64):
+            x = (torch.arange(1001) % 3 == 0).to(dtype)
+            kept = _frugal.keep_two_values(_kept._share(x))
+            self.assertEqual(kept.nbytes, 126)
+            self.assertTrue(torch.equal(_kept._torch(kept), x))
+        self.assertIsNone(_frugal.keep_two_values(_kept._share(torch.arange(1001.0))))
+        late = torch.zeros(100000)
+        late[5], late[-1] = 1, 2
+        self.assertIsNone(_frugal.keep_two_values(_kept._share(late)))
+        late[-1] = float("nan")
+        self.assertIsNone(_frugal.keep_two_values(_kept._share(late)))
+
+    def test_positive(self):
+        for dtype in (torch.float32, torch.float64, torch.bfloat16, torch.float16):
+            x = torch.randn(1003).to(dtype)
+            x[::7] = 0
+            x[3], x[4] = float("inf"), float("nan")
+            wanted = (x > 0).to(dtype)
+            self.assertTrue(torch.equal(_kept._torch(_frugal.keep_positive(_kept._share(x))), wanted))
+
+    def test_groups_tell_zeros_and_signs(self):
+        for dtype in (torch.float32, torch.bfloat16, torch.float16):
+            for bits in (2, 3, 4, 8):
+                for columns, count in ((16, 128 * 40 + 77), (64, 64 * 256)):
+                    x = torch.randn(count).relu().to(dtype)
+                    kept = _frugal.keep_groups(_kept._share(x), bits, columns=columns, positive=True, seed=3)
+                    self.assertTrue(torch.equal(_kept._torch(kept, True), (x > 0).to(dtype)))
+                    self.assertTrue(torch.all(_kept._torch(kept)[x == 0] == 0))
+
+    def test_levels_give_derivatives_without_bias(self):
+        for op, x in (("gelu", torch.randn(4096) * 2), ("tanh", torch.randn(4096).tanh())):
+            numbers = {"approximate": "none"}
+            for dtype in (torch.float32, torch.bfloat16):
+                for width in (2, 4):
+                    x = x.to(dtype)
+                    table = _rules.levels(op, numbers, width, dtype)
+                    exact = _rules.derivative(op, x, numbers).double()
+                    mean = torch.zeros_like(exact)
+                    for i in range(100):
+                        kept = _frugal.keep_levels(
+                            _kept._share(exact.float()), table.levels, width, table.values,
+                            _kept._NAMES[dtype], 1, i)  # fmt: skip
+                        mean += _rules.derivative(op, _kept._torch(kept), numbers).double() / 100
+                    # The levels are at most 1.3 / 3 or 1.3 / 15 apart.
+                    most = 1.4 / ((1 << width) - 1) / 2
+                    self.assertLess(float((mean - exact).mean().abs()), 5 * most / (100 * 4096) ** 0.5)
+                    self.assertLess(float((mean - exact).abs().max()), 6 * most / 10)
+
+    def test_places_of_windows(self):
+        for pool in (nn.MaxPool2d(2), nn.MaxPool2d(3, 2, 1), nn.MaxPool2d((2, 3), (2, 1), (1, 0), dilation=2)):
+            pool.return_indices = True
+            x = torch.randn(2, 3, 11, 13)
+            _, indices = pool(x)
+            two = lambda value: (value, value) if isinstance(value, int) else tuple(value)  # noqa: E731
+            kept = _frugal.keep_windows(
+                _kept._share(indices.reshape(-1)), (11, 13), tuple(indices.shape[2:]), two(pool.kernel_size),
+                two(pool.stride), two(pool.padding), two(pool.dilation))  # fmt: skip
+            self.assertIsNotNone(kept)
+            self.assertTrue(torch.equal(_kept._torch(kept), indices.reshape(-1)))
+            self.assertLessEqual(kept.nbytes, indices.numel() // 2 + 1)
+
+
+class Steps(unittest.TestCase):
+    def setUp(self):
+        torch.manual_seed(0)
+        torch.set_num_threads(1)
+
+    def test_without_bits_nothing_changes(self):
+        network = Net(0.2)
+        x, y = batch()
+        plain, _ = step(network, x, y)
+        whole, memory = step(network, x, y, ft.compress(network, bits=0))
+        for name in plain:
+            self.assertTrue(torch.equal(plain[name], whole[name]))
+        self.assertEqual(memory.saved, 0)
+
+    def test_few_bits(self):
+        network = Net(0.2)
+        x, y = batch()
+        plain, _ = step(network, x, y)
+        for bits, ratio, most in ((8, 3.5, 0.01), (4, 6.0, 0.2), (2, 9, 1.0)):
+            found, memory = step(network, x, y, ft.compress(network, bits=bits))
+            self.assertGreater(memory.ratio, ratio)
+            self.assertLess(distance(found, plain), most)
+            self.assertNotEqual(distance(found, plain), 0)
+
+    def test_each_step_draws_anew_and_a_state_repeats(self):
+        network = Net()
+        x, y = batch()
+        context = ft.compress(network, bits=4, seed=7)
+        state = context.state_dict()
+        first, _ = step(network, x, y, context)
+        second, _ = step(network, x, y, context)
+        self.assertGreater(distance(first, second), 0)
+        context.load_state_dict(state)
+        again, _ = step(network, x, y, context)
+        self.assertEqual(distance(first, again), 0)
+
+    def test_draws_nothing_from_torch(self):
+        network = Net()
+        x, y = batch()
+        step(network, x, y)
+        state = torch.get_rng_state()
+        step(network, x, y, ft.compress(network))
+        self.assertTrue(torch.equal(torch.get_rng_state(), state))
+
+    def test_what_two_ops_save_is_packed_once(self):
+        network = nn.Sequential(nn.Conv2d(3, 16, 1), nn.ReLU(), nn.Conv2d(16, 16, 1))
+        x, _ = batch()
+        with ft.compress(network, bits=4) as memory:
+            network(x).sum().backward()
+        # The first convolution reads the input. The relu and the second one save one tensor.
+        self.assertEqual(set(memory.whole), {"small"})
+        saved = memory.saved - memory.whole["small"]
+        self.assertEqual(saved, 8 * 16 * 16 * 16 * 4)
+        self.assertLess(memory.packed, saved * 4.6 / 32)
+
+    def test_a_relu_alone_keeps_signs(self):
+        network = nn.Sequential(nn.Conv2d(3, 16, 1), nn.ReLU())
+        x, _ = batch()
+        plain = self.gradient(network, x)
+        with ft.compress(network, bits=4) as memory:
+            network(x).square().sum()
+        self.assertEqual(memory.packed, 8 * 16 * 16 * 16 // 8)
+        self.assertTrue(torch.equal(self.gradient(network, x, bits=4), plain))
+
+    def gradient(self, network, x, bits=None):
+        network.zero_grad()
+        if bits is None:
+            network(x).sum().backward()
+        else:
+            with ft.compress(network, bits=bits):
+                network(x).sum().backward()
+        return network[0].weight.grad.clone()
+
+    def test_exact_forms_change_nothing(self):
+        """Pools, dropout, relu6 and their like keep bits and places, and shapes are not read."""
+        for layer in (
+            nn.MaxPool2d(2), nn.MaxPool2d(3, 2, 1), nn.AvgPool2d(2), nn.AdaptiveAvgPool2d(2), nn.AdaptiveMaxPool2d(2),
+            nn.ReflectionPad2d(1), nn.ReplicationPad2d(2), nn.ReLU6(), nn.ReLU6(True), nn.Hardtanh(), nn.LeakyReLU(0.2),
+            nn.LeakyReLU(0.2, True), nn.Threshold(0.1, 3.0), nn.Threshold(0.1, 3.0, True), nn.Dropout(0.3), nn.Hardsigmoid(), nn.ReLU(True),
+        ):  # fmt: skip
+            torch.manual_seed(0)
+            network = nn.Sequential(nn.Conv2d(3, 16, 1), layer)
+            x, _ = batch()
+            found = []
+            for bits in (None, 4):
+                torch.manual_seed(1)
+                found.append(self.gradient(network, x, bits))
+            self.assertTrue(torch.equal(*found), str(layer))
+
+    def test_dropout_takes_a_bit(self):
+        network = nn.Sequential(nn.Linear(64, 64), nn.Dropout(0.5))
+        with ft.compress(network, bits=4) as memory:
+            network(torch.randn(64, 64)).sum().backward()
+        self.assertEqual(memory.packed, 64 * 64 // 8)
+        self.assertEqual(memory.saved, 64 * 64 * 4)
+
+    def test_parameters_inputs_and_small_tensors_stay(self):
+        network = nn.Sequential(nn.Linear(64, 64), nn.Linear(64, 8))
+        network[1].weight.requires_grad_(False)
+        with ft.compress(network, bits=4) as memory:
+            network(torch.randn(64, 64))
+        # The input and the weights live anyway. The output of the first layer nobody reads.
+        self.assertEqual(memory.saved, memory.whole.get("small", 0))
+
+    def test_what_no_rule_knows_stays_whole(self):
+        class Odd(nn.Module):
+            def forward(self, x):
+                return torch.logsumexp(torch.sqrt(x * x + 1), -1).sum()
+
+        x = torch.randn(64, 64, requires_grad=True)
+        network = Odd()
+        network(x).backward()
+        plain, x.grad = x.grad, None
+        with ft.compress(network, bits=2) as memory:
+            network(x).backward()
+        self.assertTrue(torch.equal(plain, x.grad))
+        self.assertTrue(any("no rule knows" in why for why in memory.whole), memory.whole)
+
+    def test_own_functions_stay_whole(self):
+        class Square(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                ctx.save_for_backward(x)
+                return x * x
+
+            @staticmethod
+            def backward(ctx, gradient):
+                (x,) = ctx.saved_tensors
+                return 2 * x * gradient
+
+        class Own(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.first, self.last = nn.Linear(64, 64), nn.Linear(64, 64)
+
+            def forward(self, x):
+                x = self.first(x)
+                return Square.apply(x) + self.last(x)  # both save x, and one rule knows it
+
+        network = Own()
+        for p in network.last.parameters():
+            p.requires_grad_(False)
+        x = torch.randn(64, 64)
+        network(x).sum().backward()
+        plain = network.first.weight.grad.clone()
+        network.zero_grad()
+        with ft.compress(network, bits=2):
+            network(x).sum().backward()
+        self.assertTrue(torch.equal(plain, network.first.weight.grad))
+
+    def test_views(self):
+        class Views(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.of = nn.Linear(32, 96)
+
+            def forward(self, x):
+                q, k, v = self.of(x).chunk(3, -1)
+                return (q @ k.transpose(-1, -2)) @ v
+
+        network = Views()
+        x = torch.randn(4, 64, 32)
+        network(x).sum().backward()
+        plain = network.of.weight.grad.clone()
+        network.zero_grad()
+        with ft.compress(network, bits=8) as memory:
+            network(x).sum().backward()
+        self.assertGreater(memory.ratio, 3)
+        self.assertLess(float((plain - network.of.weight.grad).norm() / plain.norm()), 0.02)
+
+    def test_channels_last_and_other_axes(self):
+        network = Net().to(memory_format=torch.channels_last)
+        x, y = batch()
+        x = x.to(memory_format=torch.channels_last)
+        plain, _ = step(network, x, y)
+        found, memory = step(network, x, y, ft.compress(network, bits=8))
+        self.assertLess(distance(found, plain), 0.01)
+        self.assertGreater(memory.ratio, 3.3)
+
+    def test_in_place_writes_are_noticed(self):
+        class Writes(nn.Module):
+            def forward(self, x):
+                y = torch.logsumexp(x, -1)
+                x.add_(1)
+                return y.sum()
+
+        leaf = torch.randn(64, 64, requires_grad=True)
+        network = Writes()
+        with ft.compress(network):
+            loss = network(leaf * 2)
+            with self.assertRaisesRegex(RuntimeError, "modified by an inplace operation"):
+                loss.backward()
+
+        class Rectifies(nn.Module):
+            def forward(self, x):
+                y = torch.relu(x)
+                z = y.sum()
+                y.mul_(2)
+                return z
+
+        network = Rectifies()
+        with ft.compress(network):
+            loss = network(leaf * 2)
+            with self.assertRaisesRegex(RuntimeError, "modified by an inplace operation"):
+                loss.backward()
+
+    def test_the_graph_may_be_kept(self):
+        network = Net()
+        x, y = batch()
+        with ft.compress(network, bits=4):
+            loss = nn.functional.cross_entropy(network(x), y)
+            loss.backward(retain_graph=True)
+            first = [p.grad.clone() for p in network.parameters()]
+            loss.backward()
+        for p, once in zip(network.parameters(), first):
+            self.assertTrue(torch.allclose(p.grad, 2 * once))
+
+    def test_backward_after_the_block(self):
+        network = Net()
+        x, y = batch()
+        plain, _ = step(network, x, y)
+        network.zero_grad()
+        with ft.compress(network, bits=8):
+            loss = nn.functional.cross_entropy(network(x), y)
+        loss.backward()
+        found = {name: p.grad for name, p in network.named_parameters()}
+        self.assertLess(distance(found, plain), 0.01)
+
+    def test_accumulation_and_double_use(self):
+        layer = nn.Linear(64, 64)
+        network = nn.Sequential(layer, nn.ReLU(), layer, nn.ReLU(), layer)
+        x = torch.randn(64, 64)
+        for _ in range(2):
+            network(x).sum().backward()
+        plain = layer.weight.grad.clone()
+        network.zero_grad()
+        with ft.compress(network, bits=8):
+            for _ in range(2):
+                network(x).sum().backward()
+        self.assertLess(float((plain - layer.weight.grad).norm() / plain.norm()), 0.01)
+
+    def test_nothing_is_left_behind(self):
+        network = Net()
+        x, y = batch()
+        context = ft.compress(network, bits=4)
+        forward = network.forward
+        step(network, x, y, context)
+        gc.collect()
+        self.assertEqual(context._owner.now, 0)
+        self.assertGreater(context.memory.peak, 0)
+        self.assertEqual(network.forward, forward)
+        self.assertFalse(network.first._forward_pre_hooks)
+        with context:  # a graph without a backward pass
+            network(x)
+        gc.collect()
+        self.assertEqual(context._owner.now, 0)
+
+    def test_an_exception_in_the_middle(self):
+        network = Net()
+        x, y = batch()
+        context = ft.compress(network, bits=4)
+        with self.assertRaises(RuntimeError):
+            with context:
+                network(x[:, :2])
+        self.assertEqual(context._active, 0)
+        with self.assertRaises(ZeroDivisionError):
+            with context:
+                network(x)
+                raise ZeroDivisionError
+        plain, _ = step(network, x, y)
+        whole, _ = step(network, x, y)
+        self.assertEqual(distance(plain, whole), 0)
+        found, memory = step(network, x, y, context)
+        self.assertGreater(memory.ratio, 6)
+        self.assertLess(distance(found, plain), 0.2)
+        with context:
+            with self.assertRaisesRegex(RuntimeError, "not entered"):
+                context.__enter__()
+
+    def test_checkpoints_of_both_kinds(self):
+        for reentrant in (True, False):
+
+            class Checkpointed(Net):
+                def forward(self, x):
+                    y = self.first(x)
+                    y = checkpoint(self.second, y, use_reentrant=reentrant) + y
+                    return self.last(self.pool(torch.relu(y)).flatten(1))
+
+            torch.manual_seed(0)
+            network = Checkpointed()
+            x, y = batch()
+            plain, _ = step(copy.deepcopy(network), x, y)
+            before = network.second[1].num_batches_tracked.item()
+            found, memory = step(network, x, y, ft.compress(network, bits=8))
+            # Recomputing runs the norm twice, here as without compression.
+            self.assertEqual(network.second[1].num_batches_tracked.item(), before + 2)
+            self.assertLess(distance(found, plain), 0.01)
+            self.assertNotEqual(distance(found, plain), 0)
+
+    def test_autocast(self):
+        network = Net()
+        x, y = batch()
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            plain, _ = step(network, x, y)
+            found, memory = step(network, x, y, ft.compress(network, bits=8))
+        self.assertLess(distance(found, plain), 0.05)
+        self.assertGreater(memory.ratio, 1.7)
+
+    def test_threads(self):
+        networks = [Net() for _ in range(3)]
+        x, y = batch()
+        alone = [step(network, x, y, ft.compress(network, bits=4, seed=i))[0] for i, network in enumerate(networks)]
+        found = [None] * len(networks)
+
+        def work(i):
+            found[i] = step(networks[i], x, y, ft.compress(networks[i], bits=4, seed=i))[0]
+
+        threads = [threading.Thread(target=work, args=(i,)) for i in range(len(networks))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        for a, b in zip(alone, found):
+            self.assertEqual(distance(b, a), 0)
+
+    def test_all_ops_of_a_block(self):
+        w = torch.randn(64, 64, requires_grad=True)
+        x = torch.randn(64, 64)
+        with ft.compress(bits=8) as memory:
+            y = torch.tanh(x @ w) @ w
+            y.sum().backward()
+        found, w.grad = w.grad, None
+        (torch.tanh(x @ w) @ w).sum().backward()
+        self.assertLess(float((found - w.grad).norm() / w.grad.norm()), 0.02)
+        self.assertGreater(memory.packed, 0)
+
+    def test_says_what_is_wrong(self):
+        with self.assertRaisesRegex(ValueError, "bits from 0 to 16"):
+            ft.compress(Net(), bits=17)
+        with self.assertRaisesRegex(TypeError, "expected a module"):
+            ft.compress("resnet18")
+
+    def test_prints(self):
+        network = Net()
+        x, y = batch()
+        _, memory = step(network, x, y, ft.compress(network, bits=4))
+        text = str(memory)
+        self.assertIn("first.0", text)
+        self.assertIn("times less", text)
+        total = memory.to_dict()
+        self.assertEqual(total["saved"], sum(row["saved"] for row in total["modules"].values()))
+        self.assertEqual(total["packed"], sum(row["packed"] for row in total["modules"].values()))
+
+
+class Examples(unittest.TestCase):
+    def test_compress_torch(self):
+        folder = os.path.join(os.path.dirname(__file__), "..", "..", "examples", "python")
+        said = subprocess.run(
+            [sys.executable, "-B", os.path.join(folder, "compress_torch.py"), "2"],
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout
+        self.assertRegex(said, r"1\d\.\d times less")
+
+
+class Means(unittest.TestCase):
+    """The mean of the gradient over 200 roundings is the exact gradient."""
+
+    def test_each_module(self):
+        torch.set_num_threads(1)
+        torch.manual_seed(0)
+        for name, (module, x) in torch_modules.modules().items():
+            with self.subTest(name):
+                _, noise, bias, errors = torch_modules.study(module, x, bits=4)
+                if noise == 0:
+                    continue
+                # Far fewer than one of these modules would exceed five standard errors by chance. Norms
+                # and softmax keep a bias of second order, which is far below the noise.
+                self.assertTrue(abs(errors) < 5 or abs(bias) < 1e-3 * noise, (name, noise, bias, errors))
+
+
+if __name__ == "__main__":
+    unittest.main()
