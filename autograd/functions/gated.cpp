@@ -2,6 +2,7 @@
 
 #include "autograd/functions/slices.h"
 #include "autograd/record.h"
+#include "autograd/trace.h"
 #include "autograd/transformer_functions.h"
 #include "ops/dense/copy.h"
 #include "ops/dense/elementwise.h"

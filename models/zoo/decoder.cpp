@@ -4,6 +4,7 @@
 
 #include "autograd/functions.h"
 #include "models/checkpointed.h"
+#include "models/dense.h"
 
 namespace frugal::models {
 namespace {
