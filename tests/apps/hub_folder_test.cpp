@@ -69,7 +69,7 @@ std::string made_folder(const TempFolder& folder, const Json& config, DType dtyp
 }
 
 constexpr const char* kShort =
-    " --set data.name=random_tokens --set data.max_length=8 --set data.train_samples=8 --set "
+    " --set data.name=random_tokens --set data.max_length=8 --set data.train_samples=32 --set "
     "data.batch_size=4 --set train.steps=2 --set optim.lr=0.01";
 
 bool contains(const std::string& text, const std::string& part) {
