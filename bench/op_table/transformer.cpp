@@ -35,7 +35,7 @@ Case norm(const std::string& name, const Shape& x, Norm kind, bool affine = true
   const int64_t c = x.back(), n = x.numel(), rows = n / c;
   Case row{name, {{x, false, -1, 2}}, {}, {}};
   if (affine) {
-    row.inputs.push_back({{c}, true, 0.5, 1.5});
+    row.inputs.push_back({{c}, true, 0.5 - offset, 1.5 - offset});
     if (kind != Norm::rms) row.inputs.push_back({{c}, true});
   }
   row.run = [=](const Variables& v) {
