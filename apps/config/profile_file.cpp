@@ -88,10 +88,12 @@ compress::WidthProfile profile_of(const std::string& path, const Json& run) {
   return profile;
 }
 
+// A profile of an earlier version lacks later keys. Its run had their defaults.
 std::vector<std::string> differences(const Json& wanted, const Json& found) {
   std::vector<std::string> all;
+  const Json defaults = keys_of(Config());
   for (const auto& [key, value] : wanted.items())
-    if (!found.contains(key) || found.at(key) != value)
+    if ((found.contains(key) ? found : defaults).at(key) != value)
       all.push_back(fmt::format("{} = {} there, {} here", key,
                                 found.contains(key) ? printable(found.at(key).dump()) : "nothing",
                                 value.dump()));
