@@ -384,7 +384,7 @@ class SaveContext {
 
   uint64_t seq_ = 0;
   int64_t packed_bytes_ = 0;  // bytes of the last codes; counted while a timeline is active
-  std::optional<SavedEntry::Packing> packing_;  // of the last codes
+  std::optional<SavedEntry::Packing> packing_;  // how the last codes were made
   std::map<Key, std::weak_ptr<SavedEntry>> entries_;
   size_t prune_at_ = 1024;
 };

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "autograd/checkpoint.h"
+#include "compress/quantize/quantize.h"
 #include "core/random_streams.h"
 #include "core/stopwatch.h"
 #include "ops/dense/copy.h"

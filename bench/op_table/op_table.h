@@ -26,8 +26,8 @@ struct Case {
   // their gradients left out; `element` is the size of the dtype.
   std::function<std::vector<int64_t>(int64_t element)> saved = {};
   bool smooth = true;  // a finite difference approximates the gradient
-  // Of a norm, whose gradient has a bias (kStatistics): the number of the group with whose
-  // statistics element i of input 0 is normalized. Empty: the gradient has none.
+  // Says the number of the group with whose statistics element i of input 0 is normalized, for a
+  // norm whose gradient has a bias (kStatistics). Empty: the gradient has none.
   std::function<int64_t(int64_t i)> normalized_in = {};
 };
 

@@ -222,7 +222,7 @@ TEST_CASE("recipes whose bias is corrected read tensors of 4 bits and more") {
       CHECK(width_of(plain) == bits);
       CHECK(plain.decide(corrected, large).what == Decision::pack);
     }
-    options.rounding = Rounding::nearest;  // whose variance nobody knows
+    options.rounding = Rounding::nearest;  // nobody knows its variance
     FixedPolicy nearest(options);
     CHECK(width_of(nearest) == bits);
   }
