@@ -205,6 +205,7 @@ class Steps(unittest.TestCase):
             nn.MaxPool2d(2), nn.MaxPool2d(3, 2, 1), nn.AvgPool2d(2), nn.AdaptiveAvgPool2d(2), nn.AdaptiveMaxPool2d(2),
             nn.ReflectionPad2d(1), nn.ReplicationPad2d(2), nn.ReLU6(), nn.ReLU6(True), nn.Hardtanh(), nn.LeakyReLU(0.2),
             nn.LeakyReLU(0.2, True), nn.Threshold(0.1, 3.0), nn.Threshold(0.1, 3.0, True), nn.Dropout(0.3), nn.Hardsigmoid(), nn.ReLU(True),
+            nn.Softshrink(0.3), nn.Hardshrink(0.3),
         ):  # fmt: skip
             torch.manual_seed(0)
             network = nn.Sequential(nn.Conv2d(3, 16, 1), layer)
@@ -243,6 +244,21 @@ class Steps(unittest.TestCase):
             network(x).backward()
         self.assertTrue(torch.equal(plain, x.grad))
         self.assertTrue(any("no rule knows" in why for why in memory.whole), memory.whole)
+
+    def test_what_is_whole_is_not_packed_beside(self):
+        class Twice(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.of = nn.Linear(64, 64)
+
+            def forward(self, x):
+                return self.of(torch.log_softmax(x, -1))
+
+        network = Twice()
+        with ft.compress(network, bits=4) as memory:
+            network(torch.randn(64, 64) * network.of.bias.sum()).sum().backward()
+        self.assertEqual(memory.kept, memory.saved)
+        self.assertEqual(memory.packed, 0)
 
     def test_own_functions_stay_whole(self):
         class Square(torch.autograd.Function):

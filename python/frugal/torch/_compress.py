@@ -370,12 +370,14 @@ class compress:
             return "input"
         return ""
 
+    def _place(self, tensor: torch.Tensor) -> Any:
+        return self._table.pin(tensor), tensor.storage_offset(), tensor.numel(), tensor._version
+
     def _count(self, tensor: torch.Tensor, packed: int, why: str) -> None:
         if why in ("parameter", "input"):
             return
         # Memory that several ops save counts once, as PyTorch holds it once.
-        storage = self._table.pin(tensor)
-        key = (storage, tensor.storage_offset(), tensor.numel(), tensor._version)
+        key = self._place(tensor)
         size = tensor.numel() * tensor.element_size()
         first = key not in self._counted
         if first:
@@ -398,8 +400,11 @@ class compress:
         kwargs: Any,
     ) -> None:
         begun = time.perf_counter()
-        with torch.no_grad():
-            why = self._pack_as(tensor, slot, form, op, func, args, kwargs)
+        if form != "shape" and self._counted.get(self._place(tensor)):
+            why = "whole for another op"  # so this one keeps it for nothing
+        else:
+            with torch.no_grad():
+                why = self._pack_as(tensor, slot, form, op, func, args, kwargs)
         if why:
             self._count(tensor, 0, why)
         self.memory.pack_seconds += time.perf_counter() - begun

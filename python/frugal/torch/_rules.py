@@ -115,6 +115,9 @@ for _name in (
     "hardtanh",
     "leaky_relu",
     "threshold",
+    "celu",
+    "softshrink",
+    "hardshrink",
 ):
     INPUTS[_name] = INPUTS[_name + "_"] = _one("levels")
 
@@ -211,17 +214,22 @@ _DERIVATIVES: Dict[str, Derivative] = {
     "elu": lambda one, x, n: aten.elu_backward(
         one, n["alpha"], n["scale"], n["input_scale"], False, x
     ),
+    "celu": lambda one, x, n: aten.elu_backward(
+        one, n["alpha"], 1.0, 1.0 / n["alpha"], False, x
+    ),
     "hardswish": lambda one, x, n: aten.hardswish_backward(one, x),
     "hardsigmoid": lambda one, x, n: aten.hardsigmoid_backward(one, x),
     "hardtanh": lambda one, x, n: aten.hardtanh_backward(one, x, n["min_val"], n["max_val"]),
     "leaky_relu": lambda one, x, n: aten.leaky_relu_backward(one, x, n["negative_slope"], False),
+    "softshrink": lambda one, x, n: aten.softshrink_backward(one, x, n["lambd"]),
+    "hardshrink": lambda one, x, n: aten.hardshrink_backward(one, x, n["lambd"]),
     "threshold": lambda one, x, n: aten.threshold_backward(one, x, n["threshold"]),
     "sigmoid": lambda one, y, n: aten.sigmoid_backward(one, y),
     "tanh": lambda one, y, n: aten.tanh_backward(one, y),
 }
 _RANGES = {"sigmoid": (0.5, 1.0), "tanh": (0.0, 1.0)}  # where outputs have all their derivatives
-_TWO = {"hardsigmoid", "hardtanh", "leaky_relu", "threshold"}  # two derivatives
-_ENDS = ("min_val", "max_val", "threshold")  # where these derivatives change
+_TWO = {"hardsigmoid", "hardtanh", "leaky_relu", "threshold", "softshrink", "hardshrink"}  # derivatives
+_ENDS = ("min_val", "max_val", "threshold", "lambd")  # where these derivatives change
 
 _tables: Dict[Any, Optional[Levels]] = {}
 
@@ -261,8 +269,9 @@ def _make_levels(
     low, high = _RANGES.get(op, (-40.0, 40.0))
     ends = [float(numbers[name]) for name in _ENDS if name in numbers]
     if op in _TWO and ends:  # these may lie anywhere
+        middle = 0.0 if "lambd" in numbers else sum(ends) / len(ends)
         low, high = min(ends) - 1, max(ends) + 1
-        grid = torch.tensor([low, sum(ends) / len(ends), high], dtype=torch.float64)
+        grid = torch.tensor([low, middle, high], dtype=torch.float64)
     else:
         grid = torch.linspace(low, high, 800001, dtype=torch.float64)
     grid = grid.to(dtype).float()  # values that the dtype has
