@@ -202,7 +202,7 @@ class Steps(unittest.TestCase):
     def test_exact_forms_change_nothing(self):
         """Pools, dropout, relu6 and their like keep bits and places, and shapes are not read."""
         for layer in (
-            nn.MaxPool2d(2), nn.MaxPool2d(3, 2, 1), nn.AvgPool2d(2), nn.AdaptiveAvgPool2d(2), nn.AdaptiveMaxPool2d(2),
+            nn.MaxPool2d(2), nn.MaxPool2d(3, 2, 1), nn.AvgPool2d(2), nn.AdaptiveAvgPool2d(2), nn.AdaptiveMaxPool2d(2), nn.AdaptiveAvgPool2d(1),
             nn.ReflectionPad2d(1), nn.ReplicationPad2d(2), nn.ReLU6(), nn.ReLU6(True), nn.Hardtanh(), nn.LeakyReLU(0.2),
             nn.LeakyReLU(0.2, True), nn.Threshold(0.1, 3.0), nn.Threshold(0.1, 3.0, True), nn.Dropout(0.3), nn.Hardsigmoid(), nn.ReLU(True),
             nn.Softshrink(0.3), nn.Hardshrink(0.3),

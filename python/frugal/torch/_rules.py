@@ -102,6 +102,7 @@ for _name in (
     "replication_pad3d",
     "nll_loss_forward",
     "nll_loss2d_forward",
+    "mean",
 ):
     INPUTS[_name] = _one("shape")
 for _name in (
