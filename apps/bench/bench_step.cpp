@@ -4,6 +4,7 @@
 #include <fstream>
 #include <map>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "apps/bench/workloads.h"
@@ -119,7 +120,7 @@ Variant parse_variant(const std::string& text, const Json& document, const Confi
 }
 
 // Errors: no row reads the key either.
-void check_unread(const UnreadKey& key, const std::vector<Variant>& variants) {
+void check_unread(const UnreadKey& key, std::span<const Variant> variants) {
   const auto is_unread = [&](const Variant& variant) {
     return std::any_of(variant.unread.begin(), variant.unread.end(),
                        [&](const UnreadKey& other) { return other.path == key.path; });
@@ -474,7 +475,9 @@ void bench_step(const BenchArguments& arguments) {
   if (!arguments.only) variants.push_back(parse_variant(kBase, document, config, true));
   for (const std::string& text : usual ? usual_rows(config) : arguments.variants)
     variants.push_back(parse_variant(text, document, config, usual));
-  for (const UnreadKey& key : refused) check_unread(key, variants);
+  // The row of raw activations takes no key that says how they are kept.
+  const auto rows = std::span<const Variant>(variants).subspan(arguments.only ? 0 : 1);
+  for (const UnreadKey& key : refused) check_unread(key, rows);
   bench.device = set_up_device(config.run);
   const bool runs = bench.device.type != DeviceType::meta;
   const int64_t repeats = !runs ? 1 : arguments.repeats > 0 ? arguments.repeats : 5;

@@ -297,14 +297,14 @@ TEST_CASE("--set of what a run decided when it encoded its data is an error, not
   for (const char* set : {"data.missing=fill", "data.categories=index", "data.normalize=none",
                           R"('data.drop=["colour"]')"}) {
     CAPTURE(set);
-    for (const std::string command : {"eval ", "export --out x.onnx "}) {
+    for (const std::string command : {"eval ", "export --output x.onnx "}) {
       const Ran refused = frugal(command + study.run + " --set " + set);
       CHECK(refused.status == 2);
       CHECK(has(refused.err, "as the run in"));
     }
   }
   // The run's own value, and keys that say nothing of the encoding.
-  CHECK(study.eval(false, " --set data.missing=error --set data.test_batch_size=7") == before);
+  CHECK(study.eval(false, " --set data.missing=error --set threads=1") == before);
 }
 
 TEST_CASE("other data that --set names have parts of their own and give no warning") {

@@ -133,7 +133,7 @@ TEST_CASE("numbers are predicted from a table") {
       cells.emplace_back();
     else
       cells.back() += c;
-  REQUIRE(cells.size() == 12);
+  REQUIRE(cells.size() == 13);
   CHECK(cells[3].empty());
   CHECK(cells[5].empty());
   CHECK_FALSE(cells[6].empty());

@@ -50,6 +50,11 @@ Variable like(const Variable& y, const Variable& x) { return reshape(y, x.shape(
 
 const Choice kChoices[] = {
     {[](Builder& b, const Variable& x) {
+       const Gate kind = b.chance(50) ? Gate::silu : b.chance(50) ? Gate::gelu : Gate::gelu_tanh;
+       return gated(x, tanh(b.partner(x, false).variable), kind);
+     },
+     0},
+    {[](Builder& b, const Variable& x) {
        const Shape width{x.size(-1)};
        return x.size(-1) < 2 ? Variable()
                              : layer_norm(x, b.maybe_parameter(width), b.maybe_parameter(width));

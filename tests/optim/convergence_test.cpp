@@ -244,7 +244,7 @@ TEST_CASE("a tracker goes on from its state bit for bit") {
   }
   CHECK(parts.state() == whole.state());
   CHECK(parts.bound().value == whole.bound().value);
-  CHECK_THROWS_WITH(parts.restore({1, 2}), doctest::Contains("expected 19 numbers, got 2"));
+  CHECK_THROWS_WITH(parts.restore({1, 2}), doctest::Contains("expected 22 numbers, got 2"));
 }
 
 TEST_CASE("the guard finds the bits that known noise needs and rests there") {

@@ -88,13 +88,13 @@ TEST_CASE("results over seeds have a mean and a spread, and a figure has points"
   const TempFolder folder;
   Json json = training_table();
   json["plot"] = {{"x", "activation"}, {"y", "accuracy"}};
+  ResultStore store(folder / "results.sqlite");
+  CHECK(figure_of(view_of(written(folder, json), store, "out")).empty());
   json["rows"][0]["published"] = Json::parse(R"([
       {"column": "4 bits", "metric": "activation", "value": 3.5, "unit": "MB", "where": "table 2"},
       {"column": "4 bits", "metric": "accuracy", "value": 81, "unit": "%", "where": "table 2"}])");
   const TableFile table = written(folder, json);
-  ResultStore store(folder / "results.sqlite");
   const std::vector<Cell> cells = cells_of(table, Scale::smoke);
-  CHECK(figure_of(view_of(table, store, "out")).empty());
   put(store, cells[0], 1, {{"accuracy", 80}, {"activation", 4e6}});
   put(store, cells[0], 2, {{"accuracy", 84}, {"activation", 4e6}});
   const View view = view_of(table, store, "out");
