@@ -41,7 +41,7 @@ TEST_CASE("bench step compares every policy with activations that are kept raw, 
        {" --set compression.policy=acgc --set compression.level=null --set compression.acgc.growth=2",
         " --set compression.preset=acgc_paper", " --set compression.preset=actnn_paper",
         " --set compression.policy=actnn --set compression.level=L3",
-        " --set compression.memory_budget=1/2"}) {
+        " --set 'compression.memory_budget=1/2 activations'"}) {
     CAPTURE(std::string(sets));
     const Json all = rows(sets);
     REQUIRE(all.size() == 2);
