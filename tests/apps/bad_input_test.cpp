@@ -346,7 +346,8 @@ TEST_CASE_FIXTURE(BadInput, "out of memory: three lines say what holds it and wh
   CHECK(std::count(last, ran.err.rend(), '\n') == 2);
   const std::string other = "train " + config + " --set 'memory_limit=52 KiB' --set ";
   check_fails(frugal(other + "compression.policy=actnn"), 1, {"fewer compression.bits (now 4)"});
-  check_fails(frugal(other + "compression.policy=acgc --set compression.level=null"), 1, {"compression.acgc.growth (now 1)"});
+  check_fails(frugal(other + "compression.policy=acgc --set compression.level=null"), 1,
+              {"compression.acgc.growth (now 1)"});
 }
 
 TEST_CASE_FIXTURE(BadInput, "a loss that is not finite stops the run and keeps the checkpoint") {

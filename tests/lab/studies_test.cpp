@@ -65,8 +65,8 @@ TEST_CASE("bounds: errors stay within what was allowed, and less strict bounds t
   CHECK(codecs("expected") == all);
   CHECK(codecs("published") == std::set<std::string>{"fixed", "fixed_z"});
   CHECK(bits.size() == 3);
-  // Expected errors have half of the squared gradient that is seen (e = 1). Where a product does not
-  // decide, that is half a bit more.
+  // Expected errors have half of the squared gradient that is seen (e = 1). Where a product does
+  // not decide, that is half a bit more.
   for (const auto& [codec, width] : bits["expected"]) CHECK(width < bits["worst"][codec] + 0.5);
   CHECK(bits["expected"]["fixed"] < bits["worst"]["fixed"]);
   CHECK(bits["worst"]["fixed_z"] <= bits["worst"]["fixed"]);

@@ -38,7 +38,8 @@ TEST_CASE("bench step compares every policy with activations that are kept raw, 
   const Json raw = rows("")[0]["memory"];
   CHECK(raw["packed_bytes"] == 0);
   for (const char* sets :
-       {" --set compression.policy=acgc --set compression.level=null --set compression.acgc.growth=2",
+       {" --set compression.policy=acgc --set compression.level=null --set "
+        "compression.acgc.growth=2",
         " --set compression.preset=acgc_paper", " --set compression.preset=actnn_paper",
         " --set compression.policy=actnn --set compression.level=L3",
         " --set 'compression.memory_budget=1/2 activations'"}) {
