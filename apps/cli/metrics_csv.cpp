@@ -6,6 +6,7 @@
 #include <optional>
 #include <string_view>
 
+#include "data/formats/atomic_file.h"
 #include "data/formats/file_bytes.h"
 
 namespace frugal::apps {
@@ -15,6 +16,11 @@ constexpr const char* kName = "metrics.csv";
 constexpr std::string_view kHeading =
     "epoch,step,train_loss,train_accuracy,test_loss,test_accuracy,test_metric,lr,mean_bits,"
     "saved_bytes,peak_bytes,activation_bytes,seconds\n";
+// Files of earlier versions lack the column saved_bytes.
+constexpr std::string_view kEarlierHeading =
+    "epoch,step,train_loss,train_accuracy,test_loss,test_accuracy,test_metric,lr,mean_bits,"
+    "peak_bytes,activation_bytes,seconds\n";
+constexpr int kColumnsBeforeSaved = 9;
 
 template <class T>
 std::optional<T> number_in(std::string_view text) {
@@ -51,15 +57,33 @@ Kept kept_rows(std::string_view text, int64_t step) {
   }
 }
 
+// The text of an earlier version's file with the columns of today. The new one is empty.
+std::string with_all_columns(std::string_view text) {
+  std::string made(kHeading);
+  int columns = 0;
+  for (const char c : text.substr(kEarlierHeading.size())) {
+    made += c;
+    if (c == '\n') columns = 0;
+    if (c == ',' && ++columns == kColumnsBeforeSaved) made += ',';
+  }
+  return made;
+}
+
 }  // namespace
 
 MetricsCsv::MetricsCsv(std::shared_ptr<RunFolder> folder, const RunState& state)
     : folder_(std::move(folder)) {
   const std::string path = folder_->path() + "/" + kName;
-  std::vector<uint8_t> bytes;
-  if (data::is_file(path)) bytes = data::read_file("metrics", path);
-  const Kept kept =
-      kept_rows({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, state.step);
+  std::string text;
+  if (data::is_file(path)) {
+    const std::vector<uint8_t> bytes = data::read_file("metrics", path);
+    text.assign(bytes.begin(), bytes.end());
+  }
+  if (text.starts_with(kEarlierHeading)) {
+    text = with_all_columns(text);
+    data::atomic_write(path, text);
+  }
+  const Kept kept = kept_rows(text, state.step);
   if (state.seconds == 0) seconds_before_ = kept.seconds;
   folder_->start_appending(kName, static_cast<int64_t>(kept.text.size()));
   if (kept.text.empty()) folder_->append(kName, kHeading);

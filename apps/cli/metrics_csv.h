@@ -2,9 +2,8 @@
 //   epoch, step             counted from 1
 //   train_loss, train_accuracy
 //   test_loss, test_accuracy, test_metric    empty where the epoch was not evaluated
-//   lr, mean_bits, saved_bytes    those of the epoch's last step; saved_bytes: what was live
-//   between
-//                           its passes, packed tensors included; see StepReport
+//   lr, mean_bits, saved_bytes    those of the epoch's last step (StepReport); saved_bytes is what
+//                           was live between its passes, packed tensors included
 //   peak_bytes, activation_bytes    the most of the run so far; activation_bytes counts packed ones
 //   seconds                 what steps have taken so far, without those that a cut made in vain
 // Accuracies are empty if numbers are predicted. What is not known is empty, too.

@@ -103,4 +103,32 @@ TEST_CASE("metrics.csv has a row for each epoch, also after SIGKILL and more epo
   CHECK(rows_of(out).size() == 1);
 }
 
+TEST_CASE("a table of an earlier version keeps its rows when the run goes on") {
+  const TempFolder folder;
+  write_file(folder / "c.json", kTinyConfig);
+  const std::string train = "train " + folder / "c.json" + " --out " + folder / "run";
+  REQUIRE(frugal(train).status == 0);
+  const std::vector<Row> before = rows_of(folder / "run");
+  std::string earlier =
+      "epoch,step,train_loss,train_accuracy,test_loss,test_accuracy,test_metric,lr,mean_bits,"
+      "peak_bytes,activation_bytes,seconds\n";
+  for (const Row& row : before) {
+    std::string line;
+    for (const char* name :
+         {"epoch", "step", "train_loss", "train_accuracy", "test_loss", "test_accuracy",
+          "test_metric", "lr", "mean_bits", "peak_bytes", "activation_bytes", "seconds"})
+      line += "," + row.at(name);
+    earlier += line.substr(1) + "\n";
+  }
+  write_file(folder / "run/metrics.csv", earlier);
+  const Ran more = frugal(train + " --resume --extend 3");
+  REQUIRE_MESSAGE(more.status == 0, more.err);
+  const std::vector<Row> after = rows_of(folder / "run");
+  REQUIRE(after.size() == before.size() + 1);
+  for (size_t i = 0; i < before.size(); ++i)
+    for (const auto& [name, value] : before[i])
+      CHECK_MESSAGE(after[i].at(name) == (name == "saved_bytes" ? "" : value), name);
+  CHECK_FALSE(after.back().at("saved_bytes").empty());
+}
+
 }  // namespace frugal::apps
