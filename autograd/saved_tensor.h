@@ -232,8 +232,9 @@ class SavePolicy {
   // packed while they are made (Codec::pack_slices), so that they are never whole. The question may
   // be asked twice; the second answer is then the same.
   virtual bool decides_by_shape() const { return false; }
-  // Does the policy also decide about the inputs that a checkpoint keeps (autograd/checkpoint.h),
-  // and about what is saved while they are recomputed? Else both are kept without loss.
+  // Does the policy also decide about recomputed blocks (autograd/checkpoint.h)? It then decides
+  // about a block's input and about what the block saves while it is recomputed. Otherwise both are
+  // kept without loss.
   virtual bool packs_recomputed() const { return false; }
   // Notes what the policy can do beside deciding (compress/policies/policy_roles.h).
   virtual void add_roles(compress::PolicyRoles& /*roles*/) {}

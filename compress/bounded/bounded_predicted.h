@@ -11,8 +11,9 @@
 // left neighbour in its channel, with weights that are best for the channel (rows of other tensors
 // than images have a left neighbour alone). What is coded is the difference of q and the code of
 // the predicted value. Its distribution depends on where between two codes the dither moves the
-// predicted value to: there are eight such places, each with frequencies of its own. This makes use
-// of u, and takes a third of the bits off where a step is as large as the values' deviation.
+// predicted value to: there are eight such places, each with frequencies of its own. So the code
+// makes use of u. Where a step is as large as the deviation of the values, this saves a third of
+// the bits.
 //
 // Payload, u8. One byte says whether values are coded. If not, because that would take more bytes,
 // the f32 values follow. Else: the number of classes (u8); for each class the shift of its

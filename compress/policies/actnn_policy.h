@@ -29,9 +29,9 @@
 //
 // As published, every tensor is packed, signs are 1-bit masks and nothing is rebuilt: keep.recipes
 // is false, keep.signs is masks. With recipes, the policy packs the tensors that are not rebuilt.
-// Codes that carry a sign have at least 2 bits, whatever the average. With recipes, tensors that a
-// rebuild reads whose bias is corrected (FixedPolicy::corrects) have the average width, rounded up,
-// and at least 4 bits, for all samples. The average does not count them.
+// Codes that carry a sign have at least 2 bits, whatever the average. Some rebuilds
+// correct their bias (FixedPolicy::corrects). The tensors that they read have one width for all
+// samples: the average, rounded up, but at least 4 bits. The average does not count these tensors.
 //
 // On `meta` there are no values, so nothing is learned: every tensor keeps the average width, which
 // its samples share equally. The bytes are those of a run before its first observation. Later, a

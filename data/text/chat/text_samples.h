@@ -47,10 +47,11 @@ struct TextSampleCounts {
 //   {"text": ...}
 // Answers are what the role assistant says, completions and outputs, with the ends that the
 // template or the tokenizer gives them; of a text, everything counts. Instructions become a
-// conversation if there is a template, and Alpaca's published prompt otherwise. Errors (with file
-// and line): a line that is not a JSON object; none of these; members of other types; a
-// conversation without a template, or one that the template does not write (ChatTemplate); a sample
-// of more than max_length inputs without `truncate`; no sample that counts.
+// conversation if there is a template, and Alpaca's published prompt otherwise. Errors name
+// file and line: a line that is not a JSON object; an object that has none of these members; a
+// member of another type; a conversation without a template; a conversation that the template does
+// not write (ChatTemplate); without `truncate`, a sample whose inputs are more than max_length; a
+// file in which no sample counts.
 std::vector<Sequence> read_text_samples(const std::string& path, const SampleEncoder& encoder,
                                         const TextSampleOptions& options, TextSampleCounts& counts);
 
