@@ -1,7 +1,7 @@
 // Studies of what compression does: `frugal-lab` beside `frugal`.
 #include "apps/cli/command_line.h"
 #include "apps/cli/version.h"
-#include "apps/config/config_error.h"
+#include "apps/config/keys/config_error.h"
 #include "core/spin.h"
 #include "lab/commands.h"
 

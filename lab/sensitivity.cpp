@@ -7,7 +7,7 @@
 
 #include "apps/bench/gradient_bench.h"
 #include "apps/cli/report.h"
-#include "apps/config/level_keys.h"
+#include "apps/config/keys/level_keys.h"
 #include "apps/config/make_choice.h"
 #include "apps/config/resolve.h"
 #include "lab/commands.h"

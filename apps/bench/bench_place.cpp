@@ -1,6 +1,6 @@
 #include "apps/bench/bench_place.h"
 
-#include "apps/config/config_error.h"
+#include "apps/config/keys/config_error.h"
 #include "apps/config/set_up_device.h"
 
 namespace frugal::apps {

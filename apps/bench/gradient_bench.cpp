@@ -1,6 +1,6 @@
 #include "apps/bench/gradient_bench.h"
 
-#include "apps/config/config_error.h"
+#include "apps/config/keys/config_error.h"
 #include "apps/config/make_run.h"
 #include "apps/config/planned_run.h"
 #include "apps/config/set_up_device.h"

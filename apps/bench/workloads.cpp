@@ -3,7 +3,7 @@
 #include <map>
 #include <vector>
 
-#include "apps/config/config_error.h"
+#include "apps/config/keys/config_error.h"
 
 namespace frugal::apps {
 

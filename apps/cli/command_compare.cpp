@@ -4,7 +4,7 @@
 
 #include "apps/cli/commands.h"
 #include "apps/cli/report.h"
-#include "apps/config/config_table.h"
+#include "apps/config/keys/config_table.h"
 #include "core/quoted.h"
 #include "data/formats/json_strict.h"
 

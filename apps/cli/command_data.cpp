@@ -7,7 +7,7 @@
 
 #include "apps/cli/commands.h"
 #include "apps/cli/progress.h"
-#include "apps/config/config_error.h"
+#include "apps/config/keys/config_error.h"
 #include "apps/json.h"
 #include "core/error.h"
 #include "data/fetch/sources.h"

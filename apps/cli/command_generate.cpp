@@ -3,8 +3,8 @@
 
 #include "apps/cli/commands.h"
 #include "apps/cli/report.h"
+#include "apps/config/data/make_tokenizer.h"
 #include "apps/config/make_model.h"
-#include "apps/config/make_tokenizer.h"
 #include "apps/config/resolve.h"
 #include "apps/config/set_up_device.h"
 #include "apps/config/stored_run.h"

@@ -14,8 +14,8 @@
 #include <thread>
 
 #include "apps/cli/signals.h"
-#include "apps/config/config_table.h"
-#include "apps/config/keys_of_options.h"
+#include "apps/config/keys/config_table.h"
+#include "apps/config/keys/keys_of_options.h"
 #include "core/device.h"
 #include "core/nearest.h"
 #include "core/quoted.h"

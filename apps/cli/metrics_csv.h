@@ -11,7 +11,7 @@
 #include <memory>
 #include <string>
 
-#include "apps/config/config_error.h"
+#include "apps/config/keys/config_error.h"
 #include "train/trainer.h"
 
 namespace frugal::apps {

@@ -5,7 +5,7 @@
 #include <tuple>
 
 #include "apps/cli/report.h"
-#include "apps/config/config_readers.h"
+#include "apps/config/keys/config_readers.h"
 #include "train/planning/bytes.h"
 #include "train/planning/way_steps.h"
 

@@ -4,7 +4,7 @@
 #include <sstream>
 
 #include "apps/cli/report.h"
-#include "apps/config/keys_of_options.h"
+#include "apps/config/keys/keys_of_options.h"
 #include "apps/config/planned_run.h"
 #include "train/planning/bytes.h"
 

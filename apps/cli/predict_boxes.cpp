@@ -4,7 +4,7 @@
 #include <cstdio>
 
 #include "apps/cli/signals.h"
-#include "apps/config/data_kinds.h"
+#include "apps/config/data/data_kinds.h"
 #include "autograd/record.h"
 #include "core/quoted.h"
 #include "models/detection/detector.h"

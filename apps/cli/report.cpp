@@ -5,9 +5,9 @@
 
 #include "apps/cli/progress.h"
 #include "apps/cli/version.h"
-#include "apps/config/config_table.h"
-#include "apps/config/level_keys.h"
-#include "apps/config/make_data.h"
+#include "apps/config/data/make_data.h"
+#include "apps/config/keys/config_table.h"
+#include "apps/config/keys/level_keys.h"
 #include "compress/policies/policy_kind.h"
 #include "train/metric_names.h"
 

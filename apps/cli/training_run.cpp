@@ -4,7 +4,7 @@
 
 #include "apps/cli/report.h"
 #include "apps/cli/signals.h"
-#include "apps/config/make_data.h"
+#include "apps/config/data/make_data.h"
 #include "apps/config/make_model.h"
 #include "apps/config/make_run.h"
 #include "apps/config/resolve.h"

@@ -5,10 +5,10 @@
 #include <fstream>
 #include <sstream>
 
-#include "apps/config/config_readers.h"
-#include "apps/config/config_table.h"
 #include "apps/config/hub_folder.h"
-#include "apps/config/level_keys.h"
+#include "apps/config/keys/config_readers.h"
+#include "apps/config/keys/config_table.h"
+#include "apps/config/keys/level_keys.h"
 #include "core/nearest.h"
 #include "core/quoted.h"
 #include "data/fetch/sha256.h"

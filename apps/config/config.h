@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "apps/config/config_error.h"
+#include "apps/config/keys/config_error.h"
 #include "apps/json.h"
 #include "compress/policies/choice.h"
 #include "compress/policies/policy_kind.h"

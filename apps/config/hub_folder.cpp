@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <set>
 
-#include "apps/config/value_schema.h"
+#include "apps/config/keys/value_schema.h"
 #include "core/quoted.h"
 #include "models/zoo/decoder.h"
 

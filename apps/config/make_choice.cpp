@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "apps/config/config_error.h"
-#include "apps/config/level_keys.h"
-#include "apps/config/value_named.h"
+#include "apps/config/keys/config_error.h"
+#include "apps/config/keys/level_keys.h"
+#include "apps/config/keys/value_named.h"
 #include "compress/policies/acgc_policy.h"
 #include "compress/policies/policy_kind.h"
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "apps/config/config.h"
-#include "apps/config/make_data.h"
+#include "apps/config/data/make_data.h"
 #include "models/module.h"
 #include "models/registry.h"
 

@@ -5,7 +5,7 @@
 #include <map>
 #include <set>
 
-#include "apps/config/config_error.h"
+#include "apps/config/keys/config_error.h"
 #include "core/quoted.h"
 #include "distributed/sharded_optimizer.h"
 #include "models/layer_order.h"

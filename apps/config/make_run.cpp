@@ -1,7 +1,7 @@
 #include "apps/config/make_run.h"
 
+#include "apps/config/data/make_data.h"
 #include "apps/config/make_choice.h"
-#include "apps/config/make_data.h"
 #include "apps/config/make_model.h"
 #include "apps/config/make_optimizer.h"
 #include "apps/config/make_task.h"

@@ -1,8 +1,8 @@
 #include "apps/config/make_task.h"
 
-#include "apps/config/make_data.h"
+#include "apps/config/data/make_data.h"
+#include "apps/config/keys/value_named.h"
 #include "apps/config/set_up_device.h"
-#include "apps/config/value_named.h"
 #include "train/tasks/language_model.h"
 #include "train/tasks/make_task.h"
 #include "train/tasks/segmentation.h"

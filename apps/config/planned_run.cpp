@@ -1,8 +1,8 @@
 #include "apps/config/planned_run.h"
 
-#include "apps/config/config_readers.h"
-#include "apps/config/config_table.h"
-#include "apps/config/level_keys.h"
+#include "apps/config/keys/config_readers.h"
+#include "apps/config/keys/config_table.h"
+#include "apps/config/keys/level_keys.h"
 #include "apps/config/make_choice.h"
 #include "apps/config/make_model.h"
 #include "apps/config/make_optimizer.h"

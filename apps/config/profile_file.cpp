@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <limits>
 
-#include "apps/config/config_table.h"
-#include "apps/config/level_keys.h"
+#include "apps/config/keys/config_table.h"
+#include "apps/config/keys/level_keys.h"
 #include "apps/config/make_choice.h"
 #include "compress/policies/policy_kind.h"
 #include "core/quoted.h"

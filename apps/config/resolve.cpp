@@ -1,9 +1,9 @@
 #include "apps/config/resolve.h"
 
-#include "apps/config/config_table.h"
-#include "apps/config/level_keys.h"
+#include "apps/config/data/make_data.h"
+#include "apps/config/keys/config_table.h"
+#include "apps/config/keys/level_keys.h"
 #include "apps/config/make_choice.h"
-#include "apps/config/make_data.h"
 #include "apps/config/make_model.h"
 #include "apps/config/profile_file.h"
 #include "compress/policies/policy_kind.h"

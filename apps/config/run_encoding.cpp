@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <unordered_set>
 
-#include "apps/config/data_kinds.h"
+#include "apps/config/data/data_kinds.h"
 #include "core/quoted.h"
 #include "data/fetch/sha256.h"
 #include "data/formats/file_bytes.h"

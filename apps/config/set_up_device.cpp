@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "apps/config/config_error.h"
-#include "apps/config/value_named.h"
+#include "apps/config/keys/config_error.h"
+#include "apps/config/keys/value_named.h"
 #include "core/cuda/cuda_memory.h"
 #include "core/memory.h"
 #include "core/parallel.h"

@@ -4,15 +4,15 @@
 #include <cmath>
 #include <filesystem>
 
-#include "apps/config/config_error.h"
-#include "apps/config/config_table.h"
-#include "apps/config/csv_columns.h"
-#include "apps/config/data_kinds.h"
-#include "apps/config/make_data.h"
+#include "apps/config/data/csv_columns.h"
+#include "apps/config/data/data_kinds.h"
+#include "apps/config/data/make_data.h"
+#include "apps/config/data/make_tokenizer.h"
+#include "apps/config/data/mask_data.h"
+#include "apps/config/keys/config_error.h"
+#include "apps/config/keys/config_table.h"
 #include "apps/config/make_model.h"
 #include "apps/config/make_run.h"
-#include "apps/config/make_tokenizer.h"
-#include "apps/config/mask_data.h"
 #include "apps/config/resolve.h"
 #include "apps/config/set_up_device.h"
 #include "core/log.h"

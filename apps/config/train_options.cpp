@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "apps/config/data/make_data.h"
 #include "apps/config/make_choice.h"
-#include "apps/config/make_data.h"
 #include "apps/config/make_model.h"
 #include "apps/config/make_optimizer.h"
 #include "apps/config/make_task.h"

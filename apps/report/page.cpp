@@ -5,7 +5,7 @@
 #include <map>
 
 #include "apps/cli/progress.h"
-#include "apps/config/config_table.h"
+#include "apps/config/keys/config_table.h"
 #include "apps/report/chart.h"
 #include "apps/report/html.h"
 #include "apps/report/run_facts.h"

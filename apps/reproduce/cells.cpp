@@ -4,7 +4,7 @@
 #include <cmath>
 #include <filesystem>
 
-#include "apps/config/config_table.h"
+#include "apps/config/keys/config_table.h"
 #include "apps/reproduce/measures.h"
 #include "data/fetch/sha256.h"
 #include "data/formats/atomic_file.h"

@@ -16,7 +16,7 @@
 #include "apps/cli/child_process.h"
 #include "apps/cli/signals.h"
 #include "apps/cli/version.h"
-#include "apps/config/make_data.h"
+#include "apps/config/data/make_data.h"
 #include "apps/config/set_up_device.h"
 #include "apps/reproduce/measures.h"
 #include "apps/reproduce/search.h"

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "apps/config/config_error.h"
+#include "apps/config/keys/config_error.h"
 #include "apps/json.h"
 
 namespace frugal::apps {

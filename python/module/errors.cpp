@@ -1,6 +1,6 @@
 // Exceptions of the library become those of the package, which frugal/_errors.py declares.
 #include "apps/cli/signals.h"
-#include "apps/config/config_error.h"
+#include "apps/config/keys/config_error.h"
 #include "core/memory.h"
 #include "python/module/bindings.h"
 #include "train/trainer.h"

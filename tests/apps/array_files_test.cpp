@@ -1,8 +1,8 @@
 // data.name tensors with each layout, as a file says it: trains, evaluates and predicts.
 #include <doctest/doctest.h>
 
-#include "apps/config/config_table.h"
-#include "apps/config/make_data.h"
+#include "apps/config/data/make_data.h"
+#include "apps/config/keys/config_table.h"
 #include "apps/json.h"
 #include "data/formats/safetensors.h"
 #include "tests/apps/run.h"

@@ -1,7 +1,7 @@
 // Runs with dithered rounding, whose unpacking draws again what packing drew.
 #include <doctest/doctest.h>
 
-#include "apps/config/config_error.h"
+#include "apps/config/keys/config_error.h"
 #include "apps/config/make_choice.h"
 #include "apps/config/resolve.h"
 #include "apps/json.h"

@@ -1,7 +1,7 @@
 // compression.advanced.group_axis: groups along rows, from the configuration to the codes.
 #include <doctest/doctest.h>
 
-#include "apps/config/config_error.h"
+#include "apps/config/keys/config_error.h"
 #include "apps/config/make_choice.h"
 #include "apps/config/resolve.h"
 #include "compress/policies/fixed_policy.h"

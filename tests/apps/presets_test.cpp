@@ -2,7 +2,7 @@
 #include <doctest/doctest.h>
 
 #include "apps/cli/plan_text.h"
-#include "apps/config/level_keys.h"
+#include "apps/config/keys/level_keys.h"
 #include "apps/config/make_choice.h"
 #include "apps/config/planned_run.h"
 #include "apps/config/resolve.h"

@@ -1,8 +1,8 @@
 // Budgets of memory on CUDA: a step takes what was planned on meta, and runs stay within.
 #include "apps/cli/training_run.h"
 #include "apps/config/config.h"
+#include "apps/config/data/make_data.h"
 #include "apps/config/make_choice.h"
-#include "apps/config/make_data.h"
 #include "apps/config/make_model.h"
 #include "apps/config/make_optimizer.h"
 #include "apps/config/make_task.h"

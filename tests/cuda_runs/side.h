@@ -4,8 +4,8 @@
 #include <optional>
 
 #include "apps/config/config.h"
+#include "apps/config/data/make_data.h"
 #include "apps/config/make_choice.h"
-#include "apps/config/make_data.h"
 #include "apps/config/make_model.h"
 #include "apps/config/make_task.h"
 #include "apps/config/resolve.h"

@@ -7,7 +7,7 @@
 
 #include "apps/cli/training_run.h"
 #include "apps/config/config.h"
-#include "apps/config/config_error.h"
+#include "apps/config/keys/config_error.h"
 #include "apps/config/resolve.h"
 #include "tests/cuda/gpu.h"
 

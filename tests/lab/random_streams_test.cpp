@@ -8,10 +8,10 @@
 #include <set>
 
 #include "apps/bench/gradient_bench.h"
-#include "apps/config/make_data.h"
+#include "apps/config/data/make_data.h"
+#include "apps/config/data/random_dataset.h"
 #include "apps/config/make_model.h"
 #include "apps/config/make_optimizer.h"
-#include "apps/config/random_dataset.h"
 #include "apps/config/resolve.h"
 #include "apps/json.h"
 #include "models/init.h"

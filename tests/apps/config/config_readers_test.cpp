@@ -4,7 +4,7 @@
 
 #include <map>
 
-#include "apps/config/config_table.h"
+#include "apps/config/keys/config_table.h"
 #include "apps/config/resolve.h"
 #include "tests/apps/run.h"
 

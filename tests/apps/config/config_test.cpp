@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-#include "apps/config/config_table.h"
+#include "apps/config/keys/config_table.h"
 #include "apps/config/make_choice.h"
 #include "apps/config/resolve.h"
 #include "apps/config/set_up_device.h"

@@ -1,7 +1,7 @@
 // The keys of graph networks: which network has them, and what they make of it.
 #include <doctest/doctest.h>
 
-#include "apps/config/make_data.h"
+#include "apps/config/data/make_data.h"
 #include "apps/config/make_model.h"
 #include "apps/config/resolve.h"
 #include "tests/apps/run.h"

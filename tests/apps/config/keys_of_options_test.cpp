@@ -1,5 +1,5 @@
 // Messages of the training library, as the program shows them.
-#include "apps/config/keys_of_options.h"
+#include "apps/config/keys/keys_of_options.h"
 
 #include <doctest/doctest.h>
 

@@ -1,12 +1,12 @@
 // Levels as names for other keys, and the keys' earlier spellings.
-#include "apps/config/level_keys.h"
+#include "apps/config/keys/level_keys.h"
 
 #include <doctest/doctest.h>
 
 #include <map>
 #include <set>
 
-#include "apps/config/config_table.h"
+#include "apps/config/keys/config_table.h"
 #include "apps/config/make_choice.h"
 #include "apps/config/resolve.h"
 #include "data/formats/safetensors.h"

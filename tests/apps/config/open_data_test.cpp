@@ -1,5 +1,5 @@
 // What is read of a data set belongs to the configuration that opened it and to its copies.
-#include "apps/config/open_data.h"
+#include "apps/config/data/open_data.h"
 
 #include <doctest/doctest.h>
 
@@ -7,7 +7,7 @@
 #include <functional>
 #include <memory>
 
-#include "apps/config/make_data.h"
+#include "apps/config/data/make_data.h"
 #include "apps/config/planned_run.h"
 #include "apps/config/resolve.h"
 #include "apps/config/train_options.h"

@@ -1,6 +1,6 @@
 // What a configuration becomes, and that the library's defaults are those of the program.
 #include "apps/config/train_options.h"
-#include "apps/config/make_data.h"
+#include "apps/config/data/make_data.h"
 #include "apps/config/make_model.h"
 #include "apps/config/make_optimizer.h"
 #include "apps/config/resolve.h"

@@ -1,10 +1,10 @@
 // Each name that the schema lets through stands for something, where it is read.
-#include "apps/config/value_named.h"
+#include "apps/config/keys/value_named.h"
 
 #include <doctest/doctest.h>
 
 #include "apps/cli/commands.h"
-#include "apps/config/data_kinds.h"
+#include "apps/config/data/data_kinds.h"
 #include "apps/config/make_choice.h"
 #include "apps/config/make_model.h"
 #include "apps/config/make_optimizer.h"

@@ -1,4 +1,4 @@
-#include "apps/config/csv_columns.h"
+#include "apps/config/data/csv_columns.h"
 
 #include <algorithm>
 #include <cmath>

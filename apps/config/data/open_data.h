@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "apps/config/make_data.h"
+#include "apps/config/data/make_data.h"
 #include "apps/config/run_encoding.h"
 #include "data/tables/csv_table.h"
 

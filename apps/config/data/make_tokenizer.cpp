@@ -1,8 +1,8 @@
-#include "apps/config/make_tokenizer.h"
+#include "apps/config/data/make_tokenizer.h"
 
 #include <filesystem>
 
-#include "apps/config/data_parts.h"
+#include "apps/config/data/data_parts.h"
 #include "apps/config/run_encoding.h"
 #include "core/log.h"
 #include "core/quoted.h"

@@ -1,8 +1,8 @@
 #include <cmath>
 #include <regex>
 
-#include "apps/config/config_readers.h"
-#include "apps/config/config_table.h"
+#include "apps/config/keys/config_readers.h"
+#include "apps/config/keys/config_table.h"
 #include "core/nearest.h"
 #include "core/quoted.h"
 

@@ -1,6 +1,6 @@
-#include "apps/config/open_data.h"
+#include "apps/config/data/open_data.h"
 
-#include "apps/config/data_kinds.h"
+#include "apps/config/data/data_kinds.h"
 #include "apps/config/make_model.h"
 
 namespace frugal::apps {

@@ -1,6 +1,6 @@
-#include "apps/config/mask_data.h"
+#include "apps/config/data/mask_data.h"
 
-#include "apps/config/data_parts.h"
+#include "apps/config/data/data_parts.h"
 #include "core/quoted.h"
 
 namespace frugal::apps {

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "apps/config/config_table.h"
+#include "apps/config/keys/config_table.h"
 #include "compress/policies/levels.h"
 
 namespace frugal::apps {

@@ -1,4 +1,4 @@
-#include "apps/config/data_parts.h"
+#include "apps/config/data/data_parts.h"
 
 #include <algorithm>
 #include <filesystem>

@@ -3,12 +3,12 @@
 #include <map>
 #include <optional>
 
-#include "apps/config/config_readers.h"
-#include "apps/config/data_kinds.h"
-#include "apps/config/data_parts.h"
+#include "apps/config/data/data_kinds.h"
+#include "apps/config/data/data_parts.h"
+#include "apps/config/data/make_tokenizer.h"
+#include "apps/config/data/tensor_data.h"
+#include "apps/config/keys/config_readers.h"
 #include "apps/config/make_model.h"
-#include "apps/config/make_tokenizer.h"
-#include "apps/config/tensor_data.h"
 #include "core/log.h"
 #include "core/quoted.h"
 #include "core/random_streams.h"
@@ -25,7 +25,7 @@ namespace frugal::apps {
 namespace {
 
 constexpr const char* kMask = "attention_mask";
-constexpr const char* kTypes = "token_type_ids";
+constexpr const char* kSegments = "token_type_ids";
 constexpr int64_t kUsualVocabulary = 30522;
 constexpr int64_t kRandomTrain = 2048, kRandomTest = 512;
 
@@ -422,14 +422,14 @@ BatchSpec OpenTexts::spec(const Config& config) {
     spec.vocabulary = config.model.vocab_size.value_or(kUsualVocabulary);
     if (is_decoder(config)) spec.target = Target::class_of_token;
     spec.classes = is_decoder(config) ? spec.vocabulary : config.data.classes.value_or(2);
-    if (!is_decoder(config)) spec.token_extras = {kMask, kTypes};
+    if (!is_decoder(config)) spec.token_extras = {kMask, kSegments};
   } else if (is_array(config)) {
     spec.vocabulary = array_vocabulary(config);
     if (is_decoder(config)) spec.target = Target::class_of_token;
     spec.metric = usual_metric(spec.target);
     spec.classes =
         is_decoder(config) ? spec.vocabulary : arrays_.parts(config).train_targets.classes;
-    if (!is_decoder(config)) spec.token_extras = {kMask, kTypes};
+    if (!is_decoder(config)) spec.token_extras = {kMask, kSegments};
   } else if (is_conversations(config)) {
     spec.vocabulary = tokenizers_.samples(config)->tokenizer->size();
     spec.classes = spec.vocabulary;
@@ -438,7 +438,7 @@ BatchSpec OpenTexts::spec(const Config& config) {
   } else if (config.data.name == "jsonl" && !is_decoder(config)) {
     spec.vocabulary = word_pieces(config)->size();
     spec.classes = static_cast<int64_t>(labelled_lines(config).labels.size());
-    spec.token_extras = {kMask, kTypes};
+    spec.token_extras = {kMask, kSegments};
   } else if (is_stream(config)) {
     spec.vocabulary = stream_tokens(config).tokens.tokenizer->size();
     spec.classes = spec.vocabulary;
@@ -448,7 +448,7 @@ BatchSpec OpenTexts::spec(const Config& config) {
     spec.vocabulary = word_pieces(config)->size();
     spec.classes = static_cast<int64_t>(glue_task(config.data.name)->labels.size());
     spec.metric = glue_task(config.data.name)->metric;
-    spec.token_extras = {kMask, kTypes};
+    spec.token_extras = {kMask, kSegments};
   }
   return spec;
 }

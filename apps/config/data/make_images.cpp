@@ -4,13 +4,13 @@
 #include <map>
 #include <optional>
 
-#include "apps/config/config_readers.h"
-#include "apps/config/data_kinds.h"
-#include "apps/config/data_parts.h"
+#include "apps/config/data/data_kinds.h"
+#include "apps/config/data/data_parts.h"
+#include "apps/config/data/mask_data.h"
+#include "apps/config/data/random_dataset.h"
+#include "apps/config/data/tensor_data.h"
+#include "apps/config/keys/config_readers.h"
 #include "apps/config/make_model.h"
-#include "apps/config/mask_data.h"
-#include "apps/config/random_dataset.h"
-#include "apps/config/tensor_data.h"
 #include "core/quoted.h"
 #include "core/random_streams.h"
 #include "data/class_names.h"

@@ -1,11 +1,11 @@
-#include "apps/config/make_data.h"
+#include "apps/config/data/make_data.h"
 
 #include <algorithm>
 #include <filesystem>
 
-#include "apps/config/csv_columns.h"
-#include "apps/config/data_kinds.h"
-#include "apps/config/value_named.h"
+#include "apps/config/data/csv_columns.h"
+#include "apps/config/data/data_kinds.h"
+#include "apps/config/keys/value_named.h"
 #include "core/quoted.h"
 #include "data/fetch/sources.h"
 #include "train/metric_names.h"

@@ -1,11 +1,11 @@
-#include "apps/config/level_keys.h"
+#include "apps/config/keys/level_keys.h"
 
 #include <algorithm>
 #include <cmath>
 #include <sstream>
 
-#include "apps/config/config_error.h"
-#include "apps/config/config_field.h"
+#include "apps/config/keys/config_error.h"
+#include "apps/config/keys/config_field.h"
 #include "compress/policies/levels.h"
 #include "compress/policies/policy_kind.h"
 #include "core/nearest.h"

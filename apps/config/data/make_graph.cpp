@@ -3,10 +3,10 @@
 #include <memory>
 #include <optional>
 
-#include "apps/config/config_readers.h"
-#include "apps/config/data_kinds.h"
+#include "apps/config/data/data_kinds.h"
+#include "apps/config/keys/config_readers.h"
+#include "apps/config/keys/value_named.h"
 #include "apps/config/make_model.h"
-#include "apps/config/value_named.h"
 #include "core/random_streams.h"
 #include "core/rng.h"
 #include "data/graph/graph_batches.h"

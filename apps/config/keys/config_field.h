@@ -7,9 +7,9 @@
 #include <string_view>
 #include <vector>
 
-#include "apps/config/config_readers.h"
-#include "apps/config/config_table.h"
-#include "apps/config/value_schema.h"
+#include "apps/config/keys/config_readers.h"
+#include "apps/config/keys/config_table.h"
+#include "apps/config/keys/value_schema.h"
 #include "compress/policies/policy_kind.h"
 
 namespace frugal::apps {

@@ -2,9 +2,9 @@
 #include <filesystem>
 #include <map>
 
-#include "apps/config/config_readers.h"
-#include "apps/config/data_kinds.h"
-#include "apps/config/data_parts.h"
+#include "apps/config/data/data_kinds.h"
+#include "apps/config/data/data_parts.h"
+#include "apps/config/keys/config_readers.h"
 #include "apps/config/run_encoding.h"
 #include "core/integers.h"
 #include "core/quoted.h"

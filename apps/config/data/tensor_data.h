@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "apps/config/data_parts.h"
+#include "apps/config/data/data_parts.h"
 #include "apps/config/run_encoding.h"
 #include "data/tables/tensor_file.h"
 

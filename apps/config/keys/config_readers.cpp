@@ -1,8 +1,8 @@
-#include "apps/config/config_readers.h"
+#include "apps/config/keys/config_readers.h"
 
 #include <algorithm>
 
-#include "apps/config/level_keys.h"
+#include "apps/config/keys/level_keys.h"
 #include "apps/config/make_model.h"
 #include "compress/policies/policy_kind.h"
 

@@ -1,9 +1,9 @@
-#include "apps/config/tensor_data.h"
+#include "apps/config/data/tensor_data.h"
 
 #include <algorithm>
 
+#include "apps/config/keys/value_named.h"
 #include "apps/config/make_model.h"
-#include "apps/config/value_named.h"
 #include "core/quoted.h"
 #include "data/class_names.h"
 #include "data/formats/npy.h"

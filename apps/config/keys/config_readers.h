@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "apps/config/config_table.h"
-#include "apps/config/make_data.h"
+#include "apps/config/data/make_data.h"
+#include "apps/config/keys/config_table.h"
 
 namespace frugal::apps {
 

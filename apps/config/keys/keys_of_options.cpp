@@ -1,8 +1,8 @@
-#include "apps/config/keys_of_options.h"
+#include "apps/config/keys/keys_of_options.h"
 
 #include <cctype>
 
-#include "apps/config/config_table.h"
+#include "apps/config/keys/config_table.h"
 
 namespace frugal::apps {
 namespace {

@@ -2,11 +2,11 @@
 #include <algorithm>
 #include <optional>
 
-#include "apps/config/config_readers.h"
-#include "apps/config/data_kinds.h"
-#include "apps/config/data_parts.h"
-#include "apps/config/tensor_data.h"
-#include "apps/config/value_named.h"
+#include "apps/config/data/data_kinds.h"
+#include "apps/config/data/data_parts.h"
+#include "apps/config/data/tensor_data.h"
+#include "apps/config/keys/config_readers.h"
+#include "apps/config/keys/value_named.h"
 #include "core/quoted.h"
 #include "data/loader.h"
 #include "data/subset.h"

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "apps/config/config_table.h"
-#include "apps/config/make_data.h"
-#include "apps/config/open_data.h"
+#include "apps/config/data/make_data.h"
+#include "apps/config/data/open_data.h"
+#include "apps/config/keys/config_table.h"
 #include "data/detection/box_batches.h"
 #include "data/tables/csv_table.h"
 

@@ -1,6 +1,6 @@
-#include "apps/config/value_schema.h"
+#include "apps/config/keys/value_schema.h"
 
-#include "apps/config/config_error.h"
+#include "apps/config/keys/config_error.h"
 #include "models/sequential/sequential.h"
 #include "train/planning/bytes.h"
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "apps/config/make_data.h"
+#include "apps/config/data/make_data.h"
 #include "data/split.h"
 
 namespace frugal::apps {

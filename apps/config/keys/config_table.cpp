@@ -1,11 +1,11 @@
-#include "apps/config/config_table.h"
+#include "apps/config/keys/config_table.h"
 
 #include <algorithm>
 
-#include "apps/config/config_field.h"
-#include "apps/config/data_kinds.h"
-#include "apps/config/level_keys.h"
-#include "apps/config/make_data.h"
+#include "apps/config/data/data_kinds.h"
+#include "apps/config/data/make_data.h"
+#include "apps/config/keys/config_field.h"
+#include "apps/config/keys/level_keys.h"
 #include "apps/config/make_model.h"
 #include "apps/config/resolve.h"
 #include "compress/policies/policy_kind.h"

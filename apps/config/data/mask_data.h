@@ -1,6 +1,6 @@
 // data.name image_masks: pictures with a class for each pixel.
 #pragma once
-#include "apps/config/make_data.h"
+#include "apps/config/data/make_data.h"
 #include "apps/config/run_encoding.h"
 #include "data/image/mask_files.h"
 
