@@ -13,6 +13,7 @@
 #include "apps/config/train_options.h"
 #include "apps/report/page.h"
 #include "apps/report/record_json.h"
+#include "core/log.h"
 #include "data/formats/json_strict.h"
 #include "ops/image/batch_norm.h"
 #include "train/run/weights.h"
@@ -200,8 +201,11 @@ void TrainingRun::write_report() const {
     folder_->write(kReportFile, report_page(read_report_run(folder_->path(), RunStatus::finished)),
                    RunFolder::Lasting::never);
   } catch (const Error& e) {
+    const std::string why = fmt::format("{} was not written: {}", kReportFile, e.what());
     if (progress_ != nullptr)
-      progress_->say(fmt::format("{} was not written: {}", kReportFile, e.what()));
+      progress_->say(why);
+    else
+      log().error("{}", why);  // a quiet run says it, too
   }
 }
 

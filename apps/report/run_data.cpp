@@ -6,6 +6,7 @@
 
 #include <filesystem>
 
+#include "core/log.h"
 #include "core/quoted.h"
 #include "data/formats/file_bytes.h"
 #include "data/formats/json_strict.h"
@@ -54,9 +55,13 @@ std::vector<Json> read_metrics(const char* op, const std::string& folder) {
 Json read_tensor_times(const std::string& folder) {
   const std::string path = folder + "/" + kTensorTimesFile;
   if (!data::is_file(path)) return Json::object();
-  Json times = read_json(path);
-  FRUGAL_CHECK(times.is_object(), "[report] {}: expected an object", in_quotes(path));
-  return times;
+  try {
+    if (Json times = read_json(path); times.is_object()) return times;
+  } catch (const Error&) {
+  }
+  // A run does not wait until the file lies on the disk, so a power cut may leave it empty.
+  log().warn("{} holds no times, and is left out", in_quotes(path));
+  return Json::object();
 }
 
 ReportRun read_report_run(const std::string& folder) {

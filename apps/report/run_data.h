@@ -14,7 +14,8 @@ inline constexpr const char* kTensorTimesFile = "tensor_times.json";
 // left out. Errors: no such file; a line that is not JSON. `op` begins the message.
 std::vector<Json> read_metrics(const char* op, const std::string& folder);
 
-// Times of recorded steps, by the step's number. Empty: there are none.
+// Times of recorded steps, by the step's number. Empty: there are none, or the file is damaged, and
+// a warning says so.
 Json read_tensor_times(const std::string& folder);
 
 // running: a process trains in the folder. cut: none does, and the run has not come to its end.

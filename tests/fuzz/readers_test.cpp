@@ -1,0 +1,94 @@
+// Mutants of good files: every reader takes them or says what is wrong, within the memory that a
+// file of that size can be worth. FRUGAL_FUZZ_RUNS=N tries N mutants for each reader, and
+// FRUGAL_FUZZ_SEED=S draws others.
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <new>
+#include <random>
+
+#include "core/error.h"
+#include "core/memory.h"
+#include "tests/fuzz/reader.h"
+
+namespace {
+
+std::atomic<size_t> largest_allocation{0};
+
+}  // namespace
+
+// The program's own operator new, which notes the largest block that was asked for.
+void* operator new(size_t bytes) {
+  size_t seen = largest_allocation.load(std::memory_order_relaxed);
+  while (bytes > seen && !largest_allocation.compare_exchange_weak(seen, bytes)) {
+  }
+  if (void* const block = std::malloc(bytes == 0 ? 1 : bytes)) return block;
+  throw std::bad_alloc();
+}
+void operator delete(void* block) noexcept { std::free(block); }
+void operator delete(void* block, size_t) noexcept { std::free(block); }
+
+namespace frugal_test {
+namespace {
+
+uint64_t from_environment(const char* name, uint64_t otherwise) {
+  const char* const text = std::getenv(name);
+  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
+}
+
+// What no file of this length can need: a few tables of fixed size, and 256 bytes for each byte.
+size_t most_memory(const std::string& bytes) { return (size_t{1} << 24) + 256 * bytes.size(); }
+
+void try_reader(const Reader& reader) {
+  CAPTURE(reader.name);
+  const FuzzFolder folder;
+  REQUIRE_FALSE(reader.seeds.empty());
+  for (size_t i = 0; i < reader.seeds.size(); ++i) {
+    CAPTURE(i);
+    folder.clear();
+    CHECK_NOTHROW(reader.read(folder, reader.seeds[i]));
+  }
+  const uint64_t runs = from_environment("FRUGAL_FUZZ_RUNS", 200);
+  std::mt19937_64 generator(from_environment("FRUGAL_FUZZ_SEED", 1));
+  const auto draw = [&](uint64_t below) { return generator() % below; };
+  for (uint64_t run = 0; run < runs; ++run) {
+    const std::string bytes = mutated(reader.seeds[draw(reader.seeds.size())], reader, draw);
+    folder.clear();
+    largest_allocation = 0;
+    bool other_error = false;
+    std::string message;
+    try {
+      reader.read(folder, bytes);
+    } catch (const frugal::Error& error) {
+      message = error.what();
+      if (message.empty()) other_error = true;
+    } catch (const std::exception& error) {
+      message = error.what();
+      other_error = true;
+    }
+    if (!other_error && largest_allocation <= most_memory(bytes)) continue;
+    const std::string kept = "fuzz-" + reader.name + "-" + std::to_string(run);
+    std::FILE* const file = std::fopen(kept.c_str(), "wb");
+    if (file != nullptr) {
+      std::fwrite(bytes.data(), 1, bytes.size(), file);
+      std::fclose(file);
+    }
+    CAPTURE(kept);
+    CAPTURE(message);
+    CHECK_FALSE(other_error);
+    CHECK(largest_allocation <= most_memory(bytes));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("readers of data take mutants of good files, or say what is wrong") {
+  for (const Reader& reader : data_readers()) try_reader(reader);
+}
+
+TEST_CASE("readers of runs and configurations take mutants, or say what is wrong") {
+  for (const Reader& reader : app_readers()) try_reader(reader);
+}
+
+}  // namespace frugal_test

@@ -1,0 +1,86 @@
+#!/usr/bin/env bash
+# Tries to break the program for hours: mutants of files, calls that fail, ends at any call, power cuts, sanitizers.
+# usage: tools/campaign.sh [PART ...] [--hours H] [--seed S] [--reader NAME ...]
+#   fuzz        libFuzzer with AddressSanitizer and UndefinedBehaviorSanitizer on every reader of files (needs clang)
+#   failures    every call on a file, thread, mapping and operator new of a training and of what reads a run fails once
+#   kills       the process ends before each call on a file, and the run goes on to the same bits
+#   power       a power cut after each change of a file, and the run goes on to the same bits
+#   sanitizers  the whole suite under AddressSanitizer and UndefinedBehaviorSanitizer
+# Without a part: fuzz, failures, kills and power. --hours: how long fuzz takes in all (1). What it finds lies in
+# build/campaign. docs/design/reliability.md says what is promised, and has the figures of the last campaign.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+usage() { sed -n '3,10s/^# \{0,1\}//p' "$0"; exit "$1"; }
+hours=1; seed=1; parts=(); readers=()
+while [ $# -gt 0 ]; do
+  case $1 in
+    --hours|--seed|--reader)
+      [ $# -ge 2 ] || { echo "campaign.sh: expected a value behind $1" >&2; exit 2; }
+      case $1 in --hours) hours=$2 ;; --seed) seed=$2 ;; *) readers+=("$2") ;; esac
+      shift ;;
+    -h|--help) usage 0 ;;
+    fuzz|failures|kills|power|sanitizers) parts+=("$1") ;;
+    *) echo "campaign.sh: unknown part '$1'" >&2; usage 2 >&2 ;;
+  esac
+  shift
+done
+[[ $hours =~ ^[0-9]+([.][0-9]+)?$ ]] || { echo "campaign.sh: --hours expects a number, got '$hours'" >&2; exit 2; }
+[[ $seed =~ ^[0-9]+$ ]] || { echo "campaign.sh: --seed expects a whole number, got '$seed'" >&2; exit 2; }
+[ ${#parts[@]} -gt 0 ] || parts=(fuzz failures kills power)
+out=$PWD/build/campaign
+mkdir -p "$out"
+wrong=0
+
+# One reader for SECONDS; prints a line of what it did.
+fuzz_reader() {  # PROGRAM READER SECONDS
+  local folder=$out/fuzz/$2 log=$out/fuzz/$2.log
+  mkdir -p "$folder/corpus" "$folder/found"
+  FRUGAL_FUZZ_READER=$2 FRUGAL_FUZZ_SEEDS=$folder "$1"
+  if FRUGAL_FUZZ_READER=$2 FRUGAL_LOG=off OMP_NUM_THREADS=1 "$1" "$folder/corpus" "$folder/seeds" \
+      -dict="$folder/words" -seed="$seed" -max_total_time="$3" -max_len=16384 -timeout=20 -malloc_limit_mb=1024 \
+      -rss_limit_mb=4096 -print_final_stats=1 -artifact_prefix="$folder/found/" >"$log" 2>&1; then
+    result=ok
+  else
+    result="FOUND, see $log"; wrong=1
+  fi
+  local runs edges
+  runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
+  edges=$(sed -n 's/.*cov: \([0-9]*\).*/\1/p' "$log" | tail -n 1)
+  printf '%-28s %12s executions %7s edges %6s s  %s\n' "$2" "${runs:-?}" "${edges:-?}" "$3" "$result"
+}
+
+fuzz() {
+  command -v clang++ >/dev/null || { echo "campaign.sh: fuzz needs clang++: apt-get install clang" >&2; exit 1; }
+  [ -d build/fuzz ] || cmake --preset fuzz >"$out/configure.log"
+  cmake --build --preset fuzz --target fuzz_data fuzz_apps
+  local -a all=() programs=()
+  local program name
+  for program in build/fuzz/bin/fuzz_data build/fuzz/bin/fuzz_apps; do
+    while IFS= read -r name; do
+      if [ ${#readers[@]} -eq 0 ] || [[ " ${readers[*]} " == *" $name "* ]]; then all+=("$name"); programs+=("$program"); fi
+    done < <("$program" 2>/dev/null)
+  done
+  [ ${#all[@]} -gt 0 ] || { echo "campaign.sh: no reader is named '${readers[*]}'" >&2; exit 2; }
+  local seconds
+  seconds=$(awk "BEGIN { s = int($hours * 3600 / ${#all[@]}); print s < 1 ? 1 : s }")
+  echo "Fuzzing ${#all[@]} readers, $seconds s each:"
+  local i
+  for i in "${!all[@]}"; do fuzz_reader "${programs[i]}" "${all[i]}" "$seconds"; done
+}
+
+broken() {  # PART ...
+  tools/build.sh release frugal frugal_watched_calls
+  python3 -B tests/campaign/campaign.py build/release/bin/frugal build/release/lib/libfrugal_watched_calls.so \
+    --seed "$seed" "$@" || wrong=1
+}
+
+for part in "${parts[@]}"; do
+  echo "== $part"
+  case $part in
+    fuzz) fuzz ;;
+    failures) broken --part failures --part readers ;;
+    sanitizers) PRESET=dev tools/test.sh || wrong=1 ;;
+    *) broken --part "$part" ;;
+  esac
+done
+exit $wrong
