@@ -1,6 +1,6 @@
 // The losses of self-supervised learning. Each compares rows that are trained with rows that are
-// not: targets, keys and queues are constants. f32 and f64, on CUDA f32 and bf16. Beside bf16 rows
-// constants may be f32, and everything is computed in f32. Formulas and saved bytes stand in
+// not: targets, keys and queues are constants. f32, bf16 and f64, which CUDA has not. Beside bf16
+// rows constants may be f32, and everything is computed in f32. Formulas and saved bytes stand in
 // autograd/functions/contrastive.cpp.
 #pragma once
 #include <cstdint>

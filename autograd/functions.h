@@ -1,5 +1,5 @@
-// The differentiable functions. Images NHWC, weights [K, R, S, C/groups]; f32 and f64, on CUDA f32
-// and bf16. Each function's formula, saved bytes and recipe stand in its .cpp
+// The differentiable functions. Images NHWC, weights [K, R, S, C/groups]; f32, bf16
+// and f64, which CUDA has not. Each function's formula, saved bytes and recipe stand in its .cpp
 // (autograd/functions/), forward and backward side by side.
 #pragma once
 #include <optional>

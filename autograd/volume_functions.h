@@ -1,6 +1,6 @@
 // Convolutions of volumes, transposed convolutions and pooling of sequences and volumes, and
-// adaptive maxima. Sequences [N, L, C], volumes [N, D, H, W, C]; f32 and f64, on CUDA f32 and bf16.
-// conv1d: autograd/transformer_functions.h.
+// adaptive maxima. Sequences [N, L, C], volumes [N, D, H, W, C]; f32, bf16 and f64, which CUDA has
+// not. conv1d: autograd/transformer_functions.h.
 #pragma once
 #include "autograd/variable.h"
 #include "ops/options.h"

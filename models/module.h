@@ -33,7 +33,7 @@ struct Context {
   int64_t checkpointed_blocks = 0;
   int64_t block = 0;         // number of the next block; counted if any block is checkpointed
   Device device = kCpu;      // the device of the model
-  DType dtype = DType::f32;  // the dtype of activations: f32, or bf16 on CUDA
+  DType dtype = DType::f32;  // the dtype of activations: f32 or bf16
   bool keeps_frozen_statistics = false;  // see Module::keeps_frozen_statistics()
   NamedTensors extras = {};
   // Undefined if there is no such tensor.
@@ -72,7 +72,7 @@ class Module {
   // optim::Sgd(model.parameters(), {.momentum = 0.9}).
   std::vector<NamedParameter> parameters();
   Device device() const;  // where the parameters are; cpu if there are none
-  DType activations() const { return activations_; }  // f32, or bf16 on CUDA
+  DType activations() const { return activations_; }  // f32 or bf16
   void set_activations(DType dtype) { activations_ = dtype; }
   std::vector<NamedBuffer> buffers();  // running_mean, running_var, num_batches_tracked
   void zero_grad();                    // drops all gradients

@@ -24,15 +24,14 @@ inline void check_shape(const char* op, const char* name, const Tensor& tensor,
                describe(tensor));
 }
 
-// What compute kernels take: f32 everywhere, also f64 on the CPU and bf16 on CUDA.
+// What compute kernels take: f32 and bf16 everywhere, also f64 on the CPU.
 inline void check_real(const char* op, const char* name, const Tensor& tensor) {
   check_defined(op, name, tensor);
   const DType dtype = tensor.dtype();
-  const DeviceType device = tensor.device().type;
-  FRUGAL_CHECK(dtype == DType::f32 || (dtype == DType::f64 && device != DeviceType::cuda) ||
-                   (dtype == DType::bf16 && device != DeviceType::cpu),
-               "[{}] expected {} of dtype f32 or {}, got {}", op, name,
-               device == DeviceType::cuda ? "bf16" : "f64", describe(tensor));
+  const bool cuda = tensor.device().type == DeviceType::cuda;
+  FRUGAL_CHECK(dtype == DType::f32 || dtype == DType::bf16 || (dtype == DType::f64 && !cuda),
+               "[{}] expected {} of dtype f32{} bf16, got {}", op, name, cuda ? " or" : ", f64 or",
+               describe(tensor));
 }
 
 // Whether an option or an extent lies in [least, 2^31), which oneDNN takes.

@@ -7,6 +7,7 @@
 
 #include "core/memo.h"
 #include "core/parallel.h"
+#include "ops/precision.h"
 
 namespace frugal::ops::onednn {
 namespace {
@@ -15,6 +16,11 @@ constexpr size_t kPlans = 1024;  // for each thread; a network has far fewer pro
 
 dnnl::memory memory_of(const Desc& layout, const void* data) {
   return dnnl::memory(layout, engine(), const_cast<void*>(data));
+}
+
+dnnl::memory::data_type type_of(DType dtype) {
+  FRUGAL_ASSERT(dtype == DType::f32 || dtype == DType::bf16);
+  return dtype == DType::bf16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
 }
 
 Tensor bytes(const Desc& layout, Device device = kCpu) {
@@ -67,13 +73,15 @@ void expect_room_for_code() {
   munmap(room, kRoom);
 }
 
-Desc desc(const std::vector<int64_t>& dims, Tag tag) {
-  return Desc(dims, dnnl::memory::data_type::f32, tag);
+Desc desc(const std::vector<int64_t>& dims, Tag tag, DType dtype) {
+  return Desc(dims, type_of(dtype), tag);
 }
 
-Desc desc(const std::vector<int64_t>& dims, const std::vector<int64_t>& strides) {
-  return Desc(dims, dnnl::memory::data_type::f32, strides);
+Desc desc(const std::vector<int64_t>& dims, const std::vector<int64_t>& strides, DType dtype) {
+  return Desc(dims, type_of(dtype), strides);
 }
+
+bool takes(DType dtype) { return dtype == DType::f32 || (dtype == DType::bf16 && bf16_products()); }
 
 dnnl::primitive_attr user_scratchpad() {
   dnnl::primitive_attr attr;
@@ -183,3 +191,18 @@ void account(const Plan& plan) {
 }
 
 }  // namespace frugal::ops::onednn
+
+namespace frugal::ops {
+
+bool processor_multiplies_bf16() {
+  static const bool can = [] {
+    // The instruction sets of x86 are bits, and each has the bits of those that it extends. Other
+    // processors give other numbers.
+    const auto isa = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
+    const auto least = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_bf16);
+    return (isa & least) == least;
+  }();
+  return can;
+}
+
+}  // namespace frugal::ops

@@ -20,10 +20,14 @@ using Desc = dnnl::memory::desc;
 const dnnl::engine& engine();
 dnnl::stream& stream();
 
-// An f32 memory descriptor. `dims` are oneDNN's extents; the layout is a tag, or strides in
-// elements.
-Desc desc(const std::vector<int64_t>& dims, Tag tag);
-Desc desc(const std::vector<int64_t>& dims, const std::vector<int64_t>& strides);
+// A memory descriptor of f32 or bf16. `dims` are oneDNN's extents; the layout is a tag, or strides
+// in elements.
+Desc desc(const std::vector<int64_t>& dims, Tag tag, DType dtype = DType::f32);
+Desc desc(const std::vector<int64_t>& dims, const std::vector<int64_t>& strides,
+          DType dtype = DType::f32);
+
+// Whether oneDNN computes with operands of this dtype here: f32, and bf16 as bf16_products() says.
+bool takes(DType dtype);
 
 // Attributes that make the caller provide the scratchpad, so that its bytes are accounted.
 dnnl::primitive_attr user_scratchpad();
@@ -125,14 +129,17 @@ struct Plan {
   Lazy<dnnl::primitive> primitive;
   Desc scratchpad;
   std::vector<Repack> repacks;
+  bool reference = false;  // oneDNN has plain loops alone for this problem
 
   // Converts argument `id` at every execution, unless it has the wanted layout already.
   void repack(int id, const Desc& plain, const Desc& wanted, Direction direction);
   // The primitive P of a descriptor, and its scratchpad.
   template <class P>
   static Plan of(const typename P::primitive_desc& pd) {
-    return {
-        Lazy<dnnl::primitive>([pd] { return dnnl::primitive(P(pd)); }), pd.scratchpad_desc(), {}};
+    return {Lazy<dnnl::primitive>([pd] { return dnnl::primitive(P(pd)); }),
+            pd.scratchpad_desc(),
+            {},
+            std::string(pd.impl_info_str()).find("ref") != std::string::npos};
   }
   bool adjoint() const { return !repacks.empty() && repacks.front().adjoint.has_value(); }
 };

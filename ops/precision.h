@@ -1,5 +1,4 @@
-// Settings of the whole process that let CUDA's matrix products, convolutions and attention be
-// faster. The CPU always computes in the dtype that it is given.
+// Settings of the whole process: how matrix products, convolutions and attention compute.
 #pragma once
 #include <cstdint>
 
@@ -10,6 +9,14 @@ namespace frugal::ops {
 enum class MatmulPrecision : uint8_t { f32, tf32 };
 void set_matmul_precision(MatmulPrecision precision);
 MatmulPrecision matmul_precision();
+
+// Whether matrix products and convolutions on the CPU multiply bf16 as it is, with sums in f32.
+// Otherwise they compute in f32 and round what they give to bf16. The default: they do where the
+// processor can (x86-64 with AVX-512 BF16, as ONEDNN_MAX_CPU_ISA limits it).
+// The processor's products take subnormal numbers as 0.
+bool processor_multiplies_bf16();
+void set_bf16_products(bool multiplies);  // false: f32 everywhere; true: where the processor can
+bool bf16_products();
 
 // Whether convolutions give equal bits in every run, which is the default. Otherwise cuDNN may add
 // in any order.

@@ -264,7 +264,7 @@ struct Slices {
 Slices slices_of(const Call& call, const Variable& x) {
   const Tensor& like = x.value();
   const int64_t bytes = slice_bytes();
-  if (!runs_as_cpu(like.device()) || like.dtype() != DType::f32 || like.dim() < 2 ||
+  if (!runs_as_cpu(like.device()) || like.dtype() == DType::f64 || like.dim() < 2 ||
       !call.options.training || !call.needs_x(x) || bytes <= 0 || like.nbytes() < 2 * bytes ||
       (call.relu && !ops::bitmask_layout(like.shape()).by_rows))
     return {};

@@ -67,7 +67,7 @@ Op binary(const std::string& name, Function2 f, bool saves) {
                        {[f] { f(leaf({2}), Variable(Tensor::zeros({2}, DType::f64))); },
                         "expected tensors of one dtype and device"},
                        {[f] { f(leaf({2}), Variable(Tensor::zeros({2}, DType::i64))); },
-                        "expected b of dtype f32 or f64"}},
+                        "expected b of dtype f32, f64 or bf16"}},
           .bench = pair("4 Mi elements", kMany, kMany, f, saved(kMany.numel(), kMany.numel()))};
 }
 

@@ -1,6 +1,7 @@
 #include "ops/dense/bitmask.h"
 
 #include <algorithm>
+#include <type_traits>
 
 #include "core/parallel.h"
 #include "ops/checks.h"
@@ -10,6 +11,10 @@
 
 namespace frugal::ops {
 namespace {
+
+// The type in which elements of type T are compared and multiplied.
+template <class T>
+using Computed = std::conditional_t<std::is_same_v<T, BFloat16>, float, T>;
 
 // Plain loops over columns [begin, end) of the blocks: y = value(x), and the bits of the mask from
 // keep(x).
@@ -23,9 +28,9 @@ void map_columns(const Tensor& x, const Tensor& y, const Tensor& mask, int64_t b
     for (int r = 0; r < 8; ++r) {
       const int64_t i = (block * 8 + r) * layout.cols + k;
       if (i >= n) continue;
-      const T v = x.data<T>()[i];
+      const auto v = static_cast<Computed<T>>(x.data<T>()[i]);
       if (keep(v)) byte |= 1u << r;
-      y.mut<T>()[i] = value(v);
+      y.mut<T>()[i] = static_cast<T>(value(v));
     }
     if (mask.defined()) mask.mut<uint8_t>()[block * layout.cols + k] = static_cast<uint8_t>(byte);
   }
@@ -33,7 +38,7 @@ void map_columns(const Tensor& x, const Tensor& y, const Tensor& mask, int64_t b
 
 simd::Output masked_output(const Tensor& y) {
   const BitmaskLayout layout = bitmask_layout(y.shape());
-  return simd::output_of(y.mut<float>(), y.numel(), layout.cols);
+  return simd::output_of(y, layout.cols);
 }
 
 // Calls whole(element, byte, Blocks) for parts of the tensor that fill 8 rows of a mask. Calls
@@ -56,21 +61,24 @@ void for_mask_blocks(const Tensor& x, Whole whole, Rest rest) {
   rest(std::max<int64_t>(full, 0), layout.cols);
 }
 
-// y = value(x), and the mask from keep(x). f32 uses `whole`; f64, and columns that `whole` cannot
-// take, use plain loops.
+// y = value(x), and the mask from keep(x). f32 and bf16 use `whole`; f64, and columns that `whole`
+// cannot take, use plain loops.
 template <class Whole, class Keep, class Value>
 void mask_and_map(const Tensor& x, const Tensor& y, const Tensor& mask, Whole whole, Keep keep,
                   Value value) {
-  if (x.dtype() == DType::f32) {
+  if (x.dtype() != DType::f64) {
     const simd::Output out = masked_output(y);
     for_mask_blocks(
         x,
         [&](int64_t element, int64_t byte, simd::Blocks blocks) {
-          whole(x.data<float>() + element, out.from(element),
+          whole(simd::input_of(x, element), out.from(element),
                 mask.defined() ? mask.mut<uint8_t>() + byte : nullptr, blocks);
         },
         [&](int64_t begin, int64_t end) {
-          map_columns<float>(x, y, mask, 0, begin, end, keep, value);
+          if (x.dtype() == DType::bf16)
+            map_columns<BFloat16>(x, y, mask, 0, begin, end, keep, value);
+          else
+            map_columns<float>(x, y, mask, 0, begin, end, keep, value);
         });
     return;
   }
@@ -103,7 +111,7 @@ void rectify_kernel(Cpu, const Tensor& x, double slope, const Tensor& y, const T
   if (x.numel() == 0) return;
   mask_and_map(
       x, y, mask,
-      [slope](const float* px, simd::Output py, uint8_t* bytes, simd::Blocks blocks) {
+      [slope](simd::Input px, simd::Output py, uint8_t* bytes, simd::Blocks blocks) {
         simd::rectify_blocks(px, static_cast<float>(slope), py, bytes, blocks);
       },
       [](auto v) { return !(v <= 0); },
@@ -113,11 +121,15 @@ void rectify_kernel(Cpu, const Tensor& x, double slope, const Tensor& y, const T
 void clamp_kernel(Cpu, const Tensor& x, double lo, double hi, const Tensor& y, const Tensor& mask) {
   if (x.numel() == 0) return;
   // The bounds are rounded to the dtype first, so that clamping twice equals clamping once.
+  if (x.dtype() == DType::bf16) {
+    lo = static_cast<double>(static_cast<float>(BFloat16(static_cast<float>(lo))));
+    hi = static_cast<double>(static_cast<float>(BFloat16(static_cast<float>(hi))));
+  }
   const auto below = [lo](auto v) { return v < static_cast<decltype(v)>(lo); };
   const auto above = [hi](auto v) { return v > static_cast<decltype(v)>(hi); };
   mask_and_map(
       x, y, mask,
-      [=](const float* px, simd::Output py, uint8_t* bytes, simd::Blocks blocks) {
+      [=](simd::Input px, simd::Output py, uint8_t* bytes, simd::Blocks blocks) {
         simd::clamp_blocks(px, static_cast<float>(lo), static_cast<float>(hi), py, bytes, blocks);
       },
       [=](auto v) { return !below(v) && !above(v); },
@@ -135,8 +147,8 @@ void select_by_mask_kernel(Cpu, const Tensor& x, const Tensor& mask, double slop
   const auto plain = [&]<class T>(T, int64_t i) {
     const int64_t row = i / layout.cols;
     const bool kept = (bytes[row / 8 * layout.cols + i % layout.cols] >> (row % 8) & 1) != 0;
-    const T v = x.data<T>()[i];
-    y.mut<T>()[i] = kept ? v : scaled(v, slope);
+    const auto v = static_cast<Computed<T>>(x.data<T>()[i]);
+    y.mut<T>()[i] = static_cast<T>(kept ? v : scaled(v, slope));
   };
   if (x.dtype() == DType::f64) {
     for (int64_t i = 0; i < x.numel(); ++i) plain(double{}, i);
@@ -146,13 +158,14 @@ void select_by_mask_kernel(Cpu, const Tensor& x, const Tensor& mask, double slop
   for_mask_blocks(
       x,
       [&](int64_t element, int64_t byte, simd::Blocks blocks) {
-        simd::select_blocks(x.data<float>() + element, bytes + byte, static_cast<float>(slope),
+        simd::select_blocks(simd::input_of(x, element), bytes + byte, static_cast<float>(slope),
                             out.from(element), blocks);
       },
       [&](int64_t begin, int64_t end) {
         for (int64_t row = 0; row < 8; ++row)
           for (int64_t k = begin; k < end; ++k)
-            if (row * layout.cols + k < x.numel()) plain(float{}, row * layout.cols + k);
+            if (const int64_t i = row * layout.cols + k; i < x.numel())
+              x.dtype() == DType::bf16 ? plain(BFloat16{}, i) : plain(float{}, i);
       });
 }
 

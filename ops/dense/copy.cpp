@@ -9,6 +9,7 @@
 #include "core/parallel.h"
 #include "ops/checks.h"
 #include "ops/shared_kernels.h"
+#include "ops/simd/convert_loops.h"
 
 namespace frugal::ops {
 namespace {
@@ -33,6 +34,10 @@ void convert_flat(const Tensor& out, const Tensor& x) {
   To* to = out.mut<To>();
   const From* from = x.data<From>();
   parallel_for(0, x.numel(), kCopyGrain, [&](int64_t begin, int64_t end) {
+    if constexpr (std::is_same_v<From, BFloat16> && std::is_same_v<To, float>)
+      return simd::widen(from + begin, to + begin, end - begin);
+    else if constexpr (std::is_same_v<From, float> && std::is_same_v<To, BFloat16>)
+      return simd::narrow(from + begin, to + begin, end - begin);
     for (int64_t i = begin; i < end; ++i) to[i] = convert<To>(from[i]);
   });
 }

@@ -1,11 +1,9 @@
 #include "ops/dense/dropout.h"
 
-#include <algorithm>
-
-#include "core/parallel.h"
 #include "ops/checks.h"
 #include "ops/dense/copy.h"
 #include "ops/dense/elementwise_loops.h"
+#include "ops/f32_blocks.h"
 
 namespace frugal::ops {
 
@@ -21,10 +19,8 @@ void dropout_kernel(Cpu, const Tensor& x, double p, RngKey key, const Tensor& y)
     return;
   }
   constexpr int64_t kBlock = 1 << 12;  // elements; whole blocks of the stream
-  const int64_t n = x.numel();
-  parallel_for(0, (n + kBlock - 1) / kBlock, 8, [&](int64_t first, int64_t last) {
-    const int64_t begin = first * kBlock, end = std::min(n, last * kBlock);
-    simd::dropout(x.data<float>() + begin, drop, y.mut<float>() + begin, begin, end);
+  for_f32_rows(x.numel(), 1, kBlock, 8 * kBlock, {&x}, {&y}, [&](const F32Rows& e) {
+    simd::dropout(e.in[0], drop, e.out[0], e.first, e.first + e.rows);
   });
 }
 

@@ -7,6 +7,7 @@
 #include "ops/dense/copy.h"
 #include "ops/dense/elementwise_loops.h"
 #include "ops/dense/reduce.h"
+#include "ops/f32_blocks.h"
 #include "ops/shared_kernels.h"
 
 namespace frugal::ops {
@@ -26,15 +27,13 @@ const char* name_of(Binary op) {
   throw InternalError("unknown binary op");
 }
 
-// Calls f(begin, end) over [0, n) in blocks that do not depend on the number of threads. Other
+constexpr int64_t kElementBlock = 1 << 12;  // elements
+
+// Calls f(F32Rows) over elements in blocks that do not depend on the number of threads. Other
 // instructions may compute the last elements of a block, and these may round differently.
 template <class F>
-void for_element_blocks(int64_t n, F f) {
-  constexpr int64_t kBlock = 1 << 12;  // elements
-  parallel_for(0, (n + kBlock - 1) / kBlock, kCopyGrain / kBlock, [&](int64_t first, int64_t last) {
-    for (int64_t block = first; block < last; ++block)
-      f(block * kBlock, std::min(n, (block + 1) * kBlock));
-  });
+void for_elements(int64_t n, std::initializer_list<const Tensor*> in, const Tensor& out, F f) {
+  for_f32_rows(n, 1, kElementBlock, kCopyGrain, in, {&out}, f);
 }
 
 // The axes of a broadcast. Neighbouring axes are merged where both operands allow it. Strides are
@@ -80,10 +79,14 @@ void binary_f32(Binary op, const Tensor& a, const Tensor& b, const Tensor& y) {
   const float *pa = a.data<float>(), *pb = b.data<float>();
   float* py = y.mut<float>();
   if (rows == 1) {
-    for_element_blocks(cols, [&](int64_t begin, int64_t end) {
-      simd::binary(op, pa + begin * all.a[col], pb + begin * all.b[col], py + begin,
-                   {1, end - begin, 0, all.a[col], 0, all.b[col]});
-    });
+    parallel_for(0, (cols + kElementBlock - 1) / kElementBlock, kCopyGrain / kElementBlock,
+                 [&](int64_t first, int64_t last) {
+                   for (int64_t begin = first * kElementBlock;
+                        begin < std::min(cols, last * kElementBlock); begin += kElementBlock)
+                     simd::binary(
+                         op, pa + begin * all.a[col], pb + begin * all.b[col], py + begin,
+                         {1, std::min(kElementBlock, cols - begin), 0, all.a[col], 0, all.b[col]});
+                 });
     return;
   }
   parallel_for(0, rows, kCopyGrain / cols + 1, [&](int64_t begin, int64_t end) {
@@ -118,6 +121,15 @@ void binary_kernel(Cpu, Binary op, const Tensor& a, const Tensor& b, const Tenso
   if (y.numel() == 0) return;
   const Tensor wide_a = expand(a, y.shape()), wide_b = expand(b, y.shape());
   if (y.dtype() == DType::f32) return binary_f32(op, wide_a, wide_b, y);
+  if (y.dtype() == DType::bf16) {
+    if (wide_a.is_contiguous() && wide_b.is_contiguous())
+      return for_elements(y.numel(), {&wide_a, &wide_b}, y, [op](const F32Rows& x) {
+        simd::binary(op, x.in[0], x.in[1], x.out[0], {1, x.rows, 0, 1, 0, 1});
+      });
+    InF32 wide;
+    binary_f32(op, expand(wide.read(a), y.shape()), expand(wide.read(b), y.shape()), wide.write(y));
+    return wide.finish();
+  }
   with_binary(op, [&](auto f) {
     for (int64_t i = 0; i < y.numel(); ++i)
       y.mut<double>()[i] = f(wide_a.data<double>()[offset_of(wide_a, i)],
@@ -131,9 +143,8 @@ void affine_kernel(Cpu, const Tensor& x, double factor, double term, const Tenso
       y.mut<double>()[i] = x.data<double>()[i] * factor + term;
     return;
   }
-  for_element_blocks(x.numel(), [&](int64_t begin, int64_t end) {
-    simd::affine(x.data<float>() + begin, static_cast<float>(factor), static_cast<float>(term),
-                 y.mut<float>() + begin, end - begin);
+  for_elements(x.numel(), {&x}, y, [&](const F32Rows& e) {
+    simd::affine(e.in[0], static_cast<float>(factor), static_cast<float>(term), e.out[0], e.rows);
   });
 }
 
@@ -144,9 +155,8 @@ void unary_kernel(Cpu, Unary op, const Tensor& x, const Tensor& y) {
     });
     return;
   }
-  for_element_blocks(x.numel(), [&](int64_t begin, int64_t end) {
-    simd::unary(op, x.data<float>() + begin, y.mut<float>() + begin, end - begin);
-  });
+  for_elements(x.numel(), {&x}, y,
+               [&](const F32Rows& e) { simd::unary(op, e.in[0], e.out[0], e.rows); });
 }
 
 void unary_backward_kernel(Cpu, Unary op, const Tensor& dy, const Tensor& saved, const Tensor& dx) {
@@ -158,9 +168,8 @@ void unary_backward_kernel(Cpu, Unary op, const Tensor& dy, const Tensor& saved,
     });
     return;
   }
-  for_element_blocks(dy.numel(), [&](int64_t begin, int64_t end) {
-    simd::unary_backward(op, dy.data<float>() + begin, saved.data<float>() + begin,
-                         dx.mut<float>() + begin, end - begin);
+  for_elements(dy.numel(), {&dy, &saved}, dx, [&](const F32Rows& e) {
+    simd::unary_backward(op, e.in[0], e.in[1], e.out[0], e.rows);
   });
 }
 
@@ -174,9 +183,8 @@ void unary_estimate_kernel(Cpu, Unary op, const Tensor& x, const Tensor& varianc
     });
     return;
   }
-  for_element_blocks(x.numel(), [&](int64_t begin, int64_t end) {
-    simd::unary_estimate(op, x.data<float>() + begin, variance.data<float>() + begin,
-                         y.mut<float>() + begin, end - begin);
+  for_elements(x.numel(), {&x, &variance}, y, [&](const F32Rows& e) {
+    simd::unary_estimate(op, e.in[0], e.in[1], e.out[0], e.rows);
   });
 }
 
@@ -191,10 +199,8 @@ void unary_backward_estimate_kernel(Cpu, Unary op, const Tensor& dy, const Tenso
     });
     return;
   }
-  for_element_blocks(x.numel(), [&](int64_t begin, int64_t end) {
-    simd::unary_backward_estimate(op, dy.data<float>() + begin, x.data<float>() + begin,
-                                  variance.data<float>() + begin, dx.mut<float>() + begin,
-                                  end - begin);
+  for_elements(x.numel(), {&dy, &x, &variance}, dx, [&](const F32Rows& e) {
+    simd::unary_backward_estimate(op, e.in[0], e.in[1], e.in[2], e.out[0], e.rows);
   });
 }
 

@@ -8,6 +8,7 @@
 #include "ops/checks.h"
 #include "ops/dense/bitmask.h"
 #include "ops/dense/copy.h"
+#include "ops/f32_blocks.h"
 #include "ops/simd/scalar_math.h"
 
 namespace frugal::ops {
@@ -47,6 +48,11 @@ FRUGAL_HD double choose(bool condition, double yes, double no) { return conditio
 }  // namespace
 
 void elu_kernel(Cpu, const Tensor& x, const Tensor& y, const Tensor& mask) {
+  if (x.dtype() == DType::bf16) {
+    InF32 wide;
+    elu_kernel(Cpu{}, wide.read(x), wide.write(y), mask);
+    return wide.finish();
+  }
   uint8_t* bytes = mask.defined() ? mask.mut<uint8_t>() : nullptr;
   if (bytes != nullptr) std::fill_n(bytes, mask.numel(), uint8_t{0});
   with_real(x.dtype(), [&](auto zero) {
@@ -79,6 +85,11 @@ EluOutput elu(const Tensor& x, bool want_mask) {
 
 void elu_backward_kernel(Cpu, const Tensor& dy, const Tensor& y, const Tensor& mask,
                          const Tensor& dx) {
+  if (dx.dtype() == DType::bf16) {
+    InF32 wide;
+    elu_backward_kernel(Cpu{}, wide.read(dy), wide.read(y), mask, wide.write(dx));
+    return wide.finish();
+  }
   const uint8_t* bytes = mask.data<uint8_t>();
   with_real(dy.dtype(), [&](auto zero) {
     using T = decltype(zero);

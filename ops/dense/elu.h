@@ -1,5 +1,5 @@
-// elu with alpha 1: y = x where x > 0 or NaN, else exp(x) - 1. f32 and f64, on CUDA f32 and bf16.
-// Ref: Clevert et al. 2016, equation 16.
+// elu with alpha 1: y = x where x > 0 or NaN, else exp(x) - 1. f32, bf16 and f64, which CUDA has
+// not. Ref: Clevert et al. 2016, equation 16.
 #pragma once
 #include "core/tensor.h"
 

@@ -1,10 +1,8 @@
 #include "ops/dense/gated.h"
 
-#include <algorithm>
-
-#include "core/parallel.h"
 #include "ops/checks.h"
 #include "ops/dense/gated_loops.h"
+#include "ops/f32_blocks.h"
 #include "ops/shared_kernels.h"
 
 namespace frugal::ops {
@@ -20,25 +18,13 @@ void check_gated(const Tensor& gate, std::initializer_list<const Tensor*> others
     FRUGAL_ASSERT(!other->defined() || (other->shape() == gate.shape() && other->is_contiguous()));
 }
 
-// Calls f(begin, end) over [0, n) in blocks that do not depend on the number of threads, because
+// Calls f(F32Rows) over elements in blocks that do not depend on the number of threads, because
 // other instructions may compute the last elements of a block.
 template <class F>
-void for_blocks(int64_t n, F f) {
-  constexpr int64_t kBlock = 1 << 12;  // elements
-  parallel_for(0, (n + kBlock - 1) / kBlock, kExponentialGrain / kBlock,
-               [&](int64_t first, int64_t last) {
-                 for (int64_t block = first; block < last; ++block)
-                   f(block * kBlock, std::min(n, (block + 1) * kBlock));
-               });
-}
-
-template <class T>
-const T* at(const Tensor& x, int64_t i) {
-  return x.defined() ? x.data<T>() + i : nullptr;
-}
-template <class T>
-T* mut_at(const Tensor& x, int64_t i) {
-  return x.defined() ? x.mut<T>() + i : nullptr;
+void for_gates(std::initializer_list<const Tensor*> in, std::initializer_list<const Tensor*> out,
+               F f) {
+  constexpr int64_t kGateBlock = 1 << 12;  // elements
+  for_f32_rows((*in.begin())->numel(), 1, kGateBlock, kExponentialGrain, in, out, f);
 }
 
 }  // namespace
@@ -54,9 +40,8 @@ void gated_kernel(Cpu, Gate kind, const Tensor& gate, const Tensor& up, const Te
     });
     return;
   }
-  for_blocks(gate.numel(), [&](int64_t begin, int64_t end) {
-    simd::gated(kind, gate.data<float>() + begin, up.data<float>() + begin,
-                at<float>(variance, begin), y.mut<float>() + begin, end - begin);
+  for_gates({&gate, &up, &variance}, {&y}, [&](const F32Rows& e) {
+    simd::gated(kind, e.in[0], e.in[1], e.in[2], e.out[0], e.rows);
   });
 }
 
@@ -77,11 +62,8 @@ void gated_backward_kernel(Cpu, Gate kind, const Tensor& dy, const Tensor& gate,
     });
     return;
   }
-  for_blocks(gate.numel(), [&](int64_t begin, int64_t end) {
-    simd::gated_backward(kind, dy.data<float>() + begin, gate.data<float>() + begin,
-                         at<float>(up, begin), at<float>(variance, begin),
-                         {mut_at<float>(to.dgate, begin), mut_at<float>(to.dup, begin)},
-                         end - begin);
+  for_gates({&dy, &gate, &up, &variance}, {&to.dgate, &to.dup}, [&](const F32Rows& e) {
+    simd::gated_backward(kind, e.in[0], e.in[1], e.in[2], e.in[3], {e.out[0], e.out[1]}, e.rows);
   });
 }
 

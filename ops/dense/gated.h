@@ -1,4 +1,4 @@
-// Gated units: act(gate) up, elementwise. f32 and f64, on CUDA f32 and bf16.
+// Gated units: act(gate) up, elementwise. f32, bf16 and f64, which CUDA has not.
 // Ref: Shazeer 2020, equations 5 and 6.
 #pragma once
 #include "core/tensor.h"

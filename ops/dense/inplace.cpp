@@ -1,52 +1,66 @@
 #include "ops/dense/inplace.h"
 
-#include "core/dtype_switch.h"
+#include <algorithm>
+
 #include "core/parallel.h"
 #include "ops/checks.h"
 #include "ops/dense/copy.h"
+#include "ops/f32_blocks.h"
 #include "ops/shared_kernels.h"
 
 namespace frugal::ops {
 namespace {
 
-// Calls f(values, begin, end) over ranges of a contiguous real tensor.
+// Calls f(values, count) over blocks of a contiguous real tensor. bf16 becomes f32 and is
+// rounded again.
 template <class F>
 void for_ranges(const Tensor& x, F f) {
-  with_real(x.dtype(), [&](auto zero) {
-    using T = decltype(zero);
-    T* values = x.mut<T>();
+  if (x.dtype() == DType::f64) {
     parallel_for(0, x.numel(), kCopyGrain,
-                 [&](int64_t begin, int64_t end) { f(values, begin, end); });
+                 [&](int64_t begin, int64_t end) { f(x.mut<double>() + begin, end - begin); });
+    return;
+  }
+  for_f32_rows(x.numel(), 1, kCopyGrain, kCopyGrain, {&x}, {&x}, [&](const F32Rows& e) {
+    if (e.in[0] != e.out[0]) std::copy_n(e.in[0], e.rows, e.out[0]);
+    f(e.out[0], e.rows);
   });
 }
 
 }  // namespace
 
 void accumulate_kernel(Cpu, const Tensor& into, const Tensor& term) {
-  for_ranges(into, [&]<class T>(T* __restrict sum, int64_t begin, int64_t end) {
-    const T* __restrict terms = term.data<T>();
-    for (int64_t i = begin; i < end; ++i) sum[i] += terms[i];
-  });
+  const auto add = []<class T>(const T* a, const T* b, T* sum, int64_t n) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; ++i) sum[i] = a[i] + b[i];
+  };
+  if (into.dtype() == DType::f64) {
+    double* sum = into.mut<double>();
+    return add(sum, term.data<double>(), sum, into.numel());
+  }
+  for_f32_rows(into.numel(), 1, kCopyGrain, kCopyGrain, {&into, &term}, {&into},
+               [&](const F32Rows& e) { add(e.in[0], e.in[1], e.out[0], e.rows); });
 }
 
 void accumulate_row_kernel(Cpu, const Tensor& into, const Tensor& row) {
   const int64_t c = row.numel();
   if (into.numel() == 0) return;
-  with_real(into.dtype(), [&](auto zero) {
-    using T = decltype(zero);
-    const T* __restrict terms = row.data<T>();
-    parallel_for(0, into.numel() / c, kCopyGrain / c + 1, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        T* __restrict sum = into.mut<T>() + i * c;
-        for (int64_t k = 0; k < c; ++k) sum[k] += terms[k];
-      }
-    });
-  });
+  if (into.dtype() == DType::f64) {
+    for (int64_t i = 0; i < into.numel(); ++i) into.mut<double>()[i] += row.data<double>()[i % c];
+    return;
+  }
+  for_f32_rows(into.numel() / c, c, kCopyGrain / c + 1, kCopyGrain / c + 1, {&into}, {&into},
+               [&](const F32Rows& e) {
+                 const float* terms = row.data<float>();
+                 for (int64_t i = 0; i < e.rows; ++i)
+#pragma omp simd
+                   for (int64_t k = 0; k < c; ++k)
+                     e.out[0][i * c + k] = e.in[0][i * c + k] + terms[k];
+               });
 }
 
 void scale_inplace_kernel(Cpu, const Tensor& x, double factor) {
-  for_ranges(x, [&]<class T>(T* values, int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) values[i] *= static_cast<T>(factor);
+  for_ranges(x, [&]<class T>(T* values, int64_t n) {
+    for (int64_t i = 0; i < n; ++i) values[i] *= static_cast<T>(factor);
   });
 }
 
@@ -55,9 +69,9 @@ void scale_inplace_kernel(Cpu, const Tensor& x, const Tensor& factor) {
 }
 
 void clip_inplace_kernel(Cpu, const Tensor& x, double bound) {
-  for_ranges(x, [&]<class T>(T* values, int64_t begin, int64_t end) {
+  for_ranges(x, [&]<class T>(T* values, int64_t n) {
     const T hi = static_cast<T>(bound);
-    for (int64_t i = begin; i < end; ++i)
+    for (int64_t i = 0; i < n; ++i)
       values[i] = values[i] > hi ? hi : (values[i] < -hi ? -hi : values[i]);
   });
 }

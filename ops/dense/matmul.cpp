@@ -7,6 +7,7 @@
 #include "ops/dense/copy.h"
 #include "ops/dense/matmul_reference.h"
 #include "ops/dense/reduce.h"
+#include "ops/f32_blocks.h"
 #include "ops/kernel_memory.h"
 #include "ops/onednn.h"
 #include "ops/shared_kernels.h"
@@ -85,7 +86,7 @@ void matmul_reference(const Tensor& c, const Tensor& a, const Tensor& b, const T
 
 std::vector<int64_t> list(const Shape& shape) { return {shape.begin(), shape.end()}; }
 
-onednn::Desc desc_of(const Tensor& x) {
+onednn::Desc desc_of(const Tensor& x, DType dtype) {
   // The strides of axes of extent 1 do not matter. Canonical strides keep oneDNN on its fast paths.
   const bool transposed = !x.is_contiguous();
   Shape strides = contiguous_strides(x.shape());
@@ -93,8 +94,9 @@ onednn::Desc desc_of(const Tensor& x) {
     strides[x.dim() - 2] = 1;
     strides[x.dim() - 1] = x.shape()[x.dim() - 2];
   }
-  return onednn::desc(list(x.shape()), list(strides));
+  return onednn::desc(list(x.shape()), list(strides), dtype);
 }
+onednn::Desc desc_of(const Tensor& x) { return desc_of(x, x.dtype()); }
 
 // x [..., C] as [rows, C].
 Tensor as_rows(const Tensor& x) { return contiguous(x).view({rows_of(x), x.size(-1)}); }
@@ -110,48 +112,70 @@ void check_linear_rows(const Tensor& dy, const Tensor& x) {
                dy.shape(), x.shape());
 }
 
-onednn::Desc desc_of_bias(const Tensor& c) {
+onednn::Desc desc_of_bias(const Tensor& c, const Tensor& bias) {
   std::vector<int64_t> dims(static_cast<size_t>(c.dim()), 1);
   dims.back() = c.size(-1);
-  return onednn::desc(dims, list(contiguous_strides(Shape(std::span<const int64_t>(dims)))));
+  return onednn::desc(dims, list(contiguous_strides(Shape(std::span<const int64_t>(dims)))),
+                      bias.dtype());
 }
 
-const onednn::Plan& plan_of(const Tensor& c, const Tensor& a, const Tensor& b, bool with_bias,
+// Beside bf16, an f32 operand is rounded to bf16 for the product.
+const onednn::Plan& plan_of(const Tensor& c, const Tensor& a, const Tensor& b, const Tensor& bias,
                             Onto onto) {
-  const std::string key = fmt::format(
-      "matmul{} {}{} {}{} {} {}", onto == Onto::itself ? " onto" : "", a.shape(),
-      a.is_contiguous() ? "" : "t", b.shape(), b.is_contiguous() ? "" : "t", c.shape(), with_bias);
+  const auto name = [](const Tensor& x) { return x.defined() ? name_of(x.dtype()) : "none"; };
+  const std::string key =
+      fmt::format("matmul{} {}{}{} {}{}{} {}{} {}", onto == Onto::itself ? " onto" : "", a.shape(),
+                  a.is_contiguous() ? "" : "t", name(a), b.shape(), b.is_contiguous() ? "" : "t",
+                  name(b), c.shape(), name(c), name(bias));
   return onednn::cached_plan(key, [&] {
     using P = dnnl::matmul;
     const auto attr = onto == Onto::itself ? onednn::adding() : onednn::user_scratchpad();
-    return onednn::Plan::of<P>(
-        with_bias ? onednn::describe_with<P>(attr, {}, desc_of(a), desc_of(b), desc_of_bias(c),
-                                             desc_of(c))
-                  : onednn::describe_with<P>(attr, {}, desc_of(a), desc_of(b), desc_of(c)));
+    const bool half = a.dtype() == DType::bf16 || b.dtype() == DType::bf16;
+    const DType type = half ? DType::bf16 : DType::f32;
+    const onednn::Desc left = desc_of(a, type), right = desc_of(b, type);
+    onednn::Plan plan = onednn::Plan::of<P>(
+        bias.defined()
+            ? onednn::describe_with<P>(attr, {}, left, right, desc_of_bias(c, bias), desc_of(c))
+            : onednn::describe_with<P>(attr, {}, left, right, desc_of(c)));
+    plan.repack(DNNL_ARG_SRC, desc_of(a), left, onednn::Direction::input);
+    plan.repack(DNNL_ARG_WEIGHTS, desc_of(b), right, onednn::Direction::input);
+    return plan;
   });
+}
+
+bool has_bf16(const Tensor& a, const Tensor& b, const Tensor& c) {
+  return a.dtype() == DType::bf16 || b.dtype() == DType::bf16 || c.dtype() == DType::bf16;
 }
 
 void multiply(const Tensor& c, const Tensor& a, const Tensor& b, const Tensor& bias, Onto onto) {
   if (c.dtype() == DType::f64) return matmul_reference(c, a, b, bias, onto);
+  if (has_bf16(a, b, c) && !onednn::takes(DType::bf16)) {
+    InF32 wide;
+    const Tensor out = wide.write(c, onto == Onto::itself);
+    multiply(out, wide.read(a), wide.read(b), wide.read(bias), onto);
+    return wide.finish();
+  }
   onednn::guarded(kMatmul, [&] {
-    const onednn::Plan& plan = plan_of(c, a, b, bias.defined(), onto);
+    const onednn::Plan& plan = plan_of(c, a, b, bias, onto);
     const onednn::Argument left{DNNL_ARG_SRC, a.raw(), desc_of(a)};
     const onednn::Argument right{DNNL_ARG_WEIGHTS, b.raw(), desc_of(b)};
     const onednn::Argument out{DNNL_ARG_DST, c.raw(), desc_of(c)};
     if (bias.defined())
-      onednn::execute(plan, {left, right, {DNNL_ARG_BIAS, bias.raw(), desc_of_bias(c)}}, {out});
+      onednn::execute(plan, {left, right, {DNNL_ARG_BIAS, bias.raw(), desc_of_bias(c, bias)}},
+                      {out});
     else
       onednn::execute(plan, {left, right}, {out});
   });
 }
 
 // Counts on `meta` what the product takes on the CPU.
-void count_product(const Tensor& c, const Tensor& a, const Tensor& b, bool with_bias = false,
+void count_product(const Tensor& c, const Tensor& a, const Tensor& b, const Tensor& bias = {},
                    Onto onto = Onto::nothing) {
-  if (!counts_kernel_memory(c.device()) || c.dtype() != DType::f32 || c.numel() == 0 ||
+  const DType dtype = has_bf16(a, b, c) ? DType::bf16 : c.dtype();
+  if (!counts_kernel_memory(c.device()) || !onednn::takes(dtype) || c.numel() == 0 ||
       a.size(-1) == 0)
     return;
-  onednn::guarded(kMatmul, [&] { onednn::account(plan_of(c, a, b, with_bias, onto)); });
+  onednn::guarded(kMatmul, [&] { onednn::account(plan_of(c, a, b, bias, onto)); });
 }
 
 // a [M, K] b [K, N].
@@ -227,7 +251,7 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   const Tensor out = y.view({rows.size(0), weight.size(0)});
   dispatch(x.device(),
            [&](auto backend) { matmul_kernel(backend, out, rows, w.transpose(0, 1), b); });
-  count_product(out, rows, w.transpose(0, 1), bias.defined());
+  count_product(out, rows, w.transpose(0, 1), b);
   return y;
 }
 
@@ -254,7 +278,7 @@ void add_linear_backward_weight(const Tensor& into, const Tensor& dy, const Tens
   check_beside("linear backward", dy, {&into});
   const Tensor left = as_rows(dy).transpose(0, 1), right = as_rows(x);
   dispatch(dy.device(), [&](auto backend) { matmul_add_kernel(backend, into, left, right); });
-  count_product(into, left, right, false, Onto::itself);
+  count_product(into, left, right, {}, Onto::itself);
   into.bump_version();
 }
 
@@ -266,6 +290,9 @@ Tensor linear_backward_bias(const Tensor& dy) {
   if constexpr (kHasCuda) {
     if (dy.device().type == DeviceType::cuda) linear_backward_bias_kernel(Cuda{}, rows, dbias);
   }
+  if (dy.device() == kCpu)
+    sum_kernel(Cpu{}, rows.view({1, rows.size(0), rows.size(1)}), dbias.view({1, dbias.numel()}),
+               1);
   return dbias;
 }
 

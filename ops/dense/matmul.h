@@ -1,5 +1,5 @@
-// Matrix products: f32 (oneDNN) and f64 (plain loops); on CUDA f32 and bf16 (cuBLASLt, sums in f32,
-// see ops/precision.h).
+// Matrix products: f32 and bf16 with sums in f32 (oneDNN; on CUDA cuBLASLt; see ops/precision.h),
+// on the CPU also f64 (plain loops).
 #pragma once
 #include "core/tensor.h"
 
@@ -10,8 +10,8 @@ namespace frugal::ops {
 // broadcast.
 Tensor matmul(const Tensor& a, const Tensor& b);
 // REQUIRES: each operand is contiguous, or becomes contiguous when its last two axes are swapped;
-// equal numbers of axes. On CUDA an f32 operand beside a bf16 one is rounded to bf16; then c is f32
-// or bf16, else f32.
+// equal numbers of axes. An f32 operand beside a bf16 one is rounded to bf16; then c is f32 or
+// bf16.
 void matmul_kernel(Cpu, const Tensor& c, const Tensor& a, const Tensor& b, const Tensor& bias);
 void matmul_kernel(Cuda, const Tensor& c, const Tensor& a, const Tensor& b, const Tensor& bias);
 // c += a b.

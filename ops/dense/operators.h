@@ -1,8 +1,8 @@
 // + - * / and comparison of tensors, with numbers on either side. Shapes broadcast by NumPy's rule.
 //
-// Arithmetic takes what ops/dense/elementwise.h takes (f32 and f64, on CUDA f32 and bf16) and gives
-// the same dtype. x / number multiplies by 1 / number. Comparison takes every dtype and gives bool:
-// see ops/dense/compare.h. There is no += or -=: they would suggest an update in place.
+// Arithmetic takes what ops/dense/elementwise.h takes (f32, bf16 and f64, which CUDA has not) and
+// gives the same dtype. x / number multiplies by 1 / number. Comparison takes every dtype and gives
+// bool: see ops/dense/compare.h. There is no += or -=: they would suggest an update in place.
 //
 // Errors: dtypes, devices or shapes that do not go together.
 #pragma once

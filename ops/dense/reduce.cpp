@@ -9,6 +9,7 @@
 #include "core/parallel.h"
 #include "ops/checks.h"
 #include "ops/dense/copy.h"
+#include "ops/f32_blocks.h"
 #include "ops/shared_kernels.h"
 
 namespace frugal::ops {
@@ -92,26 +93,30 @@ constexpr int64_t kLanes = 16;   // independent f32 sums, which SIMD registers h
 constexpr int64_t kDepth = 256;  // terms that one f32 sum takes
 constexpr int64_t kRun = kLanes * kDepth;
 
-double sum_run(const float* x, int64_t n) {
+// T: float or BFloat16.
+template <class T>
+double sum_run(const T* x, int64_t n) {
   std::array<float, kLanes> lanes{};
   int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes)
-    for (int64_t lane = 0; lane < kLanes; ++lane) lanes[static_cast<size_t>(lane)] += x[i + lane];
+    for (int64_t lane = 0; lane < kLanes; ++lane)
+      lanes[static_cast<size_t>(lane)] += static_cast<float>(x[i + lane]);
   double total = 0;
   if (i > 0)
     for (const float lane : lanes) total += static_cast<double>(lane);
-  for (; i < n; ++i) total += static_cast<double>(x[i]);
+  for (; i < n; ++i) total += static_cast<double>(static_cast<float>(x[i]));
   return total;
 }
 
 // x [O, R] -> out [O]. A row is summed in runs of kRun elements, so that several threads can share
 // a long row.
-void sum_rows_f32(const float* x, float* out, int64_t outer, int64_t reduce, double factor) {
+template <class T, class Sum>
+void sum_rows(const T* x, Sum* out, int64_t outer, int64_t reduce, double factor) {
   const int64_t runs = (reduce + kRun - 1) / kRun;
   if (runs <= 1) {
     parallel_for(0, outer, rows_at_once(kCopyGrain, reduce), [&](int64_t begin, int64_t end) {
       for (int64_t o = begin; o < end; ++o)
-        out[o] = static_cast<float>(sum_run(x + o * reduce, reduce) * factor);
+        out[o] = static_cast<Sum>(static_cast<float>(sum_run(x + o * reduce, reduce) * factor));
     });
     return;
   }
@@ -127,14 +132,15 @@ void sum_rows_f32(const float* x, float* out, int64_t outer, int64_t reduce, dou
   for (int64_t o = 0; o < outer; ++o) {
     double total = 0;
     for (int64_t run = 0; run < runs; ++run) total += partials[o * runs + run];
-    out[o] = static_cast<float>(total * factor);
+    out[o] = static_cast<Sum>(static_cast<float>(total * factor));
   }
 }
 
 // x [O, R, I] -> out [O, I] with I > 1, in blocks of kDepth rows and kWidth columns, whose sums
 // stay in the cache.
-void sum_columns_f32(const float* x, float* out, int64_t outer, int64_t reduce, int64_t inner,
-                     double factor) {
+template <class T, class Sum>
+void sum_columns(const T* x, Sum* out, int64_t outer, int64_t reduce, int64_t inner,
+                 double factor) {
   constexpr int64_t kWidth = 256;
   const int64_t blocks = std::max<int64_t>(1, (reduce + kDepth - 1) / kDepth);
   const CategoryScope scope(Category::workspace);
@@ -145,13 +151,14 @@ void sum_columns_f32(const float* x, float* out, int64_t outer, int64_t reduce, 
                  for (int64_t k = begin; k < end; ++k) {
                    const int64_t first = k % blocks * kDepth;
                    const int64_t rows = std::min(kDepth, reduce - first);
-                   const float* from = x + (k / blocks * reduce + first) * inner;
+                   const T* from = x + (k / blocks * reduce + first) * inner;
                    for (int64_t column = 0; column < inner; column += kWidth) {
                      const int64_t width = std::min(kWidth, inner - column);
                      std::array<float, kWidth> sums{};
                      for (int64_t r = 0; r < rows; ++r) {
-                       const float* row = from + r * inner + column;
-                       for (int64_t i = 0; i < width; ++i) sums[static_cast<size_t>(i)] += row[i];
+                       const T* row = from + r * inner + column;
+                       for (int64_t i = 0; i < width; ++i)
+                         sums[static_cast<size_t>(i)] += static_cast<float>(row[i]);
                      }
                      std::copy_n(sums.data(), width, partials + k * inner + column);
                    }
@@ -163,7 +170,7 @@ void sum_columns_f32(const float* x, float* out, int64_t outer, int64_t reduce, 
       double total = 0;
       for (int64_t block = 0; block < blocks; ++block)
         total += static_cast<double>(column[block * inner]);
-      out[k] = static_cast<float>(total * factor);
+      out[k] = static_cast<Sum>(static_cast<float>(total * factor));
     }
   });
 }
@@ -248,13 +255,26 @@ void sum_kernel(Cpu, const Tensor& x, const Tensor& out, double factor) {
   if (out.numel() == 0) return;
   if (x.dtype() == DType::f64) return sum_f64(x, out, factor);
   const int64_t outer = x.size(0), reduce = x.size(1), inner = x.size(2);
-  if (inner == 1)
-    sum_rows_f32(x.data<float>(), out.mut<float>(), outer, reduce, factor);
+  const auto sum = [&]<class T, class Sum>(const T* from, Sum* to) {
+    if (inner == 1)
+      sum_rows(from, to, outer, reduce, factor);
+    else
+      sum_columns(from, to, outer, reduce, inner, factor);
+  };
+  if (x.dtype() == DType::f32)
+    sum(x.data<float>(), out.mut<float>());
+  else if (out.dtype() == DType::f32)
+    sum(x.data<BFloat16>(), out.mut<float>());
   else
-    sum_columns_f32(x.data<float>(), out.mut<float>(), outer, reduce, inner, factor);
+    sum(x.data<BFloat16>(), out.mut<BFloat16>());
 }
 
 void max_kernel(Cpu, const Tensor& x, const Tensor& values, const Tensor& indices) {
+  if (x.dtype() == DType::bf16) {
+    InF32 wide;
+    max_kernel(Cpu{}, wide.read(x), wide.write(values), indices);
+    return wide.finish();
+  }
   with_real(x.dtype(), [&](auto zero) {
     with_index_dtype(indices.dtype(), [&](auto index) {
       max_columns<decltype(zero), decltype(index)>(x, values, indices);
@@ -264,7 +284,7 @@ void max_kernel(Cpu, const Tensor& x, const Tensor& values, const Tensor& indice
 
 void max_backward_kernel(Cpu, const Tensor& dy, const Tensor& indices, const Tensor& dx) {
   const int64_t reduce = dx.size(1), inner = dx.size(2);
-  with_real(dx.dtype(), [&](auto zero) {
+  with_dtype(dx.dtype(), [&](auto zero) {
     with_index_dtype(indices.dtype(), [&](auto index) {
       using T = decltype(zero);
       const T* from = dy.data<T>();

@@ -3,11 +3,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/dtype_switch.h"
-#include "core/parallel.h"
 #include "ops/checks.h"
 #include "ops/dense/copy.h"
 #include "ops/dense/softmax_loops.h"
+#include "ops/f32_blocks.h"
 #include "ops/shared_kernels.h"
 
 namespace frugal::ops {
@@ -16,12 +15,12 @@ namespace {
 using simd::softmax_backward_rows;
 using simd::softmax_rows;
 
-// Calls f(begin, end) over ranges of the rows of `t`, along its last axis, in parallel.
+// Calls f(F32Rows) over the rows of f32 or bf16 tensors, along their last axis, in parallel.
 template <class F>
-void for_rows(const Tensor& t, F&& f) {
-  if (t.numel() == 0) return;
-  const int64_t width = t.shape().back();
-  parallel_for(0, t.numel() / width, rows_at_once(kExponentialGrain, width), f);
+void for_rows(std::initializer_list<const Tensor*> in, const Tensor& out, F f) {
+  if (out.numel() == 0) return;
+  const int64_t width = out.shape().back(), grain = rows_at_once(kExponentialGrain, width);
+  for_f32_rows(out.numel() / width, width, grain, grain, in, {&out}, f);
 }
 
 // f64 is the reference. For f32 see simd::softmax_rows.
@@ -81,23 +80,21 @@ Tensor softmax_backward_along(const char* op, const Tensor& dy, const Tensor& y,
 }  // namespace
 
 void softmax_kernel(Cpu, const Tensor& x, const Tensor& y, bool log) {
-  with_real(x.dtype(), [&](auto zero) {
-    using T = decltype(zero);
-    for_rows(x, [&](int64_t begin, int64_t end) {
-      const int64_t width = x.shape().back(), at = begin * width;
-      softmax_rows(x.data<T>() + at, y.mut<T>() + at, end - begin, width, log);
-    });
-  });
+  if (x.numel() == 0) return;
+  const int64_t width = x.shape().back();
+  if (x.dtype() == DType::f64)
+    return softmax_rows(x.data<double>(), y.mut<double>(), x.numel() / width, width, log);
+  for_rows({&x}, y, [&](const F32Rows& r) { softmax_rows(r.in[0], r.out[0], r.rows, width, log); });
 }
 
 void softmax_backward_kernel(Cpu, const Tensor& dy, const Tensor& y, const Tensor& dx, bool log) {
-  with_real(y.dtype(), [&](auto zero) {
-    using T = decltype(zero);
-    for_rows(y, [&](int64_t begin, int64_t end) {
-      const int64_t width = y.shape().back(), at = begin * width;
-      softmax_backward_rows(dy.data<T>() + at, y.data<T>() + at, dx.mut<T>() + at, end - begin,
-                            width, log);
-    });
+  if (y.numel() == 0) return;
+  const int64_t width = y.shape().back();
+  if (y.dtype() == DType::f64)
+    return softmax_backward_rows(dy.data<double>(), y.data<double>(), dx.mut<double>(),
+                                 y.numel() / width, width, log);
+  for_rows({&dy, &y}, dx, [&](const F32Rows& r) {
+    softmax_backward_rows(r.in[0], r.in[1], r.out[0], r.rows, width, log);
   });
 }
 

@@ -1,4 +1,4 @@
-// Softmax and log-softmax along any axis. f32 and f64, on CUDA f32 and bf16; sums in f64. A row
+// Softmax and log-softmax along any axis. f32, bf16 and f64, which CUDA has not; sums in f64. A row
 // that holds NaN or +inf, or only -inf, becomes NaN in all its elements, as in PyTorch.
 #pragma once
 #include "core/tensor.h"

@@ -9,6 +9,7 @@
 #include "ops/dense/copy.h"
 #include "ops/detection/box_checks.h"
 #include "ops/detection/loss_kernels.h"
+#include "ops/f32_blocks.h"
 #include "ops/shared_kernels.h"
 
 namespace frugal::ops {
@@ -57,6 +58,12 @@ WeightedLoss result_of(const char* op, const char* name, const Tensor& x, const 
 
 void sigmoid_focal_kernel(Cpu, const Tensor& logits, const Tensor& classes, const Tensor& weights,
                           const SigmoidFocalOptions& options, const WeightedLoss& result) {
+  if (logits.dtype() == DType::bf16) {
+    InF32 wide;
+    sigmoid_focal_kernel(Cpu{}, wide.read(logits), classes, weights, options,
+                         {result.loss, wide.write(result.gradient)});
+    return wide.finish();
+  }
   const int64_t width = logits.size(1);
   const auto* target = classes.data<int64_t>();
   for (int64_t i = 0; i < classes.numel(); ++i)
@@ -81,6 +88,12 @@ void sigmoid_focal_kernel(Cpu, const Tensor& logits, const Tensor& classes, cons
 
 void smooth_l1_kernel(Cpu, const Tensor& x, const Tensor& target, const Tensor& weights,
                       double beta, const WeightedLoss& result) {
+  if (x.dtype() == DType::bf16) {
+    InF32 wide;
+    smooth_l1_kernel(Cpu{}, wide.read(x), wide.read(target), weights, beta,
+                     {result.loss, wide.write(result.gradient)});
+    return wide.finish();
+  }
   const int64_t width = x.size(1);
   with_real(x.dtype(), [&](auto zero) {
     using T = decltype(zero);
@@ -99,6 +112,12 @@ void smooth_l1_kernel(Cpu, const Tensor& x, const Tensor& target, const Tensor& 
 
 void giou_kernel(Cpu, const Tensor& x, const Tensor& target, const Tensor& weights,
                  const WeightedLoss& result) {
+  if (x.dtype() == DType::bf16) {
+    InF32 wide;
+    giou_kernel(Cpu{}, wide.read(x), wide.read(target), weights,
+                {result.loss, wide.write(result.gradient)});
+    return wide.finish();
+  }
   with_real(x.dtype(), [&](auto zero) {
     using T = decltype(zero);
     const T *from = x.data<T>(), *to = target.data<T>();
@@ -112,6 +131,12 @@ void giou_kernel(Cpu, const Tensor& x, const Tensor& target, const Tensor& weigh
 
 void coded_giou_kernel(Cpu, const Tensor& codes, const CodedBoxes& boxes, const BoxCoding& coding,
                        const WeightedLoss& result) {
+  if (codes.dtype() == DType::bf16) {
+    InF32 wide;
+    coded_giou_kernel(Cpu{}, wide.read(codes), boxes, coding,
+                      {result.loss, wide.write(result.gradient)});
+    return wide.finish();
+  }
   const auto* match = boxes.matches.data<int64_t>();
   const int64_t seen_from = boxes.references.size(0), objects = boxes.boxes.size(0);
   for (int64_t i = 0; i < codes.size(0); ++i)

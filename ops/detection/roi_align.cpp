@@ -9,6 +9,7 @@
 #include "ops/dense/copy.h"
 #include "ops/detection/box_checks.h"
 #include "ops/detection/roi_windows.h"
+#include "ops/f32_blocks.h"
 
 namespace frugal::ops {
 namespace {
@@ -65,6 +66,11 @@ void check_pictures(const Tensor& regions, int64_t pictures) {
 
 void roi_align_kernel(Cpu, const Tensor& x, const Tensor& regions, const RoiAlignGrid& grid,
                       const Tensor& y) {
+  if (x.dtype() == DType::bf16) {
+    InF32 wide;
+    roi_align_kernel(Cpu{}, wide.read(x), regions, grid, wide.write(y));
+    return wide.finish();
+  }
   const int64_t c = x.size(3), cells = grid.height * grid.width;
   const int64_t picture = x.size(1) * x.size(2) * c;
   with_real(x.dtype(), [&](auto zero) {
@@ -90,6 +96,11 @@ void roi_align_kernel(Cpu, const Tensor& x, const Tensor& regions, const RoiAlig
 // A thread has some channels of a picture and adds what all boxes of this picture gave them.
 void roi_align_backward_kernel(Cpu, const Tensor& dy, const Tensor& regions,
                                const RoiAlignGrid& grid, const Tensor& dx) {
+  if (dx.dtype() == DType::bf16) {
+    InF32 wide;
+    roi_align_backward_kernel(Cpu{}, wide.read(dy), regions, grid, wide.write(dx));
+    return wide.finish();
+  }
   const int64_t c = dx.size(3), cells = grid.height * grid.width, pixels = dx.size(1) * dx.size(2);
   const int64_t parts = ceil_div(c, kChannels);
   with_real(dx.dtype(), [&](auto zero) {

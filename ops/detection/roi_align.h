@@ -13,7 +13,7 @@ struct RoiAlignGrid {
   RoiAlignOptions options = {};
 };
 
-// x [N, H, W, C] f32, f64 or bf16 on CUDA; boxes [R, 5] f32 (f64 with f64): picture, x1, y1, x2, y2
+// x [N, H, W, C] f32, bf16 or f64; boxes [R, 5] f32 (f64 with f64): picture, x1, y1, x2, y2
 // in pixels of the input -> y [R, height, width, C]. A cell is the mean of bilinear samples at
 // equal distances; a sample more than a pixel outside the map is 0.
 // Errors: other shapes, dtypes and devices; a picture outside [0, N) (CUDA does not wait to check

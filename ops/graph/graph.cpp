@@ -199,6 +199,9 @@ Graph make_graph(const Tensor& edge_index, int64_t nodes, const GraphOptions& op
   check_extents("graph", nodes, nodes, count + nodes);
   if (options.edge_weight.defined()) {
     check_real("graph", "edge_weight", options.edge_weight);
+    FRUGAL_CHECK(options.edge_weight.dtype() != DType::bf16,
+                 "[graph] expected edge_weight of dtype f32, got {}",
+                 describe(options.edge_weight));
     check_shape("graph", "edge_weight", options.edge_weight, {count});
   }
   CategoryScope scope(Category::input);

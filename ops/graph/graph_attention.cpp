@@ -5,6 +5,7 @@
 #include "core/dtype_switch.h"
 #include "ops/checks.h"
 #include "ops/dense/copy.h"
+#include "ops/f32_blocks.h"
 #include "ops/graph/graph_attention_loops.h"
 #include "ops/graph/graph_tasks.h"
 #include "ops/shared_kernels.h"
@@ -199,6 +200,12 @@ void check_scores(const Tensor& h, const Tensor& weight) {
 void graph_attention_kernel(Cpu, const Graph& graph, const Tensor& h, const Tensor& a_src,
                             const Tensor& a_dst, const GraphAttentionSettings& settings,
                             const Tensor& y) {
+  if (h.dtype() == DType::bf16) {
+    InF32 wide;
+    graph_attention_kernel(Cpu{}, graph, wide.read(h), wide.read(a_src), wide.read(a_dst), settings,
+                           wide.write(y));
+    return wide.finish();
+  }
   with_real(h.dtype(),
             [&](auto zero) { attend_edges<decltype(zero)>(graph, h, a_src, a_dst, settings, y); });
 }
@@ -218,6 +225,13 @@ void graph_attention_backward_kernel(Cpu, const Graph& graph, const Tensor& dy, 
                                      const Tensor& a_src, const Tensor& a_dst,
                                      const GraphAttentionSettings& settings,
                                      const GraphAttentionGradients& out) {
+  if (h.dtype() == DType::bf16) {
+    InF32 wide;
+    graph_attention_backward_kernel(
+        Cpu{}, graph, wide.read(dy), wide.read(h), wide.read(a_src), wide.read(a_dst), settings,
+        {wide.write(out.h), wide.write(out.a_src), wide.write(out.a_dst)});
+    return wide.finish();
+  }
   with_real(h.dtype(), [&](auto zero) {
     attend_edges_backward<decltype(zero)>(graph, dy, h, a_src, a_dst, settings, out);
   });
@@ -242,6 +256,11 @@ GraphAttentionGradients graph_attention_backward(const Graph& graph, const Tenso
 }
 
 void head_scores_kernel(Cpu, const Tensor& h, const Tensor& weight, const Tensor& s) {
+  if (h.dtype() == DType::bf16) {
+    InF32 wide;
+    head_scores_kernel(Cpu{}, wide.read(h), weight, wide.write(s));
+    return wide.finish();
+  }
   const int64_t heads = h.size(1), width = h.size(2);
   with_real(h.dtype(), [&](auto zero) {
     using T = decltype(zero);
@@ -268,6 +287,11 @@ Tensor head_scores(const Tensor& h, const Tensor& weight) {
 
 void head_scores_backward_input_kernel(Cpu, const Tensor& ds, const Tensor& weight,
                                        const Tensor& dh) {
+  if (ds.dtype() == DType::bf16) {
+    InF32 wide;
+    head_scores_backward_input_kernel(Cpu{}, wide.read(ds), weight, wide.write(dh));
+    return wide.finish();
+  }
   const int64_t heads = dh.size(1), width = dh.size(2);
   with_real(ds.dtype(), [&](auto zero) {
     using T = decltype(zero);
@@ -293,6 +317,11 @@ Tensor head_scores_backward_input(const Tensor& ds, const Tensor& weight) {
 
 void head_scores_backward_weight_kernel(Cpu, const Tensor& ds, const Tensor& h,
                                         const Tensor& dweight) {
+  if (h.dtype() == DType::bf16) {
+    InF32 wide;
+    head_scores_backward_weight_kernel(Cpu{}, wide.read(ds), wide.read(h), dweight);
+    return wide.finish();
+  }
   const int64_t nodes = h.size(0), heads = h.size(1), width = h.size(2), all = heads * width;
   const int64_t chunks = (nodes + kHeadScoreRows - 1) / kHeadScoreRows;
   with_real(h.dtype(), [&](auto zero) {

@@ -8,6 +8,7 @@
 #include "ops/checks.h"
 #include "ops/dense/copy.h"
 #include "ops/dense/elementwise.h"
+#include "ops/f32_blocks.h"
 #include "ops/graph/spmm.h"
 #include "ops/shared_kernels.h"
 
@@ -90,6 +91,11 @@ Tensor segment_mean(const Tensor& x, const Tensor& index, int64_t rows) {
 }
 
 void segment_mean_backward_kernel(Cpu, const Tensor& dy, const Tensor& index, const Tensor& dx) {
+  if (dx.dtype() == DType::bf16) {
+    InF32 wide;
+    segment_mean_backward_kernel(Cpu{}, wide.read(dy), index, wide.write(dx));
+    return wide.finish();
+  }
   std::vector<int64_t> counts(static_cast<size_t>(dy.size(0)), 0);
   for (int64_t e = 0; e < index.numel(); ++e)
     ++counts[static_cast<size_t>(index.data<int64_t>()[e])];
@@ -136,6 +142,11 @@ SegmentMax segment_max(const Tensor& x, const Tensor& index, int64_t rows) {
 }
 
 void segment_max_backward_kernel(Cpu, const Tensor& dy, const Tensor& element, const Tensor& dx) {
+  if (dx.dtype() == DType::bf16) {
+    InF32 wide;
+    segment_max_backward_kernel(Cpu{}, wide.read(dy), element, wide.write(dx));
+    return wide.finish();
+  }
   fill_kernel(Cpu{}, dx, 0);
   const int64_t width = dy.size(1);
   const auto* from = element.data<int32_t>();
@@ -162,6 +173,11 @@ Tensor segment_max_backward(const Tensor& dy, const Tensor& element, int64_t ele
 
 void segment_exp_kernel(Cpu, const Tensor& x, const Tensor& largest, const Tensor& index,
                         const Tensor& y) {
+  if (x.dtype() == DType::bf16) {
+    InF32 wide;
+    segment_exp_kernel(Cpu{}, wide.read(x), wide.read(largest), index, wide.write(y));
+    return wide.finish();
+  }
   with_real(x.dtype(), [&](auto zero) {
     using T = decltype(zero);
     each_row(x, index, [&](int64_t at, int64_t row, int64_t width) {
@@ -172,6 +188,11 @@ void segment_exp_kernel(Cpu, const Tensor& x, const Tensor& largest, const Tenso
 }
 
 void segment_divide_kernel(Cpu, const Tensor& y, const Tensor& total, const Tensor& index) {
+  if (y.dtype() == DType::bf16) {
+    InF32 wide;
+    segment_divide_kernel(Cpu{}, wide.write(y, true), wide.read(total), index);
+    return wide.finish();
+  }
   with_real(y.dtype(), [&](auto zero) {
     using T = decltype(zero);
     each_row(y, index, [&](int64_t at, int64_t row, int64_t width) {
@@ -194,6 +215,12 @@ Tensor segment_softmax(const Tensor& x, const Tensor& index, int64_t rows) {
 
 void segment_softmax_backward_kernel(Cpu, const Tensor& dx, const Tensor& y, const Tensor& total,
                                      const Tensor& index) {
+  if (dx.dtype() == DType::bf16) {
+    InF32 wide;
+    segment_softmax_backward_kernel(Cpu{}, wide.write(dx, true), wide.read(y), wide.read(total),
+                                    index);
+    return wide.finish();
+  }
   with_real(dx.dtype(), [&](auto zero) {
     using T = decltype(zero);
     each_row(dx, index, [&](int64_t at, int64_t row, int64_t width) {

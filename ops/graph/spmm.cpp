@@ -4,6 +4,7 @@
 #include "core/finite.h"
 #include "ops/checks.h"
 #include "ops/dense/copy.h"
+#include "ops/f32_blocks.h"
 #include "ops/graph/graph_tasks.h"
 #include "ops/graph/spmm_loops.h"
 #include "ops/shared_kernels.h"
@@ -176,14 +177,14 @@ void spmm_kernel(Cpu, const Csr& a, const Tensor& x, const SpmmOptions& o, const
                         a.col.data<int32_t>(),
                         data_or_null<float>(o.value.defined() ? o.value : a.value),
                         data_or_null<int64_t>(o.entry_counts),
-                        x.data<float>(),
+                        simd::input_of(x, 0),
                         x.size(1),
                         o.mean,
                         static_cast<float>(o.factor),
                         data_or_null<float>(o.bias),
-                        data_or_null<float>(o.addend),
+                        simd::input_of(o.addend, 0),
                         static_cast<float>(o.addend_factor),
-                        y.mut<float>()};
+                        simd::output_of(y, x.size(1))};
   const Tensor partial = workspace({a.split.pieces, args.width}, DType::f32);
   for_tasks(
       a.split, args.width, [&](int64_t first, int64_t last) { simd::spmm_rows(args, first, last); },
@@ -218,6 +219,11 @@ Tensor spmm(const Csr& a, const Tensor& x, const SpmmOptions& options) {
 
 void spmm_max_kernel(Cpu, const Csr& a, const Tensor& x, const Tensor& y, const Tensor& index) {
   if (y.numel() == 0) return;
+  if (x.dtype() == DType::bf16) {
+    InF32 wide;
+    spmm_max_kernel(Cpu{}, a, wide.read(x), wide.write(y), index);
+    return wide.finish();
+  }
   with_value_and_index(x.dtype(), index.dtype(),
                        [&](auto t, auto i) { max_rows<decltype(t), decltype(i)>(a, x, y, index); });
 }
@@ -235,6 +241,11 @@ RowMax spmm_max(const Csr& a, const Tensor& x) {
 void spmm_max_backward_kernel(Cpu, const SparseMatrix& a, const Tensor& dy, const Tensor& index,
                               const Tensor& dx) {
   if (dx.numel() == 0) return;
+  if (dx.dtype() == DType::bf16) {
+    InF32 wide;
+    spmm_max_backward_kernel(Cpu{}, a, wide.read(dy), index, wide.write(dx));
+    return wide.finish();
+  }
   with_value_and_index(dy.dtype(), index.dtype(), [&](auto t, auto i) {
     max_rows_backward<decltype(t), decltype(i)>(a, dy, index, dx);
   });

@@ -1,5 +1,5 @@
 // Sparse matrix times dense matrix, and means and maxima over the entries of a row. x [cols, F] ->
-// [rows, F]; f32 (SIMD), f64 (plain loops) and on CUDA bf16 (sums in f32). Work is split by
+// [rows, F]; f32 and bf16 (SIMD, sums in f32), f64 (plain loops). Work is split by
 // entries, so a row that holds most entries does not keep one thread busy alone. Sums have the same
 // bits for every number of threads.
 #pragma once

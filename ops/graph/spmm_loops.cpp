@@ -7,6 +7,8 @@
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 #include <hwy/highway.h>
 
+#include "ops/simd/storage-inl.h"
+
 // Sums stay in registers: the columns of a row are taken in blocks of up to 8 vectors, and for each
 // block the entries of the row are walked. The rows of x that the entries name may lie anywhere, so
 // rows of later entries are prefetched.
@@ -14,7 +16,11 @@ HWY_BEFORE_NAMESPACE();
 namespace frugal::ops::simd {
 namespace HWY_NAMESPACE {
 
-namespace hn = hwy::HWY_NAMESPACE;
+// Calls f with an element of the type of x and y.
+template <class F>
+void with_type(const Spmm& a, F f) {
+  a.x.bf16 ? f(BFloat16{}) : f(float{});
+}
 constexpr int64_t kAhead = 6;
 
 HWY_INLINE float weight_of(const Spmm& a, int64_t e) {
@@ -48,56 +54,61 @@ HWY_INLINE void for_blocks(int64_t width, F f) {
   for (; k < width; ++k) f(one, k, std::integral_constant<int, 1>{});
 }
 
-template <int kVectors, class D, class V>
+template <class T, int kVectors, class D, class V>
 HWY_INLINE void sum_entries(D d, const Spmm& a, int64_t begin, int64_t end, int64_t k,
                             V (&sum)[kVectors]) {
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  constexpr int64_t kLine = 64 / sizeof(T);
+  const auto* all = static_cast<const T*>(a.x.data);
   for (int v = 0; v < kVectors; ++v) sum[v] = hn::Zero(d);
   for (int64_t e = begin; e < end; ++e) {
     if (e + kAhead < end) {
-      const float* ahead = a.x + a.col[e + kAhead] * a.width + k;
-      for (int64_t line = 0; line < kVectors * lanes; line += 16) hwy::Prefetch(ahead + line);
+      const T* ahead = all + a.col[e + kAhead] * a.width + k;
+      for (int64_t line = 0; line < kVectors * lanes; line += kLine) hwy::Prefetch(ahead + line);
     }
-    const float* x = a.x + a.col[e] * a.width + k;
+    const T* x = all + a.col[e] * a.width + k;
     const auto w = hn::Set(d, weight_of(a, e));
-    for (int v = 0; v < kVectors; ++v) sum[v] = hn::MulAdd(w, hn::LoadU(d, x + v * lanes), sum[v]);
+    for (int v = 0; v < kVectors; ++v) sum[v] = hn::MulAdd(w, load(d, x + v * lanes), sum[v]);
   }
 }
 
-template <int kVectors, class D, class V>
+template <class T, int kVectors, class D, class V>
 HWY_INLINE void finish(D d, const Spmm& a, int64_t row, int64_t k, const V (&sum)[kVectors]) {
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   const auto scale = hn::Set(d, scale_of(a, row));
   for (int v = 0; v < kVectors; ++v) {
     const int64_t at = k + v * lanes, element = row * a.width + at;
     auto y = hn::Mul(sum[v], scale);
-    if (a.addend != nullptr)
-      y = hn::MulAdd(hn::Set(d, a.addend_factor), hn::LoadU(d, a.addend + element), y);
+    if (const auto* addend = static_cast<const T*>(a.addend.data); addend != nullptr)
+      y = hn::MulAdd(hn::Set(d, a.addend_factor), load(d, addend + element), y);
     if (a.bias != nullptr) y = hn::Add(y, hn::LoadU(d, a.bias + at));
-    hn::StoreU(y, d, a.y + element);
+    store(d, y, static_cast<T*>(a.y.data) + element);
   }
 }
 
-void Rows(const Spmm& a, int64_t first, int64_t last) {
+template <class T>
+void RowsOf(const Spmm& a, int64_t first, int64_t last) {
   for (int64_t row = first; row < last; ++row)
     for_blocks(a.width, [&](auto d, int64_t k, auto vectors) HWY_ATTR {
       hn::Vec<decltype(d)> sum[decltype(vectors)::value];
-      sum_entries(d, a, a.row_ptr[row], a.row_ptr[row + 1], k, sum);
-      finish(d, a, row, k, sum);
+      sum_entries<T>(d, a, a.row_ptr[row], a.row_ptr[row + 1], k, sum);
+      finish<T>(d, a, row, k, sum);
     });
 }
 
-void Piece(const Spmm& a, int64_t begin, int64_t end, float* out) {
+template <class T>
+void PieceOf(const Spmm& a, int64_t begin, int64_t end, float* out) {
   for_blocks(a.width, [&](auto d, int64_t k, auto vectors) HWY_ATTR {
     constexpr int kVectors = decltype(vectors)::value;
     const auto lanes = static_cast<int64_t>(hn::Lanes(d));
     hn::Vec<decltype(d)> sum[kVectors];
-    sum_entries(d, a, begin, end, k, sum);
+    sum_entries<T>(d, a, begin, end, k, sum);
     for (int v = 0; v < kVectors; ++v) hn::StoreU(sum[v], d, out + k + v * lanes);
   });
 }
 
-void Merge(const Spmm& a, int64_t row, const float* sums, int64_t pieces) {
+template <class T>
+void MergeOf(const Spmm& a, int64_t row, const float* sums, int64_t pieces) {
   for_blocks(a.width, [&](auto d, int64_t k, auto vectors) HWY_ATTR {
     constexpr int kVectors = decltype(vectors)::value;
     const auto lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -107,8 +118,18 @@ void Merge(const Spmm& a, int64_t row, const float* sums, int64_t pieces) {
       for (int64_t p = 1; p < pieces; ++p)
         sum[v] = hn::Add(sum[v], hn::LoadU(d, sums + p * a.width + k + v * lanes));
     }
-    finish(d, a, row, k, sum);
+    finish<T>(d, a, row, k, sum);
   });
+}
+
+void Rows(const Spmm& a, int64_t first, int64_t last) {
+  with_type(a, [&](auto t) { RowsOf<decltype(t)>(a, first, last); });
+}
+void Piece(const Spmm& a, int64_t begin, int64_t end, float* out) {
+  with_type(a, [&](auto t) { PieceOf<decltype(t)>(a, begin, end, out); });
+}
+void Merge(const Spmm& a, int64_t row, const float* sums, int64_t pieces) {
+  with_type(a, [&](auto t) { MergeOf<decltype(t)>(a, row, sums, pieces); });
 }
 
 }  // namespace HWY_NAMESPACE

@@ -1,7 +1,9 @@
-// The f32 loops of spmm, compiled once per instruction set and chosen at run time (see
-// ops/simd/simd_loops.h).
+// The loops of spmm over f32 and bf16, compiled once per instruction set and chosen at run time
+// (see ops/simd/simd_loops.h).
 #pragma once
 #include <cstdint>
+
+#include "ops/simd/simd_loops.h"
 
 namespace frugal::ops::simd {
 
@@ -11,14 +13,14 @@ struct Spmm {
   const int32_t* col;
   const float* value;
   const int64_t* entry_counts;
-  const float* x;  // [cols, width]
+  Input x;  // [cols, width]; x, addend and y have one dtype
   int64_t width;
   bool mean;
   float factor;
   const float* bias;
-  const float* addend;
+  Input addend;
   float addend_factor;
-  float* y;  // [rows, width]
+  Output y;  // [rows, width]
 };
 
 // Computes y for rows [first, last).

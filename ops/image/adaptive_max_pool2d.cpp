@@ -8,6 +8,7 @@
 #include "core/parallel.h"
 #include "ops/checks.h"
 #include "ops/dense/copy.h"
+#include "ops/f32_blocks.h"
 #include "ops/image/pool2d_windows.h"
 
 namespace frugal::ops {
@@ -28,6 +29,11 @@ int64_t longest(int64_t extent, int64_t outputs) {
 }  // namespace
 
 void adaptive_max_pool2d_kernel(Cpu, const Tensor& x, const Tensor& y, const Tensor& index) {
+  if (x.dtype() == DType::bf16) {
+    InF32 wide;
+    adaptive_max_pool2d_kernel(Cpu{}, wide.read(x), wide.write(y), index);
+    return wide.finish();
+  }
   const Shape &xs = x.shape(), &ys = y.shape();
   const int64_t c = xs[3];
   with_real(x.dtype(), [&](auto zero) {
@@ -64,6 +70,11 @@ void adaptive_max_pool2d_kernel(Cpu, const Tensor& x, const Tensor& y, const Ten
 
 void adaptive_max_pool2d_backward_kernel(Cpu, const Tensor& dy, const Tensor& index,
                                          const Tensor& dx) {
+  if (dx.dtype() == DType::bf16) {
+    InF32 wide;
+    adaptive_max_pool2d_backward_kernel(Cpu{}, wide.read(dy), index, wide.write(dx));
+    return wide.finish();
+  }
   const Shape &xs = dx.shape(), &ys = dy.shape();
   const int64_t c = xs[3], image = xs[1] * xs[2] * c;
   with_real(dy.dtype(), [&](auto zero) {

@@ -126,8 +126,9 @@ BatchNormMoments batch_norm_moments(const Tensor& x, const Tensor& running_mean,
 BatchNormMoments batch_norm_moments(const Tensor& like, const BatchNormSlice& x, int64_t step,
                                     const Tensor& running_mean, const Tensor& running_var,
                                     const BatchNormOptions& options) {
-  FRUGAL_CHECK(like.dtype() == DType::f32 && like.device().type != DeviceType::cuda,
-               "[batch_norm] expected slices of f32 on cpu or meta, got {}", describe(like));
+  FRUGAL_CHECK(like.dtype() != DType::f64 && like.device().type != DeviceType::cuda,
+               "[batch_norm] expected slices of f32 or bf16 on cpu or meta, got {}",
+               describe(like));
   return moments_by(
       like, running_mean, running_var, options, [&](const Tensor& mean, const Tensor& variance) {
         const int64_t c = like.size(-1), n = like.size(0), rows = like.numel() / c;

@@ -6,6 +6,7 @@
 #include "core/dtype_switch.h"
 #include "core/parallel.h"
 #include "ops/shared_kernels.h"
+#include "ops/simd/convert_loops.h"
 #include "ops/simd/simd_loops.h"
 
 namespace frugal::ops {
@@ -27,8 +28,11 @@ template <class T>
 T* at(const Tensor& x, int64_t row) {
   return x.defined() ? x.mut<T>() + row * width_of(x) : nullptr;
 }
+simd::Input input_at(const Tensor& x, int64_t row) {
+  return x.defined() ? simd::input_of(x, row * width_of(x)) : simd::Input{};
+}
 simd::Output channels_output(const Tensor& y) {
-  return y.defined() ? simd::output_of(y.mut<float>(), y.numel(), width_of(y)) : simd::Output{};
+  return y.defined() ? simd::output_of(y, width_of(y)) : simd::Output{};
 }
 uint8_t* mask_at(const Tensor& mask, int64_t row) {
   return mask.defined() ? mask.mut<uint8_t>() + row / 8 * mask.shape()[1] : nullptr;
@@ -101,8 +105,11 @@ void moment_sums_kernel(Cpu, const Tensor& x, int64_t first, const Tensor& parti
   float* chunks = partial.mut<float>() + first / chunk_rows(kCpu, c) * 3 * c;
   for_chunks(x, [&](int64_t row, int64_t rows, int64_t chunk) {
     float* sum = chunks + 3 * chunk * c;
-    simd::chunk_moments(at<float>(x, row), rows, c, sum, sum + c);
-    std::copy_n(at<float>(x, row), c, sum + 2 * c);
+    simd::chunk_moments(input_at(x, row), rows, c, sum, sum + c);
+    if (x.dtype() == DType::bf16)
+      simd::widen(x.data<BFloat16>() + row * c, sum + 2 * c, c);
+    else
+      std::copy_n(x.data<float>() + row * c, c, sum + 2 * c);
   });
 }
 
@@ -142,7 +149,7 @@ void normalize_kernel(Cpu, const Tensor& x, const Tensor& residual, const Tensor
   const float* a = affine.data<float>();
   const simd::Output out = channels_output(y);
   for_chunks(x, [&](int64_t row, int64_t rows, int64_t) {
-    simd::normalize(at<float>(x, row), at<float>(residual, row), {a, a + c, a + 2 * c}, relu,
+    simd::normalize(input_at(x, row), input_at(residual, row), {a, a + c, a + 2 * c}, relu,
                     out.from(row * c), mask_at(mask, row), rows, c);
   });
 }
@@ -160,7 +167,7 @@ void normalize_by_mask_kernel(Cpu, const Tensor& x, const Tensor& residual, cons
   const float* a = affine.data<float>();
   const simd::Output out = channels_output(y);
   for_chunks(x, [&](int64_t row, int64_t rows, int64_t) {
-    simd::normalize_by_mask(at<float>(x, row), at<float>(residual, row), {a, a + c, a + 2 * c},
+    simd::normalize_by_mask(input_at(x, row), input_at(residual, row), {a, a + c, a + 2 * c},
                             mask_at(mask, row), out.from(row * c), rows, c);
   });
 }
@@ -185,7 +192,7 @@ void gradient_sums_kernel(Cpu, const Tensor& dy, const Tensor& mask, const Tenso
   float* chunks = partial.mut<float>() + first / chunk_rows(kCpu, c) * 2 * c;
   for_chunks(x, [&](int64_t row, int64_t rows, int64_t chunk) {
     float* sum = chunks + 2 * chunk * c;
-    simd::chunk_gradients(at<float>(dy, row), mask_at(mask, row), at<float>(x, row), mean,
+    simd::chunk_gradients(input_at(dy, row), mask_at(mask, row), input_at(x, row), mean,
                           g.defined() ? out.from(row * c) : out, sum, sum + c, rows, c);
   });
 }
@@ -217,7 +224,7 @@ void input_gradient_kernel(Cpu, const Tensor& dy, const Tensor& mask, const Tens
   const float* a = affine.data<float>();
   const simd::Output out = channels_output(dx);
   for_chunks(x, [&](int64_t row, int64_t rows, int64_t) {
-    simd::input_gradient(at<float>(dy, row), mask_at(mask, row), at<float>(x, row),
+    simd::input_gradient(input_at(dy, row), mask_at(mask, row), input_at(x, row),
                          {a, a + c, a + 2 * c, a + 3 * c}, out.from(row * c), rows, c);
   });
 }

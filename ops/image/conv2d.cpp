@@ -6,6 +6,7 @@
 #include "ops/dense/copy.h"
 #include "ops/dense/inplace.h"
 #include "ops/dense/matmul.h"
+#include "ops/f32_blocks.h"
 #include "ops/image/conv2d_reference.h"
 #include "ops/kernel_memory.h"
 #include "ops/onednn.h"
@@ -28,15 +29,17 @@ bool is_matrix_kernel(const std::string& name) { return name.starts_with("brg");
 struct Problem {
   std::vector<int64_t> x, w, y, strides, dilates, padding, padding_after;
   bool grouped = false;
+  DType dtype;  // x and y have it; weight, bias and gradients of the weight are f32
 
-  Problem(const Shape& xs, const Shape& ws, const Shape& ys, const Conv2dOptions& o)
+  Problem(const Shape& xs, const Shape& ws, const Shape& ys, const Conv2dOptions& o, DType type)
       : x{xs[0], xs[3], xs[1], xs[2]},
         w{ws[0], ws[3], ws[1], ws[2]},
         y{ys[0], ys[3], ys[1], ys[2]},
         strides{o.stride[0], o.stride[1]},
         dilates{o.dilation[0] - 1, o.dilation[1] - 1},
         padding{o.padding[0], o.padding[1]},
-        grouped(o.groups > 1) {
+        grouped(o.groups > 1),
+        dtype(type) {
     if (grouped) {
       w[0] /= o.groups;
       w.insert(w.begin(), o.groups);
@@ -56,16 +59,16 @@ struct Problem {
     return padding_after[0] <= -strides[0] || padding_after[1] <= -strides[1];
   }
 
-  Desc x_desc() const { return onednn::desc(x, Tag::nhwc); }
-  Desc y_desc() const { return onednn::desc(y, Tag::nhwc); }
+  Desc x_desc() const { return onednn::desc(x, Tag::nhwc, dtype); }
+  Desc y_desc() const { return onednn::desc(y, Tag::nhwc, dtype); }
   Desc w_desc() const { return onednn::desc(w, grouped ? Tag::gohwi : Tag::ohwi); }
-  Desc w_any() const { return onednn::desc(w, Tag::any); }
+  Desc w_any(DType type) const { return onednn::desc(w, Tag::any, type); }
   Desc bias_desc() const { return onednn::desc({y[1]}, Tag::a); }
 
   std::string key(const char* pass, bool bias) const {
-    return fmt::format("{}{} {} {} {} {} {} {} {}", pass, bias ? "+bias" : "", fmt::join(x, ","),
-                       fmt::join(w, ","), fmt::join(y, ","), fmt::join(strides, ","),
-                       fmt::join(dilates, ","), fmt::join(padding, ","),
+    return fmt::format("{}{} {} {} {} {} {} {} {} {}", pass, bias ? "+bias" : "", name_of(dtype),
+                       fmt::join(x, ","), fmt::join(w, ","), fmt::join(y, ","),
+                       fmt::join(strides, ","), fmt::join(dilates, ","), fmt::join(padding, ","),
                        fmt::join(padding_after, ","));
   }
 
@@ -75,23 +78,24 @@ struct Problem {
     // Measured: a matrix kernel that is one register wide is up to 2.5 times slower than the direct
     // kernel.
     onednn::Wanted wanted;
-    if (!grouped && y[1] <= 16)
+    if (!grouped && y[1] <= 16 && dtype == DType::f32)
       wanted = [](const std::string& name) { return name.starts_with("jit"); };
     // For convolutions, training and inference propagation are the same.
     if (bias)
-      return onednn::describe_with<P>(attr, wanted, prop_kind::forward_training,
-                                      algorithm::convolution_direct, x_desc(), w_any(), bias_desc(),
-                                      y_desc(), strides, dilates, padding, padding_after);
+      return onednn::describe_with<P>(
+          attr, wanted, prop_kind::forward_training, algorithm::convolution_direct, x_desc(),
+          w_any(dtype), bias_desc(), y_desc(), strides, dilates, padding, padding_after);
     return onednn::describe_with<P>(attr, wanted, prop_kind::forward_training,
-                                    algorithm::convolution_direct, x_desc(), w_any(), y_desc(),
+                                    algorithm::convolution_direct, x_desc(), w_any(dtype), y_desc(),
                                     strides, dilates, padding, padding_after);
   }
 
   template <class P>
   typename P::primitive_desc backward() const {
+    const bool of_weight = std::is_same_v<P, dnnl::convolution_backward_weights>;
     return onednn::describe_backward<P>(forward(false), algorithm::convolution_direct, x_desc(),
-                                        w_any(), y_desc(), strides, dilates, padding,
-                                        padding_after);
+                                        w_any(of_weight ? DType::f32 : dtype), y_desc(), strides,
+                                        dilates, padding, padding_after);
   }
 };
 
@@ -117,6 +121,7 @@ std::optional<Problem> adjoint_of(const Problem& p) {
 std::optional<onednn::Plan> adjoint_plan(
     const Problem& p, const std::string& backward_name,
     const dnnl::primitive_attr& attr = onednn::user_scratchpad()) {
+  if (p.dtype != DType::f32) return std::nullopt;  // bf16 has fast kernels for both
   const std::optional<Problem> a = adjoint_of(p);
   if (!a || a->y[1] < 32 || is_matrix_kernel(backward_name)) return std::nullopt;
   const auto pd = a->forward(false, attr);
@@ -129,10 +134,10 @@ std::optional<onednn::Plan> adjoint_plan(
 
 // For a 1x1 window with a stride, oneDNN gathers the pixels that are used. With a number of
 // channels that is not a multiple of 16 it writes beyond its scratchpad (2.6, gradient of the
-// weight). So these pixels are gathered here.
-bool skips_pixels(const Shape& weight, const Conv2dOptions& o) {
-  return weight[1] == 1 && weight[2] == 1 && weight[3] % 16 != 0 && o.padding == Pair{0, 0} &&
-         o.stride != Pair{1, 1};
+// weight). In bf16 its kernel takes three times as long. So these pixels are gathered here.
+bool skips_pixels(const Shape& weight, const Conv2dOptions& o, DType dtype) {
+  return weight[1] == 1 && weight[2] == 1 && (weight[3] % 16 != 0 || dtype == DType::bf16) &&
+         o.padding == Pair{0, 0} && o.stride != Pair{1, 1};
 }
 Tensor pixels_met(const Tensor& x, const Shape& y, const Conv2dOptions& o) {
   const Shape& from = x.strides();
@@ -140,28 +145,51 @@ Tensor pixels_met(const Tensor& x, const Shape& y, const Conv2dOptions& o) {
                       {from[0], from[1] * o.stride[0], from[2] * o.stride[1], from[3]}, x.offset());
 }
 
+// The plan that make() gives. A problem that oneDNN refuses in bf16 gets one without a primitive.
+template <class Make>
+onednn::Plan plan_for(const Problem& p, const Make& make) {
+  if (p.dtype == DType::f32) return make();
+  try {
+    return make();
+  } catch (const dnnl::error&) {
+    onednn::Plan none;
+    none.reference = true;
+    return none;
+  }
+}
+
+// Is the problem one of bf16 that is better computed in f32?
+bool wants_f32(const Problem& p, const onednn::Plan& plan) {
+  return p.dtype == DType::bf16 && plan.reference;
+}
+
 const onednn::Plan& forward_plan(const Problem& p, bool with_bias) {
   return onednn::cached_plan(p.key("conv", with_bias), [&] {
-    const auto pd = p.forward(with_bias);
-    onednn::Plan made = onednn::Plan::of<dnnl::convolution_forward>(pd);
-    made.repack(DNNL_ARG_WEIGHTS, p.w_desc(), pd.weights_desc(), Direction::input);
-    return made;
+    return plan_for(p, [&] {
+      const auto pd = p.forward(with_bias);
+      onednn::Plan made = onednn::Plan::of<dnnl::convolution_forward>(pd);
+      made.repack(DNNL_ARG_WEIGHTS, p.w_desc(), pd.weights_desc(), Direction::input);
+      return made;
+    });
   });
 }
 
 const onednn::Plan& input_plan(const Problem& p) {
   return onednn::cached_plan(p.key("conv dx", false), [&] {
-    const auto pd = p.backward<dnnl::convolution_backward_data>();
-    if (auto faster = adjoint_plan(p, pd.impl_info_str())) return *faster;
-    onednn::Plan made = onednn::Plan::of<dnnl::convolution_backward_data>(pd);
-    made.repack(DNNL_ARG_WEIGHTS, p.w_desc(), pd.weights_desc(), Direction::input);
-    return made;
+    return plan_for(p, [&] {
+      const auto pd = p.backward<dnnl::convolution_backward_data>();
+      if (auto faster = adjoint_plan(p, pd.impl_info_str())) return *faster;
+      onednn::Plan made = onednn::Plan::of<dnnl::convolution_backward_data>(pd);
+      made.repack(DNNL_ARG_WEIGHTS, p.w_desc(), pd.weights_desc(), Direction::input);
+      return made;
+    });
   });
 }
 
 // As input_plan(), but adds to what is there. An empty plan where oneDNN cannot add.
 const onednn::Plan& input_sum_plan(const Problem& p) {
   return onednn::cached_plan(p.key("conv dx+", false), [&] {
+    if (p.dtype == DType::bf16) return onednn::Plan{};
     const auto pd = p.backward<dnnl::convolution_backward_data>();
     return adjoint_plan(p, pd.impl_info_str(), onednn::adding()).value_or(onednn::Plan{});
   });
@@ -169,26 +197,30 @@ const onednn::Plan& input_sum_plan(const Problem& p) {
 
 const onednn::Plan& weight_plan(const Problem& p) {
   return onednn::cached_plan(p.key("conv dw", false), [&] {
-    const auto pd = p.backward<dnnl::convolution_backward_weights>();
-    onednn::Plan made = onednn::Plan::of<dnnl::convolution_backward_weights>(pd);
-    made.repack(DNNL_ARG_DIFF_WEIGHTS, p.w_desc(), pd.diff_weights_desc(), Direction::output);
-    return made;
+    return plan_for(p, [&] {
+      const auto pd = p.backward<dnnl::convolution_backward_weights>();
+      onednn::Plan made = onednn::Plan::of<dnnl::convolution_backward_weights>(pd);
+      made.repack(DNNL_ARG_DIFF_WEIGHTS, p.w_desc(), pd.diff_weights_desc(), Direction::output);
+      return made;
+    });
   });
 }
 
 // As weight_plan(), but adds to what is there. The repack adds, so a plan without one cannot.
 const onednn::Plan& weight_sum_plan(const Problem& p) {
   return onednn::cached_plan(p.key("conv dw+", false), [&] {
-    const auto pd = p.backward<dnnl::convolution_backward_weights>();
-    onednn::Plan made = onednn::Plan::of<dnnl::convolution_backward_weights>(pd);
-    made.repack(DNNL_ARG_DIFF_WEIGHTS, p.w_desc(), pd.diff_weights_desc(), Direction::sum);
-    return made;
+    return plan_for(p, [&] {
+      const auto pd = p.backward<dnnl::convolution_backward_weights>();
+      onednn::Plan made = onednn::Plan::of<dnnl::convolution_backward_weights>(pd);
+      made.repack(DNNL_ARG_DIFF_WEIGHTS, p.w_desc(), pd.diff_weights_desc(), Direction::sum);
+      return made;
+    });
   });
 }
 
 // Does oneDNN compute with x, or does `meta` count what it would take?
 bool runs_onednn(const Tensor& x) {
-  return (x.device() == kCpu || counts_kernel_memory(x.device())) && x.dtype() == DType::f32;
+  return (x.device() == kCpu || counts_kernel_memory(x.device())) && onednn::takes(x.dtype());
 }
 
 // Kernels that have a layout of their own for the weight make a copy of it. The copy of a large
@@ -224,11 +256,15 @@ Tensor channels_of(const Tensor& y, const WeightPart& part) {
 template <class FindPlan>
 void count_convolution(const char* op, const Tensor& y, const Shape& x, const Shape& weight,
                        const Conv2dOptions& o, FindPlan plan) {
-  if (!counts_kernel_memory(y.device()) || y.dtype() != DType::f32 || y.numel() == 0 ||
+  if (!counts_kernel_memory(y.device()) || !onednn::takes(y.dtype()) || y.numel() == 0 ||
       x.numel() == 0 || weight.numel() == 0)
     return;
-  const Problem p(x, weight, y.shape(), o);
-  if (!p.takes_loops()) onednn::guarded(op, [&] { onednn::account(plan(p)); });
+  const Problem p(x, weight, y.shape(), o, y.dtype());
+  if (p.takes_loops()) return;
+  onednn::guarded(op, [&] {
+    const onednn::Plan& found = plan(p);
+    if (!wants_f32(p, found)) onednn::account(found);
+  });
 }
 
 }  // namespace
@@ -237,9 +273,15 @@ void conv2d_kernel(Cpu, const Tensor& y, const Tensor& x, const Tensor& weight, 
                    const Conv2dOptions& o) {
   if (y.numel() == 0) return;
   if (x.dtype() == DType::f64) return reference::conv2d<double>(y, x, weight, bias, o);
-  if (x.numel() == 0) return reference::conv2d<float>(y, x, weight, bias, o);  // only the bias
-  const Problem p(x.shape(), weight.shape(), y.shape(), o);
-  if (p.takes_loops()) return reference::conv2d<float>(y, x, weight, bias, o);
+  const Problem p(x.shape(), weight.shape(), y.shape(), o, x.dtype());
+  const bool loops = x.numel() == 0 || p.takes_loops();  // without elements: only the bias
+  if (x.dtype() == DType::bf16 &&
+      (loops || !onednn::takes(DType::bf16) || wants_f32(p, forward_plan(p, bias.defined())))) {
+    InF32 wide;
+    conv2d_kernel(Cpu{}, wide.write(y), wide.read(x), weight, bias, o);
+    return wide.finish();
+  }
+  if (loops) return reference::conv2d<float>(y, x, weight, bias, o);
   onednn::guarded("conv2d", [&] {
     const bool with_bias = bias.defined();
     const onednn::Plan& plan = forward_plan(p, with_bias);
@@ -258,7 +300,13 @@ void conv2d_backward_input_kernel(Cpu, const Tensor& dx, const Tensor& dy, const
   if (dx.numel() == 0) return;
   if (dy.numel() == 0) return fill_kernel(Cpu{}, dx, 0);
   if (dy.dtype() == DType::f64) return reference::conv2d_backward_input<double>(dx, dy, weight, o);
-  const Problem p(dx.shape(), weight.shape(), dy.shape(), o);
+  const Problem p(dx.shape(), weight.shape(), dy.shape(), o, dy.dtype());
+  if (dy.dtype() == DType::bf16 &&
+      (p.takes_loops() || !onednn::takes(DType::bf16) || wants_f32(p, input_plan(p)))) {
+    InF32 wide;
+    conv2d_backward_input_kernel(Cpu{}, wide.write(dx), wide.read(dy), weight, o);
+    return wide.finish();
+  }
   if (p.takes_loops()) return reference::conv2d_backward_input<float>(dx, dy, weight, o);
   onednn::guarded(kConv2dBackward, [&] {
     const onednn::Plan& plan = input_plan(p);
@@ -275,14 +323,19 @@ void conv2d_backward_weight_kernel(Cpu, const Tensor& dweight, const Tensor& dy,
   if (dweight.numel() == 0) return;
   if (dy.numel() == 0) return fill_kernel(Cpu{}, dweight, 0);
   if (dy.dtype() == DType::f64) return reference::conv2d_backward_weight<double>(dweight, dy, x, o);
-  if (skips_pixels(dweight.shape(), o)) {
+  if (skips_pixels(dweight.shape(), o, dy.dtype())) {
     Conv2dOptions dense = o;
     dense.stride = {1, 1};
     CategoryScope scope(Category::workspace);
     return conv2d_backward_weight_kernel(Cpu{}, dweight, dy,
                                          contiguous(pixels_met(x, dy.shape(), o)), dense);
   }
-  const Problem p(x.shape(), dweight.shape(), dy.shape(), o);
+  const Problem p(x.shape(), dweight.shape(), dy.shape(), o, dy.dtype());
+  if (dy.dtype() == DType::bf16 &&
+      (p.takes_loops() || !onednn::takes(DType::bf16) || wants_f32(p, weight_plan(p)))) {
+    const InF32 wide;
+    return conv2d_backward_weight_kernel(Cpu{}, dweight, wide.read(dy), wide.read(x), o);
+  }
   if (p.takes_loops()) return reference::conv2d_backward_weight<float>(dweight, dy, x, o);
   onednn::guarded(kConv2dBackward, [&] {
     const onednn::Plan& plan = weight_plan(p);
@@ -296,9 +349,9 @@ namespace {
 
 void count_weight_kernel(const Tensor& dy, const Tensor& x, const Shape& weight,
                          const Conv2dOptions& o) {
-  if (!skips_pixels(weight, o))
+  if (!skips_pixels(weight, o, dy.dtype()))
     return count_convolution(kConv2dBackward, dy, x.shape(), weight, o, weight_plan);
-  if (!counts_kernel_memory(dy.device()) || dy.dtype() != DType::f32) return;
+  if (!counts_kernel_memory(dy.device()) || !onednn::takes(dy.dtype())) return;
   Conv2dOptions dense = o;
   dense.stride = {1, 1};
   CategoryScope scope(Category::workspace);
@@ -391,7 +444,7 @@ bool adds_input(const Tensor& sum, const Tensor& dy, const Tensor& weight, const
   for (const WeightPart& part : parts) {
     const Tensor some = parts.size() == 1 ? dy : channels_of(dy, part);
     const Tensor w = weight.slice(0, part.begin, part.end);
-    const Problem p(sum.shape(), w.shape(), some.shape(), o);
+    const Problem p(sum.shape(), w.shape(), some.shape(), o, dy.dtype());
     if (p.takes_loops()) return false;
     const bool added = onednn::guarded(kConv2dBackward, [&] {
       const onednn::Plan& plan = input_sum_plan(p);
@@ -526,13 +579,13 @@ void make_weight_gradient_by_taps(const Tensor& dweight, const Tensor& dy, const
 bool adds_weight(const Tensor& sum, const Tensor& dy, const Tensor& x, const Conv2dOptions& o) {
   const bool counts = counts_kernel_memory(dy.device());
   if (!runs_onednn(dy) || dy.numel() == 0 || x.numel() == 0 || sum.numel() == 0 ||
-      skips_pixels(sum.shape(), o) || lies_in_padding(dy, x.shape(), sum.shape(), o))
+      skips_pixels(sum.shape(), o, dy.dtype()) || lies_in_padding(dy, x.shape(), sum.shape(), o))
     return false;
-  const Problem p(x.shape(), sum.shape(), dy.shape(), o);
+  const Problem p(x.shape(), sum.shape(), dy.shape(), o, dy.dtype());
   if (p.takes_loops()) return false;
   return onednn::guarded(kConv2dBackward, [&] {
     const onednn::Plan& plan = weight_sum_plan(p);
-    if (plan.repacks.empty()) return false;
+    if (plan.repacks.empty() || wants_f32(p, plan)) return false;
     if (counts)
       onednn::account(plan);
     else

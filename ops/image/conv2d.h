@@ -1,6 +1,6 @@
-// 2-D convolution. Images NHWC, weights [K, R, S, C/groups]; f32 (oneDNN) and f64 (plain loops); on
-// CUDA f32 and bf16 (cuDNN, sums in f32, see ops/precision.h). Beside bf16, bias, weight and
-// dweight are f32; the weight is rounded to bf16 for the product.
+// 2-D convolution. Images NHWC, weights [K, R, S, C/groups]; f32 and bf16 with sums in f32
+// (oneDNN; on CUDA cuDNN; see ops/precision.h), on the CPU also f64 (plain loops). Beside bf16,
+// bias, weight and dweight are f32; the weight is rounded to bf16 for the product.
 // oneDNN's kernels copy the weight, or its gradient, to a layout of their own. Weights above 10 MiB
 // in f32 without groups are taken in parts of that size, so that these copies stay small.
 // Ref: Dumoulin & Visin 2016.

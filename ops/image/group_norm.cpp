@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "core/dtype_switch.h"
-#include "core/parallel.h"
 #include "ops/checks.h"
 #include "ops/dense/copy.h"
+#include "ops/f32_blocks.h"
 #include "ops/shared_kernels.h"
 
 // Sums are taken for each channel of a sample first, [C], and then over the channels of a group, so
@@ -164,37 +164,41 @@ void group_norm_kernel(Cpu, const Tensor& x, const Tensor& weight, const Tensor&
     return;
   }
   const Extents e = extents_of(x, out.moments.invstd);
-  with_real(x.dtype(), [&](auto zero) {
-    using T = decltype(zero);
-    parallel_for(0, e.n, 1, [&](int64_t begin, int64_t end) {
-      for (int64_t n = begin; n < end; ++n) {
-        const T* from = x.data<T>() + n * e.rows * e.channels;
-        T* mean = out.moments.mean.mut<T>() + n * e.groups;
-        T* invstd = out.moments.invstd.mut<T>() + n * e.groups;
-        if (!given) measure(from, e, eps, mean, invstd);
-        write_normalized<T>(from, e, mean, invstd, data_or_null<T>(weight), data_or_null<T>(bias),
-                            out.y.mut<T>() + n * e.rows * e.channels);
-      }
-    });
-  });
+  const int64_t each = e.rows * e.channels;
+  const auto sample = [&]<class T>(const T* from, int64_t n, T* to) {
+    T* mean = out.moments.mean.mut<T>() + n * e.groups;
+    T* invstd = out.moments.invstd.mut<T>() + n * e.groups;
+    if (!given) measure(from, e, eps, mean, invstd);
+    write_normalized<T>(from, e, mean, invstd, data_or_null<T>(weight), data_or_null<T>(bias), to);
+  };
+  if (x.dtype() != DType::f64) {
+    for_f32_rows(e.n, each, 1, 1, {&x}, {&out.y},
+                 [&](const F32Rows& r) { sample(r.in[0], r.first, r.out[0]); });
+    return;
+  }
+  for (int64_t n = 0; n < e.n; ++n)
+    sample(x.data<double>() + n * each, n, out.y.mut<double>() + n * each);
 }
 
 void group_norm_backward_kernel(Cpu, const Tensor& dy, const Tensor& x, const RowMoments& moments,
                                 const Tensor& weight, const LayerNormGradients& out) {
   const Extents e = extents_of(x, moments.invstd);
   std::vector<double> terms(static_cast<size_t>(2 * e.n * e.channels), 0.0);
-  with_real(x.dtype(), [&](auto zero) {
+  const int64_t each = e.rows * e.channels;
+  const auto sample = [&]<class T>(const T* of_y, const T* of_x, int64_t n, T* to) {
+    sample_backward<T>(of_y, of_x, e, moments.mean.data<T>() + n * e.groups,
+                       moments.invstd.data<T>() + n * e.groups, data_or_null<T>(weight), to,
+                       terms.data() + 2 * n * e.channels);
+  };
+  if (each > 0 && x.dtype() != DType::f64)
+    for_f32_rows(e.n, each, 1, 1, {&dy, &x}, {&out.dx},
+                 [&](const F32Rows& r) { sample(r.in[0], r.in[1], r.first, r.out[0]); });
+  else if (each > 0)
+    for (int64_t n = 0; n < e.n; ++n)
+      sample(dy.data<double>() + n * each, x.data<double>() + n * each, n,
+             out.dx.defined() ? out.dx.mut<double>() + n * each : nullptr);
+  with_real(dtype_beside(x), [&](auto zero) {
     using T = decltype(zero);
-    const int64_t each = e.rows * e.channels;
-    if (each > 0)
-      parallel_for(0, e.n, 1, [&](int64_t begin, int64_t end) {
-        for (int64_t n = begin; n < end; ++n)
-          sample_backward<T>(dy.data<T>() + n * each, x.data<T>() + n * each, e,
-                             moments.mean.data<T>() + n * e.groups,
-                             moments.invstd.data<T>() + n * e.groups, data_or_null<T>(weight),
-                             out.dx.defined() ? out.dx.mut<T>() + n * each : nullptr,
-                             terms.data() + 2 * n * e.channels);
-      });
     for (int64_t k = 0; k < e.channels; ++k) {
       double of_dy = 0, of_product = 0;
       for (int64_t n = 0; n < e.n; ++n) {

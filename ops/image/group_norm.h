@@ -1,6 +1,6 @@
-// Group norm: x [N, ..., C]. The statistics are those of one sample and one group of channels. f32
-// and f64; on CUDA f32 and bf16. Beside a bf16 x, everything except y and dx is f32. Ref: Wu & He
-// 2018, equations 1 to 5.
+// Group norm: x [N, ..., C]. The statistics are those of one sample and one group of channels. f32,
+// bf16 and f64, which CUDA has not. Beside a bf16 x, everything except y and dx is f32. Ref: Wu &
+// He 2018, equations 1 to 5.
 #pragma once
 #include "ops/sequence/layer_norm.h"
 

@@ -7,6 +7,7 @@
 #include "core/parallel.h"
 #include "ops/checks.h"
 #include "ops/dense/copy.h"
+#include "ops/f32_blocks.h"
 #include "ops/image/interpolate_windows.h"
 #include "ops/shared_kernels.h"
 
@@ -26,6 +27,11 @@ std::vector<Tap> taps_of(const TapAxis& axis) {
 }  // namespace
 
 void interpolate_kernel(Cpu, const Tensor& x, const InterpolateOptions& options, const Tensor& y) {
+  if (x.dtype() == DType::bf16) {
+    InF32 wide;
+    interpolate_kernel(Cpu{}, wide.read(x), options, wide.write(y));
+    return wide.finish();
+  }
   const Shape &xs = x.shape(), &ys = y.shape();
   const int64_t c = xs[3], width = xs[2], out_h = ys[1], out_w = ys[2];
   const std::vector<Tap> rows = taps_of(axis_of(xs[1], out_h, options));
@@ -60,6 +66,11 @@ void interpolate_kernel(Cpu, const Tensor& x, const InterpolateOptions& options,
 // Each row of dx gathers from the rows of dy that read it, so rows are independent.
 void interpolate_backward_kernel(Cpu, const Tensor& dy, const InterpolateOptions& options,
                                  const Tensor& dx) {
+  if (dx.dtype() == DType::bf16) {
+    InF32 wide;
+    interpolate_backward_kernel(Cpu{}, wide.read(dy), options, wide.write(dx));
+    return wide.finish();
+  }
   const Shape &xs = dx.shape(), &ys = dy.shape();
   const int64_t c = xs[3], height = xs[1], width = xs[2], out_w = ys[2];
   const TapAxis vertical = axis_of(height, ys[1], options);

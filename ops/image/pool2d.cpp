@@ -9,6 +9,7 @@
 #include "ops/checks.h"
 #include "ops/dense/copy.h"
 #include "ops/dense/reduce.h"
+#include "ops/f32_blocks.h"
 #include "ops/image/pool2d_loops.h"
 #include "ops/image/pool2d_windows.h"
 #include "ops/shared_kernels.h"
@@ -17,7 +18,7 @@ namespace frugal::ops {
 namespace {
 
 bool is_fast(const Tensor& x, const Tensor& index) {
-  return x.dtype() == DType::f32 && index.dtype() == DType::u8;
+  return x.dtype() != DType::f64 && index.dtype() == DType::u8;
 }
 
 simd::PoolImage image_of(const Shape& x, const Shape& y, const Pool2dOptions& options) {
@@ -106,15 +107,23 @@ void max_pool2d_kernel(Cpu, const Tensor& x, const Pool2dOptions& options, const
   if (is_fast(x, index)) {
     const simd::PoolImage image = image_of(x.shape(), y.shape(), options);
     const int64_t row = image.out_w * image.c;
-    parallel_for(0, y.numel() / std::max<int64_t>(row, 1),
-                 rows_at_once(kArithmeticGrain, row * options.kernel[1]),
-                 [&](int64_t begin, int64_t end) {
-                   for (int64_t i = begin; i < end; ++i)
-                     simd::max_pool_row(
-                         image, x.data<float>() + i / image.out_h * image.h * image.w * image.c,
-                         i % image.out_h, y.mut<float>() + i * row, index.mut<uint8_t>() + i * row);
-                 });
+    parallel_for(
+        0, y.numel() / std::max<int64_t>(row, 1),
+        rows_at_once(kArithmeticGrain, row * options.kernel[1]), [&](int64_t begin, int64_t end) {
+          const auto rows = [&]<class T>(const T* from, T* to) {
+            for (int64_t i = begin; i < end; ++i)
+              simd::max_pool_row(image, from + i / image.out_h * image.h * image.w * image.c,
+                                 i % image.out_h, to + i * row, index.mut<uint8_t>() + i * row);
+          };
+          x.dtype() == DType::bf16 ? rows(x.data<BFloat16>(), y.mut<BFloat16>())
+                                   : rows(x.data<float>(), y.mut<float>());
+        });
     return;
+  }
+  if (x.dtype() == DType::bf16) {
+    InF32 wide;
+    max_pool2d_kernel(Cpu{}, wide.read(x), options, wide.write(y), index);
+    return wide.finish();
   }
   with_real(x.dtype(), [&](auto zero) {
     with_window_index(
@@ -127,17 +136,24 @@ void max_pool2d_backward_kernel(Cpu, const Tensor& dy, const Tensor& index,
   if (is_fast(dy, index)) {
     const simd::PoolImage image = image_of(dx.shape(), dy.shape(), options);
     const int64_t row = image.w * image.c, output = image.out_h * image.out_w * image.c;
-    parallel_for(0, dx.numel() / std::max<int64_t>(row, 1),
-                 rows_at_once(kArithmeticGrain, row * options.kernel[1]),
-                 [&](int64_t begin, int64_t end) {
-                   for (int64_t i = begin; i < end; ++i) {
-                     const int64_t n = i / image.h;
-                     simd::max_pool_backward_row(image, dy.data<float>() + n * output,
-                                                 index.data<uint8_t>() + n * output, i % image.h,
-                                                 dx.mut<float>() + i * row);
-                   }
+    const int64_t rows = dx.numel() / std::max<int64_t>(row, 1);
+    for_f32_rows(rows, row, 1, rows_at_once(kArithmeticGrain, row * options.kernel[1]), {}, {&dx},
+                 [&](const F32Rows& one) {
+                   const int64_t n = one.first / image.h, h = one.first % image.h;
+                   const uint8_t* cells = index.data<uint8_t>() + n * output;
+                   if (dy.dtype() == DType::bf16)
+                     simd::max_pool_backward_row(image, dy.data<BFloat16>() + n * output, cells, h,
+                                                 one.out[0]);
+                   else
+                     simd::max_pool_backward_row(image, dy.data<float>() + n * output, cells, h,
+                                                 one.out[0]);
                  });
     return;
+  }
+  if (dy.dtype() == DType::bf16) {
+    InF32 wide;
+    max_pool2d_backward_kernel(Cpu{}, wide.read(dy), index, options, wide.write(dx));
+    return wide.finish();
   }
   with_real(dy.dtype(), [&](auto zero) {
     with_window_index(index, [&](auto cell) {
@@ -147,6 +163,11 @@ void max_pool2d_backward_kernel(Cpu, const Tensor& dy, const Tensor& index,
 }
 
 void mean_windows_kernel(Cpu, const Tensor& x, const Windows& windows, const Tensor& y) {
+  if (x.dtype() == DType::bf16) {
+    InF32 wide;
+    mean_windows_kernel(Cpu{}, wide.read(x), windows, wide.write(y));
+    return wide.finish();
+  }
   with_real(x.dtype(), [&](auto zero) {
     using T = decltype(zero);
     const Shape& xs = x.shape();
@@ -173,6 +194,11 @@ void mean_windows_kernel(Cpu, const Tensor& x, const Windows& windows, const Ten
 }
 
 void mean_windows_backward_kernel(Cpu, const Tensor& dy, const Windows& windows, const Tensor& dx) {
+  if (dy.dtype() == DType::bf16) {
+    InF32 wide;
+    mean_windows_backward_kernel(Cpu{}, wide.read(dy), windows, wide.write(dx));
+    return wide.finish();
+  }
   with_real(dy.dtype(), [&](auto zero) {
     using T = decltype(zero);
     const Shape& xs = dx.shape();

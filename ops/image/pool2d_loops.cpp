@@ -21,7 +21,8 @@ namespace HWY_NAMESPACE {
 
 constexpr int64_t kStrip = 64;  // channels at a time, so that values and cells stay in the L1 cache
 
-void MaxPoolRow(const PoolImage& m, const float* HWY_RESTRICT x, int64_t oh, float* HWY_RESTRICT y,
+template <class T>
+void MaxPoolRow(const PoolImage& m, const T* HWY_RESTRICT x, int64_t oh, T* HWY_RESTRICT y,
                 uint8_t* HWY_RESTRICT index) {
   const Pool2dOptions& o = m.options;
   const int64_t top = oh * o.stride[0] - o.padding[0];
@@ -40,24 +41,26 @@ void MaxPoolRow(const PoolImage& m, const float* HWY_RESTRICT x, int64_t oh, flo
       }
       for (int64_t h = h0; h < h1; ++h)
         for (int64_t w = w0; w < w1; ++w) {
-          const float* HWY_RESTRICT p = x + (h * m.w + w) * m.c + strip;
+          const T* HWY_RESTRICT p = x + (h * m.w + w) * m.c + strip;
           const auto here = static_cast<int32_t>((h - top) * o.kernel[1] + w - left);
           for (int64_t k = 0; k < width; ++k) {
             // NaN wins, and stays: nothing is above it.
-            const bool wins = !(p[k] <= best[k]) && !is_nan(best[k]);
-            best[k] = wins ? p[k] : best[k];
+            const auto v = static_cast<float>(p[k]);
+            const bool wins = !(v <= best[k]) && !is_nan(best[k]);
+            best[k] = wins ? v : best[k];
             cell[k] = wins ? here : cell[k];
           }
         }
-      float* HWY_RESTRICT to = y + ow * m.c + strip;
+      T* HWY_RESTRICT to = y + ow * m.c + strip;
       uint8_t* HWY_RESTRICT at = index + ow * m.c + strip;
-      for (int64_t k = 0; k < width; ++k) to[k] = best[k];
+      for (int64_t k = 0; k < width; ++k) to[k] = static_cast<T>(best[k]);
       for (int64_t k = 0; k < width; ++k) at[k] = static_cast<uint8_t>(cell[k]);
     }
   }
 }
 
-void MaxPoolBackwardRow(const PoolImage& m, const float* HWY_RESTRICT dy,
+template <class T>
+void MaxPoolBackwardRow(const PoolImage& m, const T* HWY_RESTRICT dy,
                         const uint8_t* HWY_RESTRICT index, int64_t h, float* HWY_RESTRICT dx) {
   const Pool2dOptions& o = m.options;
   std::fill_n(dx, m.w * m.c, 0.0f);
@@ -74,10 +77,26 @@ void MaxPoolBackwardRow(const PoolImage& m, const float* HWY_RESTRICT dy,
         const auto cell = static_cast<int32_t>(r * o.kernel[1] + s);
         float* HWY_RESTRICT to = dx + (left + s) * m.c;
         for (int64_t k = 0; k < m.c; ++k)
-          to[k] += static_cast<int32_t>(index[at + k]) == cell ? dy[at + k] : 0.0f;
+          to[k] +=
+              static_cast<int32_t>(index[at + k]) == cell ? static_cast<float>(dy[at + k]) : 0.0f;
       }
     }
   }
+}
+
+void MaxPoolF32(const PoolImage& m, const float* x, int64_t oh, float* y, uint8_t* index) {
+  MaxPoolRow(m, x, oh, y, index);
+}
+void MaxPoolBf16(const PoolImage& m, const BFloat16* x, int64_t oh, BFloat16* y, uint8_t* index) {
+  MaxPoolRow(m, x, oh, y, index);
+}
+void MaxPoolBackwardF32(const PoolImage& m, const float* dy, const uint8_t* index, int64_t h,
+                        float* dx) {
+  MaxPoolBackwardRow(m, dy, index, h, dx);
+}
+void MaxPoolBackwardBf16(const PoolImage& m, const BFloat16* dy, const uint8_t* index, int64_t h,
+                         float* dx) {
+  MaxPoolBackwardRow(m, dy, index, h, dx);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -87,15 +106,25 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace frugal::ops::simd {
 
-HWY_EXPORT(MaxPoolRow);
-HWY_EXPORT(MaxPoolBackwardRow);
+HWY_EXPORT(MaxPoolF32);
+HWY_EXPORT(MaxPoolBf16);
+HWY_EXPORT(MaxPoolBackwardF32);
+HWY_EXPORT(MaxPoolBackwardBf16);
 
 void max_pool_row(const PoolImage& image, const float* x, int64_t oh, float* y, uint8_t* index) {
-  HWY_DYNAMIC_DISPATCH(MaxPoolRow)(image, x, oh, y, index);
+  HWY_DYNAMIC_DISPATCH(MaxPoolF32)(image, x, oh, y, index);
+}
+void max_pool_row(const PoolImage& image, const BFloat16* x, int64_t oh, BFloat16* y,
+                  uint8_t* index) {
+  HWY_DYNAMIC_DISPATCH(MaxPoolBf16)(image, x, oh, y, index);
 }
 void max_pool_backward_row(const PoolImage& image, const float* dy, const uint8_t* index, int64_t h,
                            float* dx) {
-  HWY_DYNAMIC_DISPATCH(MaxPoolBackwardRow)(image, dy, index, h, dx);
+  HWY_DYNAMIC_DISPATCH(MaxPoolBackwardF32)(image, dy, index, h, dx);
+}
+void max_pool_backward_row(const PoolImage& image, const BFloat16* dy, const uint8_t* index,
+                           int64_t h, float* dx) {
+  HWY_DYNAMIC_DISPATCH(MaxPoolBackwardBf16)(image, dy, index, h, dx);
 }
 
 }  // namespace frugal::ops::simd

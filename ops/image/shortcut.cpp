@@ -26,7 +26,7 @@ void for_pixels(const Shape& coarse, const Shape& fine, int64_t stride, F f) {
 }  // namespace
 
 void subsample_pad_kernel(Cpu, const Tensor& y, const Tensor& x, int64_t stride, int64_t before) {
-  with_real(x.dtype(), [&](auto zero) {
+  with_dtype(x.dtype(), [&](auto zero) {
     using T = decltype(zero);
     const int64_t c = x.shape()[3], k = y.shape()[3];
     for_pixels(y.shape(), x.shape(), stride, [&](int64_t to, int64_t from) {
@@ -40,7 +40,7 @@ void subsample_pad_kernel(Cpu, const Tensor& y, const Tensor& x, int64_t stride,
 
 void subsample_pad_backward_kernel(Cpu, const Tensor& dx, const Tensor& dy, int64_t stride,
                                    int64_t before) {
-  with_real(dy.dtype(), [&](auto zero) {
+  with_dtype(dy.dtype(), [&](auto zero) {
     using T = decltype(zero);
     const int64_t c = dx.shape()[3], k = dy.shape()[3];
     for_pixels(dy.shape(), dx.shape(), stride, [&](int64_t from, int64_t to) {

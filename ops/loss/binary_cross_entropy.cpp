@@ -8,6 +8,7 @@
 #include "core/parallel.h"
 #include "ops/checks.h"
 #include "ops/dense/copy.h"
+#include "ops/f32_blocks.h"
 #include "ops/shared_kernels.h"
 #include "ops/simd/scalar_math.h"
 
@@ -43,6 +44,12 @@ void binary_cross_entropy_kernel(Cpu, const Tensor& logits, const Tensor& target
                                  const BinaryCrossEntropyResult& result,
                                  const BinaryCrossEntropyOptions& options,
                                  const Tensor& row_weights) {
+  if (logits.dtype() == DType::bf16) {
+    InF32 wide;
+    binary_cross_entropy_kernel(Cpu{}, wide.read(logits), wide.read(target),
+                                {result.loss, wide.write(result.gradient)}, options, row_weights);
+    return wide.finish();
+  }
   constexpr int64_t kChunk = 1 << 10;  // elements whose losses are added in one sum
   const int64_t n = logits.numel(), chunks = (n + kChunk - 1) / kChunk;
   const int64_t rows = row_weights.defined() ? row_weights.numel() : 1;
@@ -85,6 +92,11 @@ void binary_cross_entropy_kernel(Cpu, const Tensor& logits, const Tensor& target
 
 void binary_cross_entropy_backward_kernel(Cpu, const Tensor& dy, const Tensor& gradient,
                                           const Tensor& dx) {
+  if (dx.dtype() == DType::bf16) {
+    InF32 wide;
+    binary_cross_entropy_backward_kernel(Cpu{}, dy, wide.read(gradient), wide.write(dx));
+    return wide.finish();
+  }
   with_real(dx.dtype(), [&](auto zero) {
     using T = decltype(zero);
     const T* from = gradient.data<T>();

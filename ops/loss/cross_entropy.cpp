@@ -7,11 +7,11 @@
 #include <vector>
 
 #include "core/dtype_switch.h"
-#include "core/parallel.h"
 #include "ops/checks.h"
 #include "ops/dense/copy.h"
 #include "ops/dense/reduce.h"
 #include "ops/dense/softmax_loops.h"
+#include "ops/f32_blocks.h"
 #include "ops/loss/class_weights.h"
 #include "ops/shared_kernels.h"
 
@@ -145,6 +145,32 @@ void exp_row(const T* x, T shift, T factor, T term, T* y, int64_t width) {
   }
 }
 
+// Some rows of logits, and of an output if there is one.
+template <class T>
+struct Rows {
+  const T* in;
+  T* out;
+  int64_t first, rows;
+};
+
+// Calls f(Rows) for blocks of at most `block` rows: of f64, or of f32 for f32 and bf16.
+template <class F>
+void with_rows(const Tensor& logits, std::initializer_list<const Tensor*> in,
+               std::initializer_list<const Tensor*> out, int64_t block, F f) {
+  const int64_t n = logits.size(0), classes = logits.size(1);
+  const int64_t grain = rows_at_once(kExponentialGrain, classes);
+  if (logits.dtype() != DType::f64) {
+    for_f32_rows(n, classes, block, grain, in, out, [&](const F32Rows& r) {
+      f(Rows<float>{r.in[0], r.out[0], r.first, r.rows});
+    });
+    return;
+  }
+  double* const to = out.size() > 0 ? (*out.begin())->mut<double>() : nullptr;
+  for (int64_t first = 0; first < n; first += block)
+    f(Rows<double>{logits.data<double>() + first * classes,
+                   to == nullptr ? to : to + first * classes, first, std::min(block, n - first)});
+}
+
 }  // namespace
 
 void cross_entropy_kernel(Cpu, const Tensor& logits, const Tensor& target,
@@ -155,39 +181,31 @@ void cross_entropy_kernel(Cpu, const Tensor& logits, const Tensor& target,
   check_classes(at, n, classes, options.ignore_index);
   const int64_t chunks = (n + kLossRows - 1) / kLossRows;
   std::vector<Totals> partial(static_cast<size_t>(chunks));
-  with_real(logits.dtype(), [&](auto zero) {
-    using T = decltype(zero);
-    const T* x = logits.data<T>();
+  with_rows(logits, {&logits}, {}, kLossRows, [&]<class T>(const Rows<T>& r) {
     const T *weights = data_or_null<T>(given.rows), *of_classes = data_or_null<T>(given.classes);
-    T* lse = result.lse.mut<T>();
-    int64_t* top = result.top.defined() ? result.top.mut<int64_t>() : nullptr;
-    parallel_for(
-        0, chunks, rows_at_once(kExponentialGrain, kLossRows * classes),
-        [&](int64_t begin, int64_t end) {
-          for (int64_t chunk = begin; chunk < end; ++chunk) {
-            Totals totals;
-            std::array<int64_t, kLossRows> tops;
-            const int64_t first = chunk * kLossRows;
-            const int64_t stop = std::min(n, first + kLossRows);
-            log_sum_exp_rows(x + first * classes, lse + first, tops.data(), stop - first, classes);
-            if (top != nullptr) std::copy_n(tops.begin(), stop - first, top + first);
-            for (int64_t row = first; row < stop; ++row) {
-              const T* from = x + row * classes;
-              if (at[row] == options.ignore_index) continue;
-              totals.correct += tops[static_cast<size_t>(row - first)] == at[row] ? 1 : 0;
-              const double weight = weights == nullptr ? 1 : static_cast<double>(weights[row]);
-              totals.loss += row_loss(from, classes, at[row], lse[row], options.label_smoothing,
-                                      weight, of_classes);
-            }
-            partial[static_cast<size_t>(chunk)] = totals;
-          }
-        });
-    Totals all;
-    for (const Totals& totals : partial) {
-      all.loss += totals.loss;
-      all.correct += totals.correct;
+    T* lse = result.lse.mut<T>() + r.first;
+    std::array<int64_t, kLossRows> tops;
+    Totals& totals = partial[static_cast<size_t>(r.first / kLossRows)];
+    log_sum_exp_rows(r.in, lse, tops.data(), r.rows, classes);
+    if (result.top.defined())
+      std::copy_n(tops.begin(), r.rows, result.top.mut<int64_t>() + r.first);
+    for (int64_t i = 0; i < r.rows; ++i) {
+      const int64_t row = r.first + i;
+      if (at[row] == options.ignore_index) continue;
+      totals.correct += tops[static_cast<size_t>(i)] == at[row] ? 1 : 0;
+      const double weight = weights == nullptr ? 1 : static_cast<double>(weights[row]);
+      totals.loss += row_loss(r.in + i * classes, classes, at[row], lse[i], options.label_smoothing,
+                              weight, of_classes);
     }
-    const Kept kept = count_kept(at, weights, n, options);
+  });
+  Totals all;
+  for (const Totals& totals : partial) {
+    all.loss += totals.loss;
+    all.correct += totals.correct;
+  }
+  with_real(dtype_beside(logits), [&](auto zero) {
+    using T = decltype(zero);
+    const Kept kept = count_kept(at, data_or_null<T>(given.rows), n, options);
     *result.loss.mut<T>() = static_cast<T>(all.loss / kept.divisor);
     *result.correct.mut<int64_t>() = all.correct;
     *result.counted.mut<int64_t>() = kept.rows;
@@ -200,12 +218,10 @@ void cross_entropy_backward_kernel(Cpu, const Tensor& dy, const Tensor& logits,
                                    const EntropyWeights& given) {
   const int64_t n = logits.size(0), classes = logits.size(1);
   const int64_t* at = target.data<int64_t>();
-  with_real(logits.dtype(), [&](auto zero) {
+  with_real(dtype_beside(logits), [&](auto zero) {
     using T = decltype(zero);
-    const T* x = logits.data<T>();
     const T *weights = data_or_null<T>(given.rows), *of_classes = data_or_null<T>(given.classes);
     const T* log_sums = data_or_null<T>(lse);
-    T* to = dx.mut<T>();
     const double divisor = count_kept(at, weights, n, options).divisor;
     const double common = divisor == 0 ? 0 : static_cast<double>(*dy.data<T>()) / divisor;
     const T even = static_cast<T>(options.label_smoothing / static_cast<double>(classes));
@@ -214,15 +230,16 @@ void cross_entropy_backward_kernel(Cpu, const Tensor& dy, const Tensor& logits,
     for (int64_t c = 0; of_classes != nullptr && c < classes; ++c)
       all_classes += static_cast<double>(of_classes[c]);
     const double share = options.label_smoothing / static_cast<double>(classes);
-    parallel_for(0, n, rows_at_once(kExponentialGrain, classes), [&](int64_t begin, int64_t end) {
-      for (int64_t row = begin; row < end; ++row) {
-        T* out = to + row * classes;
+    const auto gradients_of = [&](const Rows<T>& r) {
+      for (int64_t i = 0; i < r.rows; ++i) {
+        const int64_t row = r.first + i;
+        T* out = r.out + i * classes;
         const double weight = weights == nullptr ? 1 : static_cast<double>(weights[row]);
         if (at[row] == options.ignore_index || (weight == 0 && of_classes == nullptr)) {
           std::fill_n(out, classes, T{0});
           continue;
         }
-        const T* from = x + row * classes;
+        const T* from = r.in + i * classes;
         if (of_classes != nullptr) {
           // (1 - s) w (p - one-hot) + s / C (sum(v) p - v)
           const double sharper = (1 - options.label_smoothing) * weight;
@@ -243,24 +260,23 @@ void cross_entropy_backward_kernel(Cpu, const Tensor& dy, const Tensor& logits,
           for (int64_t c = 0; c < classes; ++c) out[c] = factor * (from[c] - even);
         out[at[row]] -= factor * sharp;
       }
-    });
+    };
+    with_rows(logits, {&logits}, {&dx}, rows_at_once(kExponentialGrain, classes),
+              [&]<class U>(const Rows<U>& r) {
+                if constexpr (std::is_same_v<T, U>) gradients_of(r);
+              });
   });
 }
 
 void cross_entropy_probabilities_kernel(Cpu, const Tensor& logits, const Tensor& lse,
                                         const Tensor& y) {
   const int64_t classes = logits.size(1);
-  with_real(logits.dtype(), [&](auto zero) {
-    using T = decltype(zero);
-    const T *x = logits.data<T>(), *log_sums = lse.data<T>();
-    T* to = y.mut<T>();
-    parallel_for(0, logits.size(0), rows_at_once(kExponentialGrain, classes),
-                 [&](int64_t begin, int64_t end) {
-                   for (int64_t row = begin; row < end; ++row)
-                     exp_row(x + row * classes, log_sums[row], T{1}, T{0}, to + row * classes,
-                             classes);
-                 });
-  });
+  with_rows(logits, {&logits}, {&y}, rows_at_once(kExponentialGrain, classes),
+            [&]<class T>(const Rows<T>& r) {
+              for (int64_t i = 0; i < r.rows; ++i)
+                exp_row(r.in + i * classes, lse.data<T>()[r.first + i], T{1}, T{0},
+                        r.out + i * classes, classes);
+            });
 }
 
 Tensor cross_entropy_probabilities(const Tensor& logits, const Tensor& lse, bool overwrite) {

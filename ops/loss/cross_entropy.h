@@ -27,8 +27,8 @@ struct CrossEntropyResult {
   Tensor top;  // [rows] i64, with `with_top`: the class of the largest logit, the first of equals
 };
 
-// logits [..., C] f32 or f64, on CUDA f32 or bf16, with one row for each target [...] i64. Beside
-// bf16 logits, loss, lse and weights are f32, else all have one dtype. The loss of a row is
+// logits [..., C] f32, bf16 or f64, which CUDA has not, with one row for each target [...] i64.
+// Beside bf16 logits, loss, lse and weights are f32, else all have one dtype. The loss of a row is
 //   l = (1 - s) (lse - x[target]) + s / C sum_c (lse - x[c])    with s = label_smoothing
 // The whole loss is sum w l / sum w over the rows that are not ignored, or sum w l with
 // options.sum. weights.rows [...] holds the weights w; without it every w is 1. A row of weight 0

@@ -10,6 +10,7 @@
 #include "ops/checks.h"
 #include "ops/dense/copy.h"
 #include "ops/dense/softmax.h"
+#include "ops/f32_blocks.h"
 
 namespace frugal::ops {
 namespace {
@@ -23,6 +24,11 @@ struct Sums {
 
 void dice_kernel(Cpu, const Tensor& gradient, const Tensor& target, const Tensor& loss,
                  const DiceOptions& options) {
+  if (gradient.dtype() == DType::bf16) {
+    InF32 wide;
+    dice_kernel(Cpu{}, wide.write(gradient, true), target, loss, options);
+    return wide.finish();
+  }
   const int64_t rows = gradient.size(0), classes = gradient.size(1);
   const int64_t* at = target.data<int64_t>();
   for (int64_t row = 0; row < rows; ++row)

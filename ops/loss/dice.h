@@ -10,9 +10,9 @@ struct DiceResult {
   Tensor gradient;  // like logits: d(loss)/d(logits), which backward needs
 };
 
-// logits [..., C] f32 or f64, on CUDA f32 or bf16, with one row for each target [...] i64. With p =
-// softmax(logits), y the one-hot targets, s = options.smooth and sums over all rows that are not
-// ignored,
+// logits [..., C] f32, bf16 or f64, which CUDA has not, with one row for each target [...] i64.
+// With p = softmax(logits), y the one-hot targets, s = options.smooth and sums over all rows that
+// are not ignored,
 //   loss = 1 - 1 / C sum_c (2 sum p_c y_c + s) / (sum p_c + sum y_c + s)
 // Without rows that count the loss is 0, and so is its gradient. Nothing of the logits' size is
 // allocated but the gradient.

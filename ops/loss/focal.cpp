@@ -10,6 +10,7 @@
 #include "core/parallel.h"
 #include "ops/checks.h"
 #include "ops/dense/copy.h"
+#include "ops/f32_blocks.h"
 #include "ops/shared_kernels.h"
 
 namespace frugal::ops {
@@ -44,6 +45,12 @@ double focal_row(const T* x, int64_t classes, int64_t right, double gamma, doubl
 void focal_cross_entropy_kernel(Cpu, const Tensor& logits, const Tensor& target,
                                 const FocalResult& result, const FocalOptions& options,
                                 const Tensor& class_weights) {
+  if (logits.dtype() == DType::bf16) {
+    InF32 wide;
+    focal_cross_entropy_kernel(Cpu{}, wide.read(logits), target,
+                               {result.loss, wide.write(result.gradient)}, options, class_weights);
+    return wide.finish();
+  }
   const int64_t rows = logits.size(0), classes = logits.size(1);
   const int64_t* at = target.data<int64_t>();
   double counted = 0;

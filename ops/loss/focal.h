@@ -10,7 +10,7 @@ struct FocalResult {
   Tensor gradient;  // like logits: d(loss)/d(logits), which backward needs
 };
 
-// logits x [..., C] f32 or f64, on CUDA f32 or bf16, with one row for each target t [...] i64;
+// logits x [..., C] f32, bf16 or f64, which CUDA has not, with one row for each target t [...] i64;
 // class_weights w [C], f32 beside bf16 logits, else of the dtype of the logits, or undefined: 1.
 // With p = softmax(x)[t], the loss of a row is
 //   l = -w_t (1 - p)^gamma log p

@@ -7,11 +7,18 @@
 #include "core/parallel.h"
 #include "ops/checks.h"
 #include "ops/dense/copy.h"
+#include "ops/f32_blocks.h"
 #include "ops/shared_kernels.h"
 
 namespace frugal::ops {
 
 void mse_kernel(Cpu, const Tensor& x, const Tensor& target, const MseResult& result) {
+  if (x.dtype() == DType::bf16) {
+    InF32 wide;
+    mse_kernel(Cpu{}, wide.read(x), wide.read(target),
+               {result.loss, wide.write(result.difference)});
+    return wide.finish();
+  }
   constexpr int64_t kChunk = 1 << 12;  // elements whose squares are added in one sum
   const int64_t n = x.numel(), chunks = (n + kChunk - 1) / kChunk;
   std::vector<double> partial(static_cast<size_t>(chunks));
@@ -37,6 +44,11 @@ void mse_kernel(Cpu, const Tensor& x, const Tensor& target, const MseResult& res
 }
 
 void mse_backward_kernel(Cpu, const Tensor& dy, const Tensor& difference, const Tensor& dx) {
+  if (dx.dtype() == DType::bf16) {
+    InF32 wide;
+    mse_backward_kernel(Cpu{}, dy, wide.read(difference), wide.write(dx));
+    return wide.finish();
+  }
   with_real(dx.dtype(), [&](auto zero) {
     using T = decltype(zero);
     const T* from = difference.data<T>();

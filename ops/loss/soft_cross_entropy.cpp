@@ -9,6 +9,7 @@
 #include "core/parallel.h"
 #include "ops/checks.h"
 #include "ops/dense/copy.h"
+#include "ops/f32_blocks.h"
 #include "ops/shared_kernels.h"
 
 namespace frugal::ops {
@@ -58,6 +59,12 @@ double soft_cross_entropy_row(const T* x, const T* target, int64_t classes, doub
 
 void soft_cross_entropy_kernel(Cpu, const Tensor& logits, const Tensor& target,
                                const SoftCrossEntropyResult& result, double label_smoothing) {
+  if (logits.dtype() == DType::bf16) {
+    InF32 wide;
+    soft_cross_entropy_kernel(Cpu{}, wide.read(logits), target,
+                              {result.loss, wide.write(result.gradient)}, label_smoothing);
+    return wide.finish();
+  }
   const int64_t rows = logits.size(0), classes = logits.size(1);
   const int64_t chunks = (rows + kLossRows - 1) / kLossRows;
   std::vector<double> partial(static_cast<size_t>(chunks));

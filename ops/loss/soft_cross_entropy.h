@@ -10,9 +10,9 @@ struct SoftCrossEntropyResult {
   Tensor gradient;  // like logits: d(loss)/d(logits), which backward needs
 };
 
-// logits x [..., C] f32 or f64, on CUDA f32 or bf16; target of the same shape holds the share t of
-// each class, f32 beside bf16 logits, else of the dtype of the logits. A row whose first share is
-// below 0 does not count. The loss of a row is, with s = label_smoothing and lse = log sum e^x,
+// logits x [..., C] f32, bf16 or f64, which CUDA has not; target of the same shape holds the share
+// t of each class, f32 beside bf16 logits, else of the dtype of the logits. A row whose first share
+// is below 0 does not count. The loss of a row is, with s = label_smoothing and lse = log sum e^x,
 //   l = sum_c ((1 - s) t_c + s / C) (lse - x_c)
 // which equals cross_entropy() where one share is 1. The whole loss is the mean over the rows that
 // count, as in PyTorch. Without such rows it is NaN, and its gradient is 0. Shares need not add up

@@ -91,6 +91,8 @@ BlockwiseState blockwise_zeros(int64_t n, StateMap map, Device device) {
 
 BlockwiseState quantize_blockwise(const Tensor& x, StateMap map, const std::optional<RngKey>& key) {
   check_real("quantize_blockwise", "x", x);
+  FRUGAL_CHECK(x.dtype() != DType::bf16, "[quantize_blockwise] expected x of dtype f32, got {}",
+               describe(x));
   const BlockwiseState state{Tensor::empty({x.numel()}, DType::u8, x.device()),
                              Tensor::empty({state_blocks(x.numel())}, DType::f32, x.device()), map};
   const Tensor dense = contiguous(x);

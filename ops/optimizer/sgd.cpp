@@ -8,6 +8,7 @@
 #include "core/parallel.h"
 #include "ops/checks.h"
 #include "ops/dense/copy.h"
+#include "ops/f32_blocks.h"
 #include "ops/optimizer/sgd_loops.h"
 #include "ops/optimizer/trained.h"
 #include "ops/shared_kernels.h"
@@ -57,6 +58,7 @@ void sgd_steps_kernel(Cpu, const std::vector<SgdUpdate>& updates) {
 }
 
 void sum_of_squares_kernel(Cpu, const Tensor& x, double& sum) {
+  if (x.dtype() == DType::bf16) return sum_of_squares_kernel(Cpu{}, InF32().read(x), sum);
   with_real(x.dtype(), [&](auto zero) {
     using T = decltype(zero);
     const T* values = x.data<T>();

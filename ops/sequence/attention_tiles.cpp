@@ -10,6 +10,7 @@
 #include "core/parallel.h"
 #include "ops/dense/elementwise_loops.h"
 #include "ops/sequence/attention_loops.h"
+#include "ops/simd/convert_loops.h"
 
 namespace frugal::ops {
 namespace {
@@ -47,11 +48,16 @@ class Workspace {
 // to = from * factor. Most calls are plain copies.
 template <class From, class To>
 void scaled_copy(const From* from, float factor, To* to, int64_t n) {
-  if constexpr (std::is_same_v<From, To>)
-    if (factor == 1) {
-      std::copy_n(from, n, to);
-      return;
-    }
+  if constexpr (std::is_same_v<From, To>) {
+    if (factor == 1) return std::copy_n(from, n, to), void();
+  } else if constexpr (std::is_same_v<From, BFloat16>) {
+    simd::widen(from, to, n);
+    if (factor != 1)
+      for (int64_t k = 0; k < n; ++k) to[k] *= factor;
+    return;
+  } else if (factor == 1) {
+    return simd::narrow(from, to, n);
+  }
   for (int64_t k = 0; k < n; ++k) to[k] = static_cast<To>(static_cast<float>(from[k]) * factor);
 }
 

@@ -6,6 +6,7 @@
 #include "core/parallel.h"
 #include "ops/checks.h"
 #include "ops/dense/copy.h"
+#include "ops/f32_blocks.h"
 #include "ops/shared_kernels.h"
 
 namespace frugal::ops {
@@ -46,7 +47,7 @@ void embedding_kernel(Cpu, const Tensor& ids, const Tensor& weight, const Tensor
   const int64_t width = weight.size(1);
   const int64_t* id = ids.data<int64_t>();
   check_range("embedding", ids, weight.size(0));
-  with_real(weight.dtype(), [&](auto zero) {
+  with_dtype(weight.dtype(), [&](auto zero) {
     using T = decltype(zero);
     const T* table = weight.data<T>();
     T* to = y.mut<T>();
@@ -60,6 +61,11 @@ void embedding_kernel(Cpu, const Tensor& ids, const Tensor& weight, const Tensor
 
 void embedding_backward_kernel(Cpu, const Tensor& dy, const Tensor& ids, int64_t padding_idx,
                                const Tensor& dweight) {
+  if (dy.dtype() == DType::bf16) {
+    InF32 wide;
+    embedding_backward_kernel(Cpu{}, wide.read(dy), ids, padding_idx, wide.write(dweight));
+    return wide.finish();
+  }
   const int64_t vocabulary = dweight.size(0), width = dweight.size(1), n = ids.numel();
   const int64_t* id = ids.data<int64_t>();
   check_range("embedding_backward", ids, vocabulary);
@@ -144,10 +150,13 @@ SparseRows embedding_backward_rows(const Tensor& dy, const Tensor& ids, int64_t 
   starts.push_back(static_cast<int64_t>(order.size()));
   SparseRows out{Tensor::from<int64_t>(found, {n}), Tensor::empty({n, width}, dy.dtype()),
                  vocabulary};
-  with_real(dy.dtype(), [&](auto zero) {
+  InF32 wide;
+  const Tensor terms = wide.read(gradient), rows = wide.write(out.rows);
+  with_real(terms.dtype(), [&](auto zero) {
     using T = decltype(zero);
-    add_terms(gradient.data<T>(), order.data(), starts.data(), n, width, out.rows.mut<T>());
+    add_terms(terms.data<T>(), order.data(), starts.data(), n, width, rows.mut<T>());
   });
+  wide.finish();
   return out;
 }
 

@@ -1,4 +1,4 @@
-// Rows of a table, chosen by number; f32 and f64, on CUDA f32 and bf16.
+// Rows of a table, chosen by number; f32, bf16 and f64, which CUDA has not.
 #pragma once
 #include "ops/sequence/sparse_rows.h"
 

@@ -3,10 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/dtype_switch.h"
-#include "core/parallel.h"
 #include "ops/checks.h"
 #include "ops/dense/copy.h"
+#include "ops/f32_blocks.h"
 #include "ops/sequence/layer_norm_loops.h"
 #include "ops/shared_kernels.h"
 
@@ -125,14 +124,12 @@ void layer_norm_kernel(Cpu, const Tensor& x, const Tensor& weight, const Tensor&
                        bool given, const LayerNormOutput& out) {
   if (x.numel() == 0) return;
   if (x.dtype() == DType::f64) return layer_norm_reference(x, weight, bias, eps, given, out);
-  const int64_t width = width_of(x);
-  parallel_for(
-      0, rows_of(x), rows_at_once(kArithmeticGrain, width), [&](int64_t begin, int64_t end) {
-        const simd::RowNorm norm = row_norm(out.moments, weight, bias, begin, end - begin, width);
-        const float* from = x.data<float>() + begin * width;
-        float* to = out.y.mut<float>() + begin * width;
-        given ? simd::apply_row_norm(from, norm, to) : simd::normalize_rows(from, norm, eps, to);
-      });
+  const int64_t width = width_of(x), grain = rows_at_once(kArithmeticGrain, width);
+  for_f32_rows(rows_of(x), width, grain, grain, {&x}, {&out.y}, [&](const F32Rows& r) {
+    const simd::RowNorm norm = row_norm(out.moments, weight, bias, r.first, r.rows, width);
+    given ? simd::apply_row_norm(r.in[0], norm, r.out[0])
+          : simd::normalize_rows(r.in[0], norm, eps, r.out[0]);
+  });
 }
 
 void layer_norm_backward_kernel(Cpu, const Tensor& dy, const Tensor& x, const RowMoments& moments,
@@ -146,17 +143,13 @@ void layer_norm_backward_kernel(Cpu, const Tensor& dy, const Tensor& x, const Ro
   const bool want_sums = out.dweight.defined() || out.dbias.defined();
   CategoryScope scope(Category::workspace);
   const Tensor sums = want_sums ? Tensor::empty({chunks, 2, width}) : Tensor();
-  parallel_for(0, chunks, 1, [&](int64_t begin, int64_t end) {
-    for (int64_t chunk = begin; chunk < end; ++chunk) {
-      const int64_t row = chunk * step, count = std::min(step, rows - row);
-      float* of_weight = want_sums ? sums.mut<float>() + chunk * 2 * width : nullptr;
-      float* of_bias = want_sums ? of_weight + width : nullptr;
-      if (want_sums) std::fill_n(of_weight, 2 * width, 0.0f);
-      simd::row_norm_gradients(dy.data<float>() + row * width, x.data<float>() + row * width,
-                               row_norm(moments, weight, {}, row, count, width),
-                               out.dx.defined() ? out.dx.mut<float>() + row * width : nullptr,
-                               of_weight, of_bias);
-    }
+  for_f32_rows(rows, width, step, step, {&dy, &x}, {&out.dx}, [&](const F32Rows& r) {
+    float* of_weight = want_sums ? sums.mut<float>() + r.first / step * 2 * width : nullptr;
+    float* of_bias = want_sums ? of_weight + width : nullptr;
+    if (want_sums && r.first % step == 0) std::fill_n(of_weight, 2 * width, 0.0f);
+    simd::row_norm_gradients(r.in[0], r.in[1],
+                             row_norm(moments, weight, {}, r.first, r.rows, width), r.out[0],
+                             of_weight, of_bias);
   });
   if (!want_sums) return;
   std::vector<double> totals(static_cast<size_t>(width));

@@ -7,6 +7,7 @@
 #include "core/parallel.h"
 #include "ops/checks.h"
 #include "ops/dense/copy.h"
+#include "ops/f32_blocks.h"
 #include "ops/shared_kernels.h"
 
 namespace frugal {
@@ -66,6 +67,11 @@ int64_t end_of(const Tensor& positions) {
 
 void rotary_kernel(Cpu, const Tensor& x, const Tensor& positions, const RotaryOptions& options,
                    bool inverse, const Tensor& y) {
+  if (x.dtype() == DType::bf16) {
+    InF32 wide;
+    rotary_kernel(Cpu{}, wide.read(x), positions, options, inverse, wide.write(y));
+    return wide.finish();
+  }
   const int64_t steps = x.size(1), heads = x.size(2), d = x.size(3), half = d / 2;
   if (x.numel() == 0) return;
   with_real(x.dtype(), [&](auto zero) {

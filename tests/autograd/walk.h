@@ -63,6 +63,19 @@ inline double distance(const std::vector<double>& a, const std::vector<double>& 
   return m;
 }
 
+// Checks output and gradients. The tolerance is relative to the largest element, or to 1.
+inline void compare(const Result& expected, const Result& got, double tolerance) {
+  const auto near = [&](const std::vector<double>& a, const std::vector<double>& b) {
+    CHECK(distance(a, b) <= tolerance * std::max(1.0, largest(a)));
+  };
+  near(expected.output, got.output);
+  REQUIRE(expected.grads.size() == got.grads.size());
+  for (size_t k = 0; k < expected.grads.size(); ++k) {
+    CAPTURE(k);
+    near(expected.grads[k], got.grads[k]);
+  }
+}
+
 // Calls f(op, case) for every case of every row, with both names in the failure's message.
 template <class F>
 void each_case(F f) {

@@ -6,6 +6,7 @@
 
 #include "tests/autograd/walk.h"
 #include "tests/cuda/gpu.h"
+#include "tests/error_bounds.h"
 
 using namespace frugal;
 using namespace frugal::walk;
@@ -29,18 +30,6 @@ void each_wanted(F f) {
   });
 }
 
-void compare(const Result& expected, const Result& got, double tolerance) {
-  const auto near = [&](const std::vector<double>& a, const std::vector<double>& b) {
-    CHECK(distance(a, b) <= tolerance * std::max(1.0, largest(a)));
-  };
-  near(expected.output, got.output);
-  REQUIRE(expected.grads.size() == got.grads.size());
-  for (size_t k = 0; k < expected.grads.size(); ++k) {
-    CAPTURE(k);
-    near(expected.grads[k], got.grads[k]);
-  }
-}
-
 }  // namespace
 
 TEST_CASE("f32 on CUDA agrees with the CPU") {
@@ -62,7 +51,7 @@ TEST_CASE("bf16 on CUDA agrees with f32 on the CPU") {
         x = Variable(ops::cast(ops::cast(x.value(), DType::bf16), DType::f32), true);
     const Result expected = run(c.run, rounded);
     const Result got = run(c.run, op_table::make_inputs(c, DType::bf16, gpu::kCuda));
-    compare(expected, got, 0.03);
+    compare(expected, got, frugal_test::bf16_bound());
   });
 }
 

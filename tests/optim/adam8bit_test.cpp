@@ -268,9 +268,9 @@ TEST_CASE("8-bit AdamW refuses impossible options and tensors") {
       doctest::Contains("the first moment of shape [300]"), Error);
   CHECK_THROWS_WITH_AS(ops::dequantize_blockwise(m, DType::i64),
                        doctest::Contains("dtype f32 or f64"), Error);
-  CHECK_THROWS_WITH_AS(ops::quantize_blockwise(m.codes, StateMap::positive),
-                       doctest::Contains("[quantize_blockwise] expected x of dtype f32 or f64"),
-                       Error);
+  CHECK_THROWS_WITH_AS(
+      ops::quantize_blockwise(m.codes, StateMap::positive),
+      doctest::Contains("[quantize_blockwise] expected x of dtype f32, f64 or bf16"), Error);
 }
 
 }  // namespace frugal::optim

@@ -95,7 +95,7 @@ TEST_CASE("dropout: errors name the op") {
                          doctest::Contains("[dropout] expected a probability in [0, 1], got"),
                          Error);
   CHECK_THROWS_WITH_AS(dropout(Tensor::empty({2}, DType::f16), 0.5, {}),
-                       doctest::Contains("[dropout] expected x of dtype f32 or f64"), Error);
+                       doctest::Contains("[dropout] expected x of dtype f32, f64 or bf16"), Error);
 }
 
 }  // namespace frugal::ops

@@ -242,15 +242,15 @@ TEST_CASE("elementwise: errors name the op") {
                        doctest::Contains("[mul] expected tensors of one dtype and device"), Error);
   CHECK_THROWS_WITH_AS(sub(x, {}), doctest::Contains("[sub] expected b to be a tensor"), Error);
   CHECK_THROWS_WITH_AS(div(Tensor::zeros({2}, DType::i64), Tensor::zeros({2}, DType::i64)),
-                       doctest::Contains("[div] expected a of dtype f32 or f64"), Error);
+                       doctest::Contains("[div] expected a of dtype f32, f64 or bf16"), Error);
   CHECK_THROWS_WITH_AS(add(x, Tensor::empty({3}, DType::f32, kMeta)),
                        doctest::Contains("[add] expected tensors of one dtype and device"), Error);
-  CHECK_THROWS_WITH_AS(unary(Unary::gelu_tanh, Tensor::zeros({2}, DType::bf16)),
-                       doctest::Contains("[gelu] expected x of dtype f32 or f64"), Error);
+  CHECK_THROWS_WITH_AS(unary(Unary::gelu_tanh, Tensor::zeros({2}, DType::f16)),
+                       doctest::Contains("[gelu] expected x of dtype f32, f64 or bf16"), Error);
   CHECK_THROWS_WITH_AS(unary_backward(Unary::tanh, x, Tensor::zeros({3})),
                        doctest::Contains("[tanh] expected dy of shape [3]"), Error);
   CHECK_THROWS_WITH_AS(affine(Tensor::zeros({2}, DType::f16), 1, 0),
-                       doctest::Contains("[scale] expected x of dtype f32 or f64"), Error);
+                       doctest::Contains("[scale] expected x of dtype f32, f64 or bf16"), Error);
 }
 
 TEST_CASE("an estimate takes away what noise adds on average, in the value and in the gradient") {

@@ -172,7 +172,7 @@ TEST_CASE("what is no graph is refused, naming the edge") {
     make_graph(edges({0, 1}, {1, 0}), 2, options);
   });
   options.edge_weight = Tensor::zeros({2}, DType::i64);
-  refused("[graph] expected edge_weight of dtype f32 or f64", [&] {
+  refused("[graph] expected edge_weight of dtype f32, f64 or bf16", [&] {
     make_graph(edges({0, 1}, {1, 0}), 2, options);
   });
 

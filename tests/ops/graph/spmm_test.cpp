@@ -198,7 +198,7 @@ TEST_CASE("extents and places that do not fit are refused") {
   CHECK_THROWS_WITH_AS(spmm(a.by_row, normals({5, 2}, 1)), doctest::Contains("[spmm] expected x"),
                        Error);
   CHECK_THROWS_WITH_AS(spmm(a.by_row, Tensor::zeros({4, 2}, DType::i64)),
-                       doctest::Contains("[spmm] expected x of dtype f32 or f64"), Error);
+                       doctest::Contains("[spmm] expected x of dtype f32, f64 or bf16"), Error);
   SpmmOptions o;
   o.bias = Tensor::zeros({2}, DType::f64);
   CHECK_THROWS_WITH_AS(spmm(a.by_row, normals({4, 2}, 1), o),

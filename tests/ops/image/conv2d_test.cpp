@@ -285,8 +285,8 @@ TEST_CASE("conv2d: errors say what was expected") {
     conv2d(normals({6, 4}, 1), w, {});
   });
   fails("[conv2d] expected weight to be a tensor", [&] { conv2d(x, {}, {}); });
-  fails("[conv2d] expected x of dtype f32 or f64, got [1, 6, 6, 4] bf16",
-        [&] { conv2d(cast(x, DType::bf16), w, {}); });
+  fails("[conv2d] expected x of dtype f32, f64 or bf16, got [1, 6, 6, 4] f16",
+        [&] { conv2d(cast(x, DType::f16), w, {}); });
   fails("[conv2d] expected tensors of dtype f32 on cpu",
         [&] { conv2d(x, cast(w, DType::f64), {}); });
   fails("[conv2d] expected a weight [K, R, S, C/groups] for 4 channels and 2 groups", [&] {
@@ -311,7 +311,7 @@ TEST_CASE("conv2d: errors say what was expected") {
   fails("[conv2d backward] expected dy of shape [1, 4, 4, 8]", [&] {
     conv2d_backward_input(normals({1, 4, 5, 8}, 3), w, x.shape(), {});
   });
-  fails("[conv2d backward] expected dy of dtype f32 or f64", [&] {
+  fails("[conv2d backward] expected dy of dtype f32, f64 or bf16", [&] {
     conv2d_backward_weight(Tensor::zeros({1, 4, 4, 8}, DType::i32), x, w.shape(), {});
   });
   fails("[conv2d backward] expected tensors of dtype f64 on cpu", [&] {

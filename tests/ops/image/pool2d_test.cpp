@@ -224,7 +224,7 @@ TEST_CASE("pool2d: errors say what was expected") {
   fails("[avg_pool2d] expected a window within the padded image", [&] {
     avg_pool2d(Tensor::empty({1, 0, 4, 2}), pool({2, 2}, {1, 1}, {1, 1}));
   });
-  fails("[max_pool2d] expected x of dtype f32 or f64",
+  fails("[max_pool2d] expected x of dtype f32, f64 or bf16",
         [&] { max_pool2d(cast(x, DType::i32), {}); });
   fails("[avg_pool2d] expected x to be a tensor", [&] { avg_pool2d({}, {}); });
   fails("[adaptive_avg_pool2d] expected an image and an output of at least 1x1",

@@ -118,7 +118,7 @@ TEST_CASE("binary_cross_entropy: mistakes are named") {
   refused(x, Tensor::zeros({3}, DType::f64), "expected tensors of dtype f32 on cpu");
   CHECK_THROWS_WITH_AS(
       binary_cross_entropy(Tensor::zeros({2}, DType::i64), Tensor::zeros({2}, DType::i64)),
-      doctest::Contains("logits of dtype f32 or f64"), Error);
+      doctest::Contains("logits of dtype f32, f64 or bf16"), Error);
   CHECK_THROWS_WITH_AS(binary_cross_entropy_backward(Tensor::zeros({2}), x),
                        doctest::Contains("dy of shape []"), Error);
 }
