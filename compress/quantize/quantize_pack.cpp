@@ -316,6 +316,9 @@ void PackRange(const PackJob& job, int64_t begin, int64_t end) {
 }
 
 void PackUnits(const PackJob& job, int64_t begin, int64_t end) {
+  if (job.dtype == DType::bf16 && !job.layout.shared)
+    return EachWideUnit(job, begin, end,
+                        [](const PackJob& wide, int64_t i) { PackUnits(wide, i, i + 1); });
   WithKernel<1, 2, 3, 4, 5, 6, 7, 8>(
       job.dtype, job.stochastic ? job.layout.bits : 0, [&](auto zero, auto width) {
         PackRange<decltype(zero), decltype(width)::value>(job, begin, end);

@@ -411,6 +411,9 @@ void SplitRange(const PackJob& job, int64_t begin, int64_t end) {
 }
 
 void SplitPackUnits(const PackJob& job, int64_t begin, int64_t end) {
+  if (job.dtype == DType::bf16)
+    return EachWideUnit(job, begin, end,
+                        [](const PackJob& wide, int64_t i) { SplitPackUnits(wide, i, i + 1); });
   WithKernel<2, 3, 4, 5, 6, 7, 8>(job.dtype, job.stochastic ? job.layout.bits : 0,
                                   [&](auto zero, auto width) {
                                     using T = decltype(zero);

@@ -117,16 +117,25 @@ void SplitUnpackMapped(const UnpackJob& job, int64_t begin, int64_t end) {
   SplitUnpackRange<T, kBits, kStream, Mapping::affine>(job, begin, end);
 }
 
-void SplitUnpackUnits(const UnpackJob& job, int64_t begin, int64_t end) {
+template <bool kMayStream>
+void SplitUnpackOf(const UnpackJob& job, int64_t begin, int64_t end) {
   WithKernel<2, 3, 4, 5, 6, 7, 8>(job.dtype, job.layout.bits, [&](auto zero, auto width) {
     using T = decltype(zero);
     constexpr int kBits = decltype(width)::value;
-    if constexpr (std::is_same_v<T, float>) {
+    if constexpr (kMayStream && std::is_same_v<T, float>) {
       if (bypasses_caches(job.layout, job.x, job.end - job.begin))
         return SplitUnpackMapped<T, kBits, true>(job, begin, end);
     }
     SplitUnpackMapped<T, kBits, false>(job, begin, end);
   });
+}
+
+void SplitUnpackUnits(const UnpackJob& job, int64_t begin, int64_t end) {
+  if (job.dtype == DType::bf16)
+    return EachWideUnit(job, begin, end, [](const UnpackJob& wide, int64_t i) {
+      SplitUnpackOf<false>(wide, i, i + 1);
+    });
+  SplitUnpackOf<true>(job, begin, end);
 }
 
 // Signs are bits, so one element type serves for all.
