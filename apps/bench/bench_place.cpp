@@ -1,17 +1,14 @@
 #include "apps/bench/bench_place.h"
 
-#include "apps/config/keys/config_error.h"
 #include "apps/config/set_up_device.h"
 
 namespace frugal::apps {
 
-BenchPlace bench_place(const PlaceArguments& arguments, int64_t repeats, bool codecs) {
+BenchPlace bench_place(const PlaceArguments& arguments, int64_t repeats) {
   RunConfig run;
   run.device = arguments.device;
   const Device device = set_up_device(run);
   const DType dtype = arguments.dtype == "bf16" ? DType::bf16 : DType::f32;
-  if (dtype == DType::bf16 && device == kCpu && !codecs)
-    throw ConfigError("", "--dtype: expected f32 on the cpu, got bf16");
   return {device, dtype, arguments.repeats > 0 ? arguments.repeats : repeats};
 }
 

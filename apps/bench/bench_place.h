@@ -20,8 +20,8 @@ struct BenchPlace {
   int64_t repeats;
 };
 // Sets the device up. `repeats`: the number of repeats if the arguments give none. Errors: those of
-// set_up_device(); bf16 on the CPU, unless `codecs` is true.
-BenchPlace bench_place(const PlaceArguments& arguments, int64_t repeats, bool codecs = false);
+// set_up_device().
+BenchPlace bench_place(const PlaceArguments& arguments, int64_t repeats);
 
 // Seconds that f() takes, until the device has done it; on average over `times` in a row, so that
 // queueing does not count on CUDA.

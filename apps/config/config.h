@@ -171,6 +171,7 @@ struct RunConfig {
   int64_t threads = 0;
   int64_t memory_limit = 0;  // bytes
   bool on_cuda() const { return device.starts_with("cuda"); }
+  bool has_bf16() const { return precision.starts_with("bf16"); }  // activations
   // Without seed and device.
   static std::vector<options::Option<RunConfig>> list();
 };

@@ -125,7 +125,7 @@ ModelPtr make_model(const Config& config, const BatchSpec& spec, Device device) 
   init.rng = streams::kInitialWeights.rng(static_cast<uint64_t>(config.run.seed));
   init.device = device;
   const ModelPtr network = make_network(init, config.model, spec);
-  if (config.run.precision == "bf16") network->set_activations(DType::bf16);
+  if (config.run.has_bf16()) network->set_activations(DType::bf16);
   try {
     freeze(*network, config.train.freeze, config.train.freezing);
   } catch (const Error& e) {

@@ -25,11 +25,11 @@ std::vector<options::Option<RunConfig>> RunConfig::list() {
   const options::ReadWhen<S> cuda{"device cuda, and meta in its place", {"device"}, [](const S& s) {
                                     return s.on_cuda() || s.device == "meta";
                                   }};
-  return {{{"precision", range::choice("f32, tf32, bf16"),
+  return {{{"precision", range::choice("f32, tf32, bf16, bf16_in_f32"),
             "tf32: CUDA's matrix products and convolutions round f32 operands to 10 bits; bf16: "
-            "activations on CUDA are bf16, parameters f32."},
-           &S::precision,
-           cuda},
+            "activations are bf16, parameters f32; bf16_in_f32: as bf16, for a CPU that does not "
+            "multiply bf16: it computes in f32."},
+           &S::precision},
           {options::without_effect({"cuda_graphs", range::flag(),
                                     "Capture a step of each shape once and rerun it (CUDA)."}),
            &S::cuda_graphs, cuda_alone},
@@ -91,6 +91,18 @@ bool has_all_cores() {
          num_threads() == static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
 }
 
+void check_precision(const RunConfig& config, Device device) {
+  if (device == kCpu && config.precision == "tf32")
+    throw ConfigError("precision", "expected f32, bf16 or bf16_in_f32 on the cpu, got tf32");
+  if (device == kCpu && config.precision == "bf16" && !ops::processor_multiplies_bf16())
+    throw ConfigError("precision",
+                      "expected f32 or bf16_in_f32, since this processor does not multiply bf16 "
+                      "(x86-64 with AVX-512 BF16 does); bf16_in_f32 has the same tensors and "
+                      "computes in f32, got bf16");
+  if (device.type == DeviceType::cuda && config.precision == "bf16_in_f32")
+    throw ConfigError("precision", "expected f32, tf32 or bf16 on cuda, got bf16_in_f32");
+}
+
 }  // namespace
 
 void set_up_threads(const RunConfig& config) {
@@ -130,16 +142,16 @@ Device set_up_device(const RunConfig& config) {
     throw ConfigError("device", "this frugal was built without CUDA; expected cpu");
   if constexpr (kHasCuda)
     if (device.type == DeviceType::cuda) set_up_cuda(device);
-  if (device == kCpu && config.precision != "f32")
-    throw ConfigError("precision",
-                      fmt::format("expected f32 on the cpu, got {}", config.precision));
+  check_precision(config, device);
   if (device.type != DeviceType::cuda && config.cuda_graphs)
     throw ConfigError("cuda_graphs", "expected false without CUDA");
   using ops::MatmulPrecision;
   ops::set_matmul_precision(
       value_named<MatmulPrecision>(config.precision, {{"f32", MatmulPrecision::f32},
                                                       {"tf32", MatmulPrecision::tf32},
-                                                      {"bf16", MatmulPrecision::tf32}}));
+                                                      {"bf16", MatmulPrecision::tf32},
+                                                      {"bf16_in_f32", MatmulPrecision::f32}}));
+  ops::set_bf16_products(config.precision != "bf16_in_f32");
   ops::set_deterministic(config.deterministic);
   ops::set_convolution_workspace(config.workspace_limit);
   set_up_threads(config);

@@ -20,6 +20,7 @@
 #include "data/formats/json_strict.h"
 #include "data/formats/safetensors.h"
 #include "data/text/characters.h"
+#include "ops/precision.h"
 #include "train/metric_names.h"
 #include "train/run/weights.h"
 
@@ -307,7 +308,8 @@ StoredRun read_run(const std::string& folder, const std::vector<std::string>& se
   run.config = load_config(folder + "/config.json", sets);
   RunConfig& place = run.config.run;
   if (place.device == "cpu") {  // a run on CUDA may be used here
-    place.precision = "f32";
+    const bool fits = place.precision == "bf16" && ops::processor_multiplies_bf16();
+    if (!fits && place.precision != "bf16_in_f32") place.precision = "f32";
     place.cuda_graphs = false;
   }
   const std::shared_ptr<const RunEncoding> known = read_encoding(folder, run.config);

@@ -1,4 +1,4 @@
-// Gradients have no bias at 2, 3 and 4 bits, in every family of networks.
+// Every family of networks: gradients have no bias at 2, 3 and 4 bits, and steps run in bf16.
 #include <doctest/doctest.h>
 
 #include "models/init.h"
@@ -13,6 +13,7 @@
 #include "models/zoo/unet.h"
 #include "models/zoo/vgg.h"
 #include "models/zoo/vit.h"
+#include "tests/error_bounds.h"
 #include "tests/train/tiny_run.h"
 #include "train/gradient_study.h"
 
@@ -204,5 +205,43 @@ TEST_CASE("gradients have no bias at 2, 3 and 4 bits, in every family of network
     const LayeredErrors nearest = found(2, compress::Rounding::nearest, GradientNoise::kGroups);
     CHECK(nearest.squared_bias.value > coarsest / 16);
     CHECK(nearest.squared_bias.value > 3 * nearest.squared_bias.error);
+  }
+}
+
+TEST_CASE("every family of networks trains in bf16, with and without codes") {
+  // The losses of three steps.
+  const auto losses = [](RunRecipe recipe, DType dtype, int bits) {
+    recipe.make_model = [make = recipe.make_model, dtype](Device device) {
+      std::shared_ptr<Module> model = make(device);
+      model->set_activations(dtype);
+      return model;
+    };
+    recipe.lr = 0.001;
+    recipe.options.compression.choice = compress::bits(bits, {.min_elements = 256});
+    recipe.options.steps = 3;
+    recipe.options.log_interval = 1;
+    std::vector<double> found;
+    Run run(recipe);
+    Trainer& trainer = run.trainer([&](TrainerOptions& options) {
+      options.on_step = [&](const StepReport& step) {
+        found.push_back(step.loss);
+        return true;
+      };
+    });
+    CHECK(trainer.run());
+    return found;
+  };
+  for (const FamilyRun& each : families()) {
+    CAPTURE(each.name);
+    const std::vector<double> expected = losses(each.recipe, DType::f32, 0);
+    for (const int bits : {0, 4}) {
+      CAPTURE(bits);
+      const std::vector<double> got = losses(each.recipe, DType::bf16, bits);
+      REQUIRE(got.size() == 3);
+      // The loss is a mean over rows of what some tens of layers have rounded.
+      for (size_t i = 0; i < got.size(); ++i)
+        CHECK(std::abs(got[i] - expected[i]) <=
+              frugal_test::rounding_bound(32, DType::bf16) * std::max(1.0, std::abs(expected[i])));
+    }
   }
 }

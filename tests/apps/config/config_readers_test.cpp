@@ -251,7 +251,6 @@ const std::map<std::string, Row>& rows() {
       {"train.checkpointed_blocks", {2, {"train.checkpointing=true"}, L1}},
       {"train.freeze_epochs", {2, {R"(train.freeze=["fc1."])"}, images}},
       {"train.freeze_statistics", {false, {R"(train.freeze=["fc1."])"}, mlp}},
-      {"precision", {"tf32", cuda, cpu}},
       {"cuda_graphs", {true, cuda, cpu}},
       {"deterministic", {false, cuda, cpu}},
       {"workspace_limit", {9, cuda, cpu}},

@@ -257,6 +257,32 @@ TEST_CASE("every key has documentation, and the help shows it") {
     }
 }
 
+TEST_CASE("bf16 on the CPU needs a processor that multiplies it, or arithmetic in f32") {
+  const auto set_up = [](const char* precision) {
+    RunConfig run;
+    run.precision = precision;
+    CHECK(run.has_bf16() == (std::string(precision) != "f32"));
+    set_up_device(run);
+  };
+  set_up("bf16_in_f32");
+  CHECK_FALSE(ops::bf16_products());
+  if (ops::processor_multiplies_bf16()) {
+    set_up("bf16");
+    CHECK(ops::bf16_products());
+  } else {
+    CHECK_THROWS_WITH_AS(set_up("bf16"),
+                         doctest::Contains("precision: expected f32 or bf16_in_f32, since this "
+                                           "processor does not multiply bf16"),
+                         ConfigError);
+  }
+  RunConfig run;
+  run.precision = "tf32";
+  CHECK_THROWS_WITH_AS(set_up_device(run),
+                       "precision: expected f32, bf16 or bf16_in_f32 on the cpu, got tf32",
+                       ConfigError);
+  set_up("f32");
+}
+
 TEST_CASE("convolutions on CUDA are as the configuration says") {
   Config config =
       parse_config(Json::parse(R"({"deterministic": false, "workspace_limit": "3 MiB"})"));

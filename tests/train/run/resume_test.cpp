@@ -38,6 +38,7 @@ struct Variant {
   double guard = 0;
   bool moved = false;       // packed bytes go to a file
   bool recomputed = false;  // blocks are recomputed
+  bool bf16 = false;        // activations are bf16
 };
 
 Choice by_sensitivity(double average, int64_t interval, int64_t samples, double share) {
@@ -129,6 +130,21 @@ Variant by_sample() {
   Choice choice = actnn("L3", 1);
   std::get<ActnnOptions>(choice.policy).use_gradient = true;
   return {"actnn, gradients of samples, tracker", choice, 3};
+}
+
+// Activations are bf16, under every kind of policy.
+std::vector<Variant> in_bf16() {
+  std::vector<Variant> all = {
+      {"raw, bf16", compress::bits(0)},
+      {"fixed, tracker, bf16", compress::bits(4), 3},
+      {"fixed, coded and moved, bf16", coded(compress::bits(2)), 0, 0, true},
+      {"adaptive, guard, bf16", by_sensitivity(3, 4, 2, 0.5), 2, 0.05},
+      {"actnn L3, guard, bf16", actnn("L3", 3), 2, 0.05},
+      {"acgc, bf16", acgc({.interval = 3})},
+      {"budget of activations, bf16", within("1/4 activations", 4, 4)},
+  };
+  for (Variant& each : all) each.bf16 = true;
+  return all;
 }
 
 // What recomputed blocks keep is packed, and has widths by sensitivity. Graph networks have no such
@@ -276,6 +292,12 @@ RunRecipe recipe_of(const std::string& data, const Variant& variant, int64_t ste
   };
   TrainerOptions& options = recipe.options;
   options.compression.choice = choice_of(data, variant);
+  if (variant.bf16)
+    recipe.make_model = [make = recipe.make_model](Device device) {
+      std::shared_ptr<Module> model = make(device);
+      model->set_activations(DType::bf16);
+      return model;
+    };
   if (variant.recomputed) options.checkpointed_blocks = kAllBlocks;
   if (variant.track > 0) {
     tracking.interval = variant.track;
@@ -449,6 +471,11 @@ TEST_CASE("runs that are cut go on to the same bits, also where batches change i
     check_cuts(data, by_sample(), 12, thrice, resumes, wrong);
   for (const char* data : {"images", "sentences"})
     check_cuts(data, recomputed(), 12, thrice, resumes, wrong);
+  const std::vector<Variant> half = in_bf16();
+  for (size_t i = 0; i < half.size(); ++i)
+    for (const char* data :
+         {i % 2 == 0 ? "images" : "sentences", i % 3 == 0 ? "node" : "neighbours"})
+      check_cuts(data, half[i], 12, thrice, resumes, wrong);
   CHECK(resumes >= 3 * static_cast<int>(all.size()));
   CHECK(wrong == 0);
 }
@@ -465,6 +492,8 @@ TEST_CASE("resume campaign: every policy, every kind of batch, cut at each step"
     if (data == "images" || data == "sentences")
       for (const Variant& variant : {by_sample(), recomputed()})
         check_cuts(data, variant, kCampaignSteps, each, resumes, wrong);
+    for (const Variant& variant : in_bf16())
+      check_cuts(data, variant, kCampaignSteps, each, resumes, wrong);
     MESSAGE(fmt::format("up to {}: {} resumed runs, {} differ", data, resumes, wrong));
   }
   MESSAGE(fmt::format("{} resumed runs, {} differ", resumes, wrong));
