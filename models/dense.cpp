@@ -5,12 +5,9 @@
 
 namespace frugal::models {
 
-Dense::Dense(Tensor weight, Tensor bias, Layout layout)
-    : weight_(register_parameter("weight", std::move(weight), layout)) {
-  if (bias.defined()) bias_ = register_parameter("bias", std::move(bias));
+Dense::Dense(Tensor weight, Tensor bias, Layout layout) : LinearLayer(std::move(weight), layout) {
+  if (bias.defined()) set_bias(std::move(bias));
 }
-
-Variable Dense::forward(Variable x, Context&) { return linear(x, weight_, bias_); }
 
 FilledConv2d::FilledConv2d(Tensor weight, Tensor bias, const Conv2dOptions& options)
     : options_(options),

@@ -1,25 +1,16 @@
 // Layers whose initial weights are given by the caller.
 #pragma once
 #include "models/init.h"
-#include "models/module.h"
+#include "models/layers.h"
 #include "ops/options.h"
 
 namespace frugal::models {
 
 // [..., in] -> [..., out]. Parameters: weight [out, in], which files hold as `layout` says; bias
 // [out], unless undefined.
-class Dense : public Module {
+class Dense : public LinearLayer {
  public:
   explicit Dense(Tensor weight, Tensor bias = {}, Layout layout = Layout::plain);
-  Variable forward(Variable x, Context& context) override;
-  const Variable& weight() const {
-    return weight_;
-  }  // for functions that fuse this layer with
-     // others
-  const Variable& bias() const { return bias_; }
-
- private:
-  Variable weight_, bias_;
 };
 
 // [N, H, W, in] -> [N, OH, OW, out]. Parameters: weight [out, R, S, in/groups], bias [out].

@@ -106,11 +106,9 @@ Variable GroupNorm::forward(Variable x, Context&) {
 }
 
 Linear::Linear(Init& init, int64_t in, int64_t out, bool bias)
-    : weight_(register_parameter("weight", uniform(init, {out, in}, bound_of(in)))) {
-  if (bias) bias_ = register_parameter("bias", uniform(init, {out}, bound_of(in)));
+    : LinearLayer(uniform(init, {out, in}, bound_of(in))) {
+  if (bias) set_bias(uniform(init, {out}, bound_of(in)));
 }
-
-Variable Linear::forward(Variable x, Context&) { return linear(x, weight_, bias_); }
 
 namespace {
 
@@ -123,7 +121,10 @@ M* as(const Child& module) {
 
 // Do the two run as one function?
 bool are_fused(const Child& first, const Child& second) {
-  if (as<Gelu>(second) != nullptr) return as<Linear>(first) != nullptr;
+  if (as<Gelu>(second) != nullptr) {
+    const auto* dense = as<Linear>(first);
+    return dense != nullptr && dense->adapter() == nullptr;
+  }
   if (as<Relu>(second) == nullptr) return false;
   if (const auto* residual = as<Residual>(first)) return residual->ends_in_norm();
   return as<BatchNorm2d>(first) != nullptr;

@@ -2,6 +2,7 @@
 // without an Init draws from default_init(). Layers without parameters: models/activations.h.
 #pragma once
 #include <concepts>
+#include <memory>
 #include <optional>
 #include <string>
 #include <type_traits>
@@ -78,17 +79,52 @@ class GroupNorm : public Module {
   Variable weight_, bias_;
 };
 
-// [..., in] -> [..., out]. Parameters: weight [out, in], bias [out] unless told otherwise.
-class Linear : public Module {
+// A layer y = x weight^T + bias, [..., in] -> [..., out], that may carry an adapter
+// (models/adapters/adapters.h). Parameters: weight [out, in], bias [out] if it has one, and those
+// of the adapter: lora_A.weight [r, in], lora_B.weight [out, r] and, for DoRA,
+// lora_magnitude_vector [out].
+class LinearLayer : public Module {
  public:
-  Linear(Init& init, int64_t in, int64_t out, bool bias = true);
-  Linear(int64_t in, int64_t out, bool bias = true) : Linear(default_init(), in, out, bias) {}
-  Variable forward(Variable x, Context& context) override;
+  Variable forward(Variable x, Context& context) final;
+  LinearLayer* as_linear_layer() final { return this; }
   const Variable& weight() const { return weight_; }
   const Variable& bias() const { return bias_; }  // undefined: there is none
 
+  struct Adapter {
+    Variable a, b, magnitude;  // magnitude: undefined without DoRA
+    double scale = 1, dropout = 0;
+  };
+  const Adapter* adapter() const { return adapter_.get(); }  // null: it carries none
+  // Gives the layer an adapter that changes no output yet: a is drawn, b is 0.
+  // Errors: it carries one already.
+  struct AdapterOptions {
+    int64_t rank = 8;
+    double scale = 1, dropout = 0;
+    bool magnitude = false;
+  };
+  void add_adapter(Init& init, const AdapterOptions& options);
+  // The lengths of the rows of weight + scale b a, [out]. REQUIRES: an adapter.
+  Tensor adapted_norms() const;
+  // Sets the magnitude, if there is one, so that the adapter changes no output while b is 0: for
+  // weights that were loaded after add_adapter().
+  void reset_magnitude();
+  // Writes what the adapter does into the weight, and takes the adapter away.
+  void merge_adapter();
+
+ protected:
+  explicit LinearLayer(Tensor weight, Layout layout = Layout::plain);
+  void set_bias(Tensor bias);
+
  private:
   Variable weight_, bias_;
+  std::unique_ptr<Adapter> adapter_;
+};
+
+// [..., in] -> [..., out]. Parameters: weight [out, in], bias [out] unless told otherwise.
+class Linear : public LinearLayer {
+ public:
+  Linear(Init& init, int64_t in, int64_t out, bool bias = true);
+  Linear(int64_t in, int64_t out, bool bias = true) : Linear(default_init(), in, out, bias) {}
 };
 
 // Children in order, named "0", "1", ..., so that the first layer's weight is "0.weight":

@@ -20,6 +20,18 @@ Tensor& Module::register_buffer(const std::string& name, Tensor value) {
   return *buffers_.back().tensor;
 }
 
+void Module::remove_parameter(const std::string& name) {
+  std::erase_if(parameters_, [&](const Parameter& p) { return p.name == name; });
+}
+
+std::vector<Module::NamedModule> Module::modules() {
+  std::vector<NamedModule> all{{"", this}};
+  for (auto& [prefix, child] : children_)
+    for (NamedModule& m : child->modules())
+      all.push_back({m.name.empty() ? prefix : prefix + "." + m.name, m.module});
+  return all;
+}
+
 std::vector<Module::NamedParameter> Module::parameters() {
   std::vector<NamedParameter> all;
   for (Parameter& p : parameters_) all.push_back({p.name, p.variable.get(), p.layout});

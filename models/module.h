@@ -18,6 +18,7 @@ class HeadedModule;
 class ResizedModule;
 namespace models {
 class Detector;
+class LinearLayer;
 class SelfSupervised;
 }  // namespace models
 
@@ -85,6 +86,13 @@ class Module {
   virtual ResizedModule* as_resized() { return nullptr; }
   virtual models::Detector* as_detector() { return nullptr; }
   virtual models::SelfSupervised* as_self_supervised() { return nullptr; }
+  virtual models::LinearLayer* as_linear_layer() { return nullptr; }
+  // This module with an empty name and all below it, in registration order, depth first.
+  struct NamedModule {
+    std::string name;
+    Module* module;
+  };
+  std::vector<NamedModule> modules();
   // Drops what the network made for earlier batches and has no use for in the next step. Called
   // before each step, so that a step takes the same memory in a run that was resumed before it.
   virtual void forget_idle() {}
@@ -92,10 +100,16 @@ class Module {
   // training? No: they use the batch's, as in PyTorch. freeze() (models/freeze.h) sets it.
   bool keeps_frozen_statistics() const { return keeps_frozen_statistics_; }
   void keep_frozen_statistics(bool keep) { keeps_frozen_statistics_ = keep; }
+  // Do files of this network's state (models/state.h) leave out its frozen parameters, which lie in
+  // another file? No, unless somebody says so: a run that trains adapters beside the weights of
+  // model.weights does.
+  bool leaves_out_frozen() const { return leaves_out_frozen_; }
+  void leave_out_frozen(bool leave_out) { leaves_out_frozen_ = leave_out; }
 
  protected:
   Variable& register_parameter(const std::string& name, Tensor value,
                                Layout layout = Layout::plain);
+  void remove_parameter(const std::string& name);  // REQUIRES: a parameter of this module itself
   Tensor& register_buffer(const std::string& name, Tensor value);
   template <class M>
   std::shared_ptr<M> register_module(const std::string& name, std::shared_ptr<M> module) {
@@ -118,6 +132,7 @@ class Module {
   std::vector<std::pair<std::string, std::shared_ptr<Module>>> children_;
   DType activations_ = DType::f32;
   bool keeps_frozen_statistics_ = false;
+  bool leaves_out_frozen_ = false;
 };
 
 // A module whose outputs are linear(x, weight, bias), perhaps with a cap: a loss may take them in

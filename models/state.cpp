@@ -4,6 +4,7 @@
 #include <map>
 
 #include "core/quoted.h"
+#include "models/adapters/adapters.h"
 #include "models/published_names.h"
 #include "models/resized_module.h"
 #include "ops/dense/copy.h"
@@ -71,9 +72,16 @@ struct Target {
   Module::Layout layout = Module::Layout::plain;
 };
 
-std::map<std::string, Target> targets_of(Module& module) {
+// Do the files of the module's state hold this parameter?
+bool is_in_files(const Module& module, const Module::NamedParameter& p) {
+  return !module.leaves_out_frozen() || p.parameter->requires_grad();
+}
+
+std::map<std::string, Target> targets_of(Module& module, const StateOptions& options) {
   std::map<std::string, Target> targets;
-  for (const auto& p : module.parameters()) targets[p.name] = {p.parameter->value(), p.layout};
+  for (const auto& p : module.parameters())
+    if (options.without_adapters ? !is_of_adapter(p.name) : is_in_files(module, p))
+      targets[p.name] = {p.parameter->value(), p.layout};
   for (const auto& b : module.buffers()) targets[b.name] = {*b.buffer};
   return targets;
 }
@@ -91,7 +99,8 @@ Tensor from_file_layout(const Tensor& tensor, Module::Layout layout) {
 NamedTensors state_dict(Module& module) {
   NamedTensors state;
   for (const auto& p : module.parameters())
-    state.emplace_back(p.name, to_file_layout(p.parameter->value(), p.layout));
+    if (is_in_files(module, p))
+      state.emplace_back(p.name, to_file_layout(p.parameter->value(), p.layout));
   for (const auto& b : module.buffers()) state.emplace_back(b.name, host_copy(*b.buffer));
   return state;
 }
@@ -99,7 +108,7 @@ NamedTensors state_dict(Module& module) {
 NamedTensors state_views(Module& module) {
   NamedTensors state;
   for (const auto& p : module.parameters())
-    state.emplace_back(p.name, as_file(p.parameter->value(), p.layout));
+    if (is_in_files(module, p)) state.emplace_back(p.name, as_file(p.parameter->value(), p.layout));
   for (const auto& b : module.buffers()) state.emplace_back(b.name, *b.buffer);
   return state;
 }
@@ -230,12 +239,12 @@ Fitting fitting(Module& module, const std::map<std::string, Target>& targets,
 
 StateNotes check_state_dict(Module& module, const NamedTensors& state, const std::string& from,
                             const StateOptions& options) {
-  return fitting(module, targets_of(module), state, from, options).notes;
+  return fitting(module, targets_of(module, options), state, from, options).notes;
 }
 
 StateNotes load_state_dict(Module& module, const NamedTensors& published, const std::string& from,
                            const StateOptions& options) {
-  const std::map<std::string, Target> targets = targets_of(module);
+  const std::map<std::string, Target> targets = targets_of(module, options);
   Fitting fit = fitting(module, targets, published, from, options);
   for (const auto& [name, tensor] : fit.state) {
     const Target& target = targets.at(name);

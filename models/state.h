@@ -19,7 +19,8 @@ using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
 Tensor to_file_layout(const Tensor& tensor, Module::Layout layout);
 Tensor from_file_layout(const Tensor& tensor, Module::Layout layout);
 
-// All parameters, then all buffers, in registration order. The tensors are copies on the host.
+// All parameters, then all buffers, in registration order; without the frozen parameters if
+// Module::leaves_out_frozen(). The tensors are copies on the host.
 NamedTensors state_dict(Module& module);
 // The tensors of state_dict() as views of the module's own, on their device, for writing files
 // without a copy.
@@ -35,6 +36,9 @@ struct StateOptions {
   // Without `sampling`, as the library does whose names the file has (sampling_of()).
   bool resize_positions = false;
   std::optional<GridSampling> sampling = {};
+  // The tensors are those of the network without its adapters (models/adapters), which keep their
+  // values, whatever Module::leaves_out_frozen() says.
+  bool without_adapters = false;
 };
 // Names of tensors of the module that were not filled, and of tensors of the file that were not
 // taken.

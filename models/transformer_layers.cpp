@@ -13,7 +13,8 @@ LayerNorm::LayerNorm(Init& init, int64_t width, double eps)
 
 Variable LayerNorm::forward(Variable x, Context&) { return layer_norm(x, weight_, bias_, eps_); }
 
-Variable dense_gelu(const Dense& dense, const Variable& x, frugal::Gelu kind) {
+Variable dense_gelu(Dense& dense, const Variable& x, Context& context, frugal::Gelu kind) {
+  if (dense.adapter() != nullptr) return gelu(dense.forward(x, context), kind);
   return linear_gelu(x, dense.weight(), dense.bias(), kind);
 }
 

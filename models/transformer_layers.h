@@ -20,8 +20,9 @@ class LayerNorm : public Module {
   Variable weight_, bias_;
 };
 
-// gelu(dense(x)) in one pass.
-Variable dense_gelu(const Dense& dense, const Variable& x, frugal::Gelu kind = frugal::Gelu::exact);
+// gelu(dense(x)), in one pass where the layer carries no adapter.
+Variable dense_gelu(Dense& dense, const Variable& x, Context& context,
+                    frugal::Gelu kind = frugal::Gelu::exact);
 
 struct SelfAttentionOptions {
   int64_t heads = 1;

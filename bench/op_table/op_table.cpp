@@ -19,6 +19,7 @@ const std::vector<Op>& rows() {
     add_graph(all);
     add_detection(all);
     add_contrastive(all);
+    add_adapters(all);
     return all;
   }();
   return table;

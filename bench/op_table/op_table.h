@@ -68,6 +68,7 @@ void add_transformer(std::vector<Op>& rows);
 void add_graph(std::vector<Op>& rows);
 void add_detection(std::vector<Op>& rows);
 void add_contrastive(std::vector<Op>& rows);
+void add_adapters(std::vector<Op>& rows);
 
 // ---- reasons for Op::bias
 inline constexpr const char* kSmooth =

@@ -47,7 +47,7 @@ class Bert::Layer : public Module {
     y = projection_->forward(std::move(y), context);
     x = norm1_->forward(add(drop(y, options_.dropout, context), x), context);
     y = {};  // nobody saves it, so its memory is released here
-    y = drop(dense_gelu(*up_, x), options_.inner_dropout, context);
+    y = drop(dense_gelu(*up_, x, context), options_.inner_dropout, context);
     y = drop(down_->forward(std::move(y), context), options_.dropout, context);
     return norm2_->forward(add(y, x), context);
   }
@@ -150,7 +150,7 @@ HeadedModule::Head Bert::before_output(Variable ids, Context& context) {
     });
   }
   if (options_.head == BertHead::masked_lm) {
-    x = transform_norm_->forward(dense_gelu(*transform_, x), context);
+    x = transform_norm_->forward(dense_gelu(*transform_, x, context), context);
     return {std::move(x), words_, decoder_bias_};
   }
   if (layers_.empty()) x = first_token(x);

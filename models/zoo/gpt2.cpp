@@ -55,7 +55,7 @@ class Gpt2::Layer : public Module {
     y = projection_->forward(std::move(y), context);
     x = add(drop(y, options_.dropout, context), x);
     y = {};  // nobody keeps it
-    y = dense_gelu(*up_, norm2_->forward(x, context), frugal::Gelu::tanh);
+    y = dense_gelu(*up_, norm2_->forward(x, context), context, frugal::Gelu::tanh);
     y = down_->forward(std::move(y), context);
     return add(drop(y, options_.dropout, context), x);
   }

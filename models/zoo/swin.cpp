@@ -39,7 +39,7 @@ class Swin::Block : public Module {
 
   Variable forward(Variable x, Context& context) override {
     x = add(x, drop_samples(attention(x, context), stochastic_depth_, context));
-    Variable y = dense_gelu(*up_, norm2_->forward(x, context));
+    Variable y = dense_gelu(*up_, norm2_->forward(x, context), context);
     y = down_->forward(drop(y, options_.dropout, context), context);
     y = drop(y, options_.dropout, context);
     return add(x, drop_samples(y, stochastic_depth_, context));

@@ -59,7 +59,7 @@ class Vit::Layer : public Module {
     y = projection_->forward(std::move(y), context);
     x = add(branch(y, context), x);
     y = {};  // nobody saves it, so its memory is released here
-    y = drop(dense_gelu(*up_, norm2_->forward(x, context)), options_.dropout, context);
+    y = drop(dense_gelu(*up_, norm2_->forward(x, context), context), options_.dropout, context);
     y = down_->forward(std::move(y), context);
     return add(branch(y, context), x);
   }

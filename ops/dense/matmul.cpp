@@ -282,6 +282,38 @@ void add_linear_backward_weight(const Tensor& into, const Tensor& dy, const Tens
   into.bump_version();
 }
 
+namespace {
+
+// into += x m, for x [..., M] as rows and m [M, N].
+void add_rows_times(const char* op, const Tensor& into, const Tensor& x, const Tensor& m) {
+  check_real(op, "x", x);
+  check_dim(op, "weight", m, 2);
+  check_parameters(op, x, m, {});
+  Shape shape = x.shape();
+  FRUGAL_CHECK(x.dim() >= 1 && x.size(-1) == m.size(0), "[{}] expected x [..., {}], got {}", op,
+               m.size(0), x.shape());
+  shape[shape.dim() - 1] = m.size(1);
+  check_shape(op, "the sum", into, shape);
+  check_same(op, x, {&into});
+  FRUGAL_CHECK(into.is_contiguous(), "[{}] expected a contiguous sum, got {}", op, describe(into));
+  const Tensor rows = as_rows(x), right = prepared(m);
+  const Tensor out = into.view({rows.size(0), m.size(1)});
+  dispatch(x.device(), [&](auto backend) { matmul_add_kernel(backend, out, rows, right); });
+  count_product(out, rows, right, false, Onto::itself);
+  into.bump_version();
+}
+
+}  // namespace
+
+void add_linear(const Tensor& into, const Tensor& x, const Tensor& weight) {
+  check_dim("add_linear", "weight", weight, 2);
+  add_rows_times("add_linear", into, x, contiguous(weight).transpose(0, 1));
+}
+
+void add_linear_backward_input(const Tensor& into, const Tensor& dy, const Tensor& weight) {
+  add_rows_times("linear backward", into, dy, weight);
+}
+
 Tensor linear_backward_bias(const Tensor& dy) {
   check_real("linear backward", "dy", dy);
   if (dy.dtype() != DType::bf16) return sum_to(dy, {dy.shape().back()});

@@ -27,6 +27,10 @@ Tensor linear_backward_weight(const Tensor& dy, const Tensor& x);      // [O, I]
 // Adds linear_backward_weight() to `into`, which is contiguous, for rows that come in parts.
 // Errors: extents that differ.
 void add_linear_backward_weight(const Tensor& into, const Tensor& dy, const Tensor& x);
+// Adds linear() without a bias, and linear_backward_input(), to `into`, which is contiguous.
+// Errors: extents that differ.
+void add_linear(const Tensor& into, const Tensor& x, const Tensor& weight);
+void add_linear_backward_input(const Tensor& into, const Tensor& dy, const Tensor& weight);
 // dy summed over all axes but the last. It is also the gradient of a convolution's bias.
 Tensor linear_backward_bias(const Tensor& dy);                                  // [O]
 void linear_backward_bias_kernel(Cuda, const Tensor& dy, const Tensor& dbias);  // bf16 to f32

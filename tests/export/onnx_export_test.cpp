@@ -38,7 +38,8 @@ namespace {
 // Ops of the table without a form in ONNX, and why.
 const std::map<std::string, std::string>& without_form() {
   static const std::string loss = "a loss, which evaluations of networks do not have",
-                           training = "training alone has it";
+                           training = "training alone has it",
+                           adapter = "exports merge adapters into the weights first";
   static const std::map<std::string, std::string> all = {
       {"cross_entropy", loss},
       {"linear_cross_entropy", loss},
@@ -61,6 +62,8 @@ const std::map<std::string, std::string>& without_form() {
       {"dropout2d", training},
       {"relu_dropout", training},
       {"checkpoint", training},
+      {"add_low_rank", adapter},
+      {"scale_to_magnitude", adapter},
       {"sparse_linear", "features are dense in ONNX files"},
   };
   return all;
