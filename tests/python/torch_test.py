@@ -5,6 +5,7 @@ import gc
 import os
 import subprocess
 import sys
+import tempfile
 import threading
 import unittest
 
@@ -252,13 +253,72 @@ class Steps(unittest.TestCase):
                 self.of = nn.Linear(64, 64)
 
             def forward(self, x):
-                return self.of(torch.log_softmax(x, -1))
+                return self.of(torch.sqrt(x))
 
         network = Twice()
         with ft.compress(network, bits=4) as memory:
-            network(torch.randn(64, 64) * network.of.bias.sum()).sum().backward()
+            network(torch.rand(64, 64) * network.of.bias.square().sum()).sum().backward()
         self.assertEqual(memory.kept, memory.saved)
         self.assertEqual(memory.packed, 0)
+
+    def test_a_loss_beside_the_model(self):
+        network, loss = nn.Sequential(nn.Linear(64, 64)), nn.CrossEntropyLoss()
+        x, y = torch.randn(128, 64), torch.arange(128) % 64
+
+        def gradient(context):
+            network.zero_grad()
+            with context as memory:
+                loss(network(x), y).backward()
+            return network[0].weight.grad.clone(), memory
+
+        plain, alone = gradient(ft.compress(network, bits=4))
+        self.assertGreaterEqual(alone.whole["outside of the model"], 128 * 64 * 4)
+        found, both = gradient(ft.compress([network, loss], bits=4))
+        self.assertEqual(both.packed, 128 * 64)  # probabilities in 8 bits
+        self.assertEqual(both.modules["CrossEntropyLoss"].packed, both.packed)
+        self.assertLess(float((found - plain).norm() / plain.norm()), 0.05)
+        with self.assertRaisesRegex(TypeError, "expected a module, got function"):
+            ft.compress([network, nn.functional.cross_entropy])
+
+    def test_a_batch_that_the_model_casts_is_packed(self):
+        class Normalizes(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.of = nn.Conv2d(3, 8, 3)
+
+            def forward(self, x):
+                return self.of((x - 0.5) / 0.25)
+
+        network = Normalizes()
+        x, _ = batch()
+        with ft.compress(network, bits=8) as memory:
+            network(x).square().sum()
+        self.assertLess(memory.packed, x.numel() * 1.1)
+        self.assertEqual(memory.modules["of"].saved - memory.whole["small"], x.numel() * 4)
+
+    def test_sparse_matrices_of_the_model_live_anyway(self):
+        class Neighbours(nn.Module):
+            def __init__(self):
+                super().__init__()
+                ends = torch.randint(0, 64, (2, 2048))
+                self.register_buffer("matrix", torch.sparse_coo_tensor(ends, torch.ones(2048), (64, 64)).coalesce())
+                self.of = nn.Linear(32, 32)
+
+            def forward(self, x):
+                return torch.sparse.mm(self.matrix, torch.relu(self.of(x)))
+
+        network = Neighbours()
+        x = torch.randn(64, 32)
+        plain = self.gradient_of(network, x, 0)
+        found = self.gradient_of(network, x, 4)
+        self.assertTrue(torch.equal(plain, found))  # only a relu keeps something
+
+    def gradient_of(self, network, x, bits):
+        network.zero_grad()
+        with ft.compress(network, bits=bits) as memory:
+            network(x).sum().backward()
+        self.assertEqual(memory.saved, 64 * 32 * 4 if bits else 0)
+        return network.of.weight.grad.clone()
 
     def test_own_functions_stay_whole(self):
         class Square(torch.autograd.Function):
@@ -449,6 +509,51 @@ class Steps(unittest.TestCase):
             found, memory = step(network, x, y, ft.compress(network, bits=8))
         self.assertLess(distance(found, plain), 0.05)
         self.assertGreater(memory.ratio, 1.7)
+
+    def test_autocast_in_half_precision(self):
+        network = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 8))
+        x = torch.randn(128, 64)
+
+        def gradients(bits):
+            network.zero_grad()
+            with torch.autocast("cpu", dtype=torch.float16), ft.compress(network, bits=bits) as memory:
+                network(x).float().square().mean().backward()
+            return {name: p.grad.clone() for name, p in network.named_parameters()}, memory
+
+        try:
+            with torch.autocast("cpu", dtype=torch.float16):
+                if network(x).dtype != torch.float16:
+                    raise RuntimeError
+        except RuntimeError:
+            self.skipTest("this PyTorch has no f16 on the CPU")
+        plain, _ = gradients(0)
+        found, memory = gradients(8)
+        self.assertLess(distance(found, plain), 0.05)
+        self.assertGreater(memory.ratio, 1.3)
+
+    def test_processes(self):
+        """DistributedDataParallel: two processes with gloo have the gradients of one."""
+        if not (torch.distributed.is_available() and torch.distributed.is_gloo_available()):
+            self.skipTest("this PyTorch has no gloo")
+        with tempfile.TemporaryDirectory() as folder:
+            ranks = [
+                subprocess.Popen(
+                    [sys.executable, "-B", os.path.join(os.path.dirname(__file__), "torch_ddp.py"), folder, str(rank)],
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    text=True,
+                )
+                for rank in range(2)
+            ]
+            said = [rank.communicate(timeout=300)[0] for rank in ranks]
+            self.assertEqual([rank.returncode for rank in ranks], [0, 0], said)
+            found = [torch.load(os.path.join(folder, f"{rank}.pt")) for rank in range(2)]
+        for bits, most in ((0, 1e-5), (8, 0.01), (4, 0.2)):
+            one, two = found[0][f"bits {bits}"], found[1][f"bits {bits}"]
+            self.assertEqual(distance(one, two), 0)
+            self.assertLess(distance(one, found[0]["alone"]), most)
+        self.assertNotEqual(distance(found[0]["bits 8"], found[0]["alone"]), 0)
+        self.assertGreater(found[0]["ratio"], 6)
 
     def test_threads(self):
         networks = [Net() for _ in range(3)]

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -100,8 +100,9 @@ class compress:
             loss.backward()
         print(memory)
 
-    model: the module whose forward pass is watched. What is saved outside of it stays whole,
-        because nobody knows which op saved it. None: all ops of the block are watched.
+    model: the module whose forward pass is watched, or a list of modules, as of a network and its
+        loss. What is saved outside of them stays whole, because nobody knows which op saved it.
+        None: all ops of the block are watched.
     bits: of each value that is packed, 1 to 16. 0: nothing is packed and nothing changes.
     seed: of the random rounding. A context draws other numbers in each of its steps.
     min_elements: smaller tensors stay whole.
@@ -112,7 +113,7 @@ class compress:
 
     def __init__(
         self,
-        model: Optional[torch.nn.Module] = None,
+        model: Union[torch.nn.Module, Sequence[torch.nn.Module], None] = None,
         bits: int = 4,
         *,
         seed: int = 0,
@@ -120,9 +121,11 @@ class compress:
     ) -> None:
         if not isinstance(bits, int) or not 0 <= bits <= 16:
             raise ValueError(f"[compress] expected bits from 0 to 16, got {bits}")
-        if model is not None and not isinstance(model, torch.nn.Module):
-            raise TypeError(f"[compress] expected a module, got {type(model).__name__}")
-        self.model = model
+        models = [] if model is None else [model] if not isinstance(model, (list, tuple)) else model
+        for one in models:
+            if not isinstance(one, torch.nn.Module):
+                raise TypeError(f"[compress] expected a module, got {type(one).__name__}")
+        self.models: Tuple[torch.nn.Module, ...] = tuple(models)
         self.bits = bits
         self.min_elements = min_elements
         self.memory = Memory()
@@ -158,12 +161,12 @@ class compress:
             return self.memory
         self._hooks = torch.autograd.graph.saved_tensors_hooks(self._pack, _unpack)
         self._hooks.__enter__()
-        if self.model is None:
+        if not self.models:
             self._mode = _Mode(self)
             self._active = 1
             self._mode.__enter__()
-        else:
-            self._watch(self.model)
+        for i, model in enumerate(self.models):
+            self._watch(model, type(model).__name__ if i > 0 else "")
         return self.memory
 
     def __exit__(self, *exception: Any) -> None:
@@ -192,7 +195,7 @@ class compress:
     def load_state_dict(self, state: Dict[str, int]) -> None:
         self._stream.seed, self._stream.step = state["seed"], state["step"]
 
-    def _watch(self, model: torch.nn.Module) -> None:
+    def _watch(self, model: torch.nn.Module, prefix: str) -> None:
         own = model.__dict__.get("forward")
         forward = model.forward
 
@@ -202,6 +205,8 @@ class compress:
             self._note_inputs(args)
             self._note_inputs(tuple(kwargs.values()))
             self._active += 1
+            if prefix:
+                self._path.append(prefix)
             try:
                 with _Mode(self):
                     return forward(*args, **kwargs)
@@ -212,7 +217,10 @@ class compress:
                 self._inputs.clear()
 
         for held in (model.parameters(), model.buffers()):
-            self._lasting.update(_kept._storage(one)._cdata for one in held)
+            for one in held:
+                values = _kept.values_of(one)
+                if values is not None:
+                    self._lasting.add(_kept._storage(values)._cdata)
         model.forward = watched  # type: ignore[method-assign]
 
         def restore() -> None:
@@ -224,7 +232,8 @@ class compress:
         self._undo.append(restore)
         for name, module in model.named_modules():
             if name:
-                before = module.register_forward_pre_hook(self._entering(name))
+                full = f"{prefix}.{name}" if prefix else name
+                before = module.register_forward_pre_hook(self._entering(full))
                 after = module.register_forward_hook(self._leaving)
                 self._undo += [before.remove, after.remove]
 
@@ -242,7 +251,10 @@ class compress:
     def _note_inputs(self, values: Any) -> None:
         for value in values.values() if isinstance(values, dict) else values:
             if isinstance(value, torch.Tensor):
-                self._inputs.add(_kept._storage(value)._cdata)
+                values = _kept.values_of(value)
+                # What another module made is not the caller's: the loss's input, for example.
+                if values is not None and value.grad_fn is None:
+                    self._inputs.add(_kept._storage(values)._cdata)
             elif isinstance(value, (tuple, list, dict)):
                 self._note_inputs(value)
 
@@ -301,7 +313,7 @@ class compress:
         """Finds what `func`, which comes now, has saved. What it has not saved stays whole."""
         pending, self._pending = self._pending, []
         op = _name_of(func)
-        rules = {rule.argument: rule for rule in _rules.INPUTS.get(op, ())}
+        rules = {rule.argument: rule for rule in _rules.rules_of(op, args)}
         found: List[Optional[_rules.Saved]] = [None] * len(pending)
         for i in range(len(pending) - 1, -1, -1):
             tensor = pending[i][0]
@@ -329,7 +341,8 @@ class compress:
             if rule is not None and rule.form == "shape":
                 self._keep(tensor, slot, "shape", op, func, args, kwargs)
             elif tensor.grad_fn is None or tensor.dtype not in _kept.FLOATING:
-                self._keep(tensor, slot, "two", op, func, args, kwargs)
+                product = rule is not None and op in _rules.PRODUCTS and tensor.dtype in _kept.FLOATING
+                self._keep(tensor, slot, "two" if not product else "two or values", op, func, args, kwargs)
             elif rule is None:
                 self._count(tensor, 0, f"read by {op}, which no rule knows")
             else:
@@ -358,7 +371,9 @@ class compress:
         if tensor.device.type != "cpu":
             return f"on {tensor.device.type}"
         if tensor.layout != torch.strided:
-            return "sparse"
+            values = _kept.values_of(tensor)
+            lasts = values is not None and _kept._storage(values)._cdata in self._lasting
+            return "parameter" if lasts else "sparse"
         if tensor.dtype not in _kept.FLOATING and tensor.dtype not in (torch.bool, torch.int64):
             return "integers"
         if _is_parameter(tensor):
@@ -376,6 +391,10 @@ class compress:
     def _count(self, tensor: torch.Tensor, packed: int, why: str) -> None:
         if why in ("parameter", "input"):
             return
+        values = _kept.values_of(tensor)
+        if values is None:  # a layout of a library, whose memory nobody sees
+            return
+        tensor = values
         # Memory that several ops save counts once, as PyTorch holds it once.
         key = self._place(tensor)
         size = tensor.numel() * tensor.element_size()
@@ -433,8 +452,10 @@ class compress:
         if flat is None:
             flat = tensor.contiguous().view(-1)
         stride = _contiguous(tensor.shape) if whole else tensor.stride()
-        if form == "two":
+        if form in ("two", "two or values"):
             kept = _frugal.keep_two_values(_kept._share(_as_bytes(flat)))
+            if kept is None and form == "two or values":
+                return self._pack_entry(tensor, slot, "values", op)
             if kept is None:
                 return "made without a gradient" if tensor.grad_fn is None else "integers"
             other = Other(kept, self._owner)

@@ -256,6 +256,22 @@ def _storage(tensor: torch.Tensor) -> Any:
     return get() if get is not None else tensor.storage()._storage
 
 
+def values_of(tensor: torch.Tensor) -> Optional[torch.Tensor]:
+    """The dense tensor that has a tensor's memory: of a sparse one its values. None: nobody sees it."""
+    if tensor.layout == torch.strided:
+        return tensor
+    if tensor.layout == torch.sparse_coo:
+        return tensor._values()
+    return tensor.values() if tensor.layout in _ROWS else None
+
+
+_ROWS = tuple(
+    getattr(torch, name)
+    for name in ("sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc")
+    if hasattr(torch, name)
+)
+
+
 class _WeakStorage:
     def __init__(self, storage: Any) -> None:
         self._pointer = storage._weak_ref()

@@ -77,6 +77,7 @@ INPUTS: Dict[str, Tuple[Saved, ...]] = {
     "miopen_batch_norm": _norm,
     "native_layer_norm": _norm,
     "native_group_norm": (Saved(0, "values", (0, 1)),),
+    "binary_cross_entropy_with_logits": _one("levels"),
     "_scaled_dot_product_flash_attention_for_cpu": (
         Saved(0, "fine", ()),
         Saved(1, "fine", ()),
@@ -122,6 +123,18 @@ for _name in (
 ):
     INPUTS[_name] = INPUTS[_name + "_"] = _one("levels")
 
+# Products with weights. What they read may be rounded without bias whether a gradient flows through
+# it or not, as a batch that the model has cast or normalized.
+PRODUCTS = {"convolution", "mm", "addmm", "bmm", "baddbmm", "addbmm"}
+
+
+def rules_of(op: str, args: Tuple[Any, ...]) -> Tuple[Saved, ...]:
+    """What the op saves, by its arguments where these decide."""
+    if op in ("pow", "pow_"):  # the gradient of a square is linear in its input, those of others are not
+        return _one("values") if len(args) > 1 and args[1] == 2 else ()
+    return INPUTS.get(op, ())
+
+
 # Outputs, by the node of the graph that the output then has: the name under which the node saves the
 # output, and the form. Versions of PyTorch differ in which nodes of ops in place save what was there
 # before instead.
@@ -134,6 +147,7 @@ OUTPUTS: Dict[str, Tuple[str, str]] = {
     "ExpBackward0": ("result", "values"),
     "SoftmaxBackward0": ("result", "fine"),
     "SafeSoftmaxBackward0": ("result", "fine"),
+    "LogSoftmaxBackward0": ("result", "levels"),
     "ScaledDotProductFlashAttentionForCpuBackward0": ("output", "values"),
 }
 
@@ -157,6 +171,7 @@ OPS_WITH_OUTPUTS = {
     "exp_",
     "_softmax",
     "_safe_softmax",
+    "_log_softmax",
     "_scaled_dot_product_flash_attention_for_cpu",
 }
 
@@ -227,8 +242,14 @@ _DERIVATIVES: Dict[str, Derivative] = {
     "threshold": lambda one, x, n: aten.threshold_backward(one, x, n["threshold"]),
     "sigmoid": lambda one, y, n: aten.sigmoid_backward(one, y),
     "tanh": lambda one, y, n: aten.tanh_backward(one, y),
+    # The gradient is dy - exp(y) sum(dy): what is rounded is exp(y), a probability.
+    "_log_softmax": lambda one, y, n: y.exp(),
+    # It is the derivative up to terms and factors without x.
+    "binary_cross_entropy_with_logits": lambda one, x, n: x.sigmoid(),
 }
-_RANGES = {"sigmoid": (0.5, 1.0), "tanh": (0.0, 1.0)}  # where outputs have all their derivatives
+# Where outputs have all their derivatives.
+_RANGES = {"sigmoid": (0.5, 1.0), "tanh": (0.0, 1.0), "_log_softmax": (-100.0, 0.0)}
+_LOSSES = {"_log_softmax", "binary_cross_entropy_with_logits"}  # 8 bits: all gradients begin here
 _TWO = {"hardsigmoid", "hardtanh", "leaky_relu", "threshold", "softshrink", "hardshrink"}  # derivatives
 _ENDS = ("min_val", "max_val", "threshold", "lambd")  # where these derivatives change
 
@@ -239,6 +260,8 @@ def width_of(op: str, bits: int) -> int:
     """The bits of a code of levels: 1, 2, 4 or 8."""
     if op in _TWO:
         return 1
+    if op in _LOSSES:
+        return 8
     return 2 if bits <= 2 else 4 if bits <= 4 else 8
 
 
