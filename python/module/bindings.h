@@ -13,6 +13,7 @@ void add_tensors(py::module_& module);
 void add_packing(py::module_& module);
 void add_commands(py::module_& module);
 void add_model(py::module_& module);
+void add_networks(py::module_& module);
 
 // A tensor over the memory of a Tensor of ours, of a DLPack capsule, of an object with __dlpack__,
 // or of a buffer that may be written. Nothing is copied.

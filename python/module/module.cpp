@@ -8,4 +8,5 @@ PYBIND11_MODULE(_frugal, module) {
   add_packing(module);
   add_commands(module);
   add_model(module);
+  add_networks(module);
 }

@@ -4,11 +4,14 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <cmath>
 
-#include "core/dtype_switch.h"
+#include "compress/policies/allocate.h"
+#include "compress/policies/levels.h"
 #include "core/parallel.h"
 #include "core/philox.h"
+#include "core/quoted.h"
 #include "ops/dense/bitmask.h"
 #include "python/module/bindings.h"
 
@@ -139,7 +142,8 @@ class Groups final : public Kept {
                          for (int row = 0; row < 8; ++row)
                            for (int64_t c = 0; c < columns; ++c)
                              x[(block * 8 + row) * columns + c] =
-                                 values[bits[block * columns + c] >> row & 1];
+                                 (bits[block * columns + c] >> row & 1) != 0 ? values[1]
+                                                                             : values[0];
                      });
       }
       for (int64_t i = coded; i < elements_; ++i)
@@ -162,21 +166,7 @@ class Groups final : public Kept {
 
 // ---- codes of whole bits
 
-// Codes of `width` bits, the first one in the lowest bits of a byte.
-template <class F>
-void write_codes(const Tensor& codes, int64_t elements, int width, const F& code_of) {
-  const int64_t per_byte = 8 / width;
-  uint8_t* const to = codes.mut<uint8_t>();
-  parallel_for(0, codes.numel(), kGrain / 8, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      uint32_t byte = 0;
-      const int64_t first = i * per_byte, last = std::min(first + per_byte, elements);
-      for (int64_t k = first; k < last; ++k)
-        byte |= static_cast<uint32_t>(code_of(k)) << ((k - first) * width);
-      to[i] = static_cast<uint8_t>(byte);
-    }
-  });
-}
+// Reads codes of `width` bits, the first one in the lowest bits of a byte.
 template <class T, class F>
 Tensor read_codes(const Tensor& codes, int64_t elements, int width, DType dtype,
                   const F& value_of) {
@@ -196,10 +186,88 @@ Tensor read_codes(const Tensor& codes, int64_t elements, int width, DType dtype,
 }
 Tensor codes_for(int64_t elements, int width) { return packed_bytes((elements * width + 7) / 8); }
 
+// ---- bits
+
+// Bits of elements, in blocks: bit k of byte j of a block is element 64 k + j, so that loops over j
+// become vector code. After the last whole block, element i is bit i % 8 of byte i / 8.
+constexpr int64_t kLane = 64, kBlock = 8 * kLane;
+
+template <size_t bytes>
+struct UnsignedOf;
+template <>
+struct UnsignedOf<1> {
+  using type = uint8_t;
+};
+template <>
+struct UnsignedOf<2> {
+  using type = uint16_t;
+};
+template <>
+struct UnsignedOf<4> {
+  using type = uint32_t;
+};
+template <>
+struct UnsignedOf<8> {
+  using type = uint64_t;
+};
+template <class T>
+using Unsigned = typename UnsignedOf<sizeof(T)>::type;
+
+// Writes bit_of(x[i]), which is 0 or 1, for each of the elements.
+template <class T, class F>
+void write_bits(const Tensor& codes, const T* x, int64_t elements, const F& bit_of) {
+  uint8_t* const to = codes.mut<uint8_t>();
+  const int64_t blocks = elements / kBlock;
+  parallel_for(0, blocks, kGrain / kBlock, [&](int64_t begin, int64_t end) {
+    for (int64_t block = begin; block < end; ++block) {
+      const T* from = x + block * kBlock;
+      Unsigned<T> bits[kLane] = {};
+      for (int k = 0; k < 8; ++k, from += kLane)
+        for (int64_t j = 0; j < kLane; ++j)
+          bits[j] =
+              static_cast<Unsigned<T>>(bits[j] | static_cast<Unsigned<T>>(bit_of(from[j])) << k);
+      for (int64_t j = 0; j < kLane; ++j) to[block * kLane + j] = static_cast<uint8_t>(bits[j]);
+    }
+  });
+  for (int64_t i = blocks * kBlock; i < elements; i += 8) {
+    uint32_t byte = 0;
+    for (int64_t k = 0; k < std::min<int64_t>(8, elements - i); ++k)
+      byte |= static_cast<uint32_t>(bit_of(x[i + k])) << k;
+    to[blocks * kLane + (i - blocks * kBlock) / 8] = static_cast<uint8_t>(byte);
+  }
+}
+// Fills x with `zeros` and `ones` by the bits of write_bits().
+template <class T>
+void read_bits(const Tensor& codes, T* x, int64_t elements, T zeros, T ones) {
+  using U = Unsigned<T>;
+  const uint8_t* const from = codes.data<uint8_t>();
+  const int64_t blocks = elements / kBlock;
+  const U zero = std::bit_cast<U>(zeros), differs = static_cast<U>(zero ^ std::bit_cast<U>(ones));
+  const auto value = [&](uint32_t bit) {
+    const auto all = static_cast<U>(U{0} - static_cast<U>(bit));
+    return static_cast<U>(zero ^ (all & differs));
+  };
+  U* const out = reinterpret_cast<U*>(x);
+  parallel_for(0, blocks, kGrain / kBlock, [&](int64_t begin, int64_t end) {
+    for (int64_t block = begin; block < end; ++block) {
+      U bytes[kLane];
+      for (int64_t j = 0; j < kLane; ++j) bytes[j] = from[block * kLane + j];
+      U* to = out + block * kBlock;
+      for (int k = 0; k < 8; ++k, to += kLane)
+        for (int64_t j = 0; j < kLane; ++j) to[j] = value((bytes[j] >> k) & 1);
+    }
+  });
+  for (int64_t i = blocks * kBlock; i < elements; ++i) {
+    const int64_t rest = i - blocks * kBlock;
+    out[i] = value(from[blocks * kLane + rest / 8] >> (rest % 8) & 1);
+  }
+}
+
 // One bit for each element, and the values of both bits.
 class Bits final : public Kept {
  public:
-  Bits(Tensor codes, int64_t elements, DType dtype, double first, double second, bool positive)
+  // `first` and `second`: the values of the bits 0 and 1, as the dtype has them in memory.
+  Bits(Tensor codes, int64_t elements, DType dtype, uint64_t first, uint64_t second, bool positive)
       : codes_(std::move(codes)),
         elements_(elements),
         dtype_(dtype),
@@ -207,37 +275,54 @@ class Bits final : public Kept {
         positive_(positive) {}
   int64_t bytes() const override { return codes_.nbytes(); }
   Tensor unpack() const override {
-    Tensor all;
-    with_dtype(dtype_, [&](auto zero) {
-      using T = decltype(zero);
-      const auto as = [](double value) {
-        if constexpr (std::is_same_v<T, BFloat16> || std::is_same_v<T, Float16>)
-          return T(static_cast<float>(value));
-        else
-          return static_cast<T>(value);
-      };
-      const T values[2] = {as(values_[0]), as(values_[1])};
-      all = read_codes<T>(codes_, elements_, 1, dtype_,
-                          [&](int64_t, uint32_t code) { return values[code]; });
-    });
+    const Tensor all = unpacked(elements_, dtype_);
+    const auto fill = [&](auto zero) {
+      using U = decltype(zero);
+      read_bits(codes_, static_cast<U*>(all.raw()), elements_, static_cast<U>(values_[0]),
+                static_cast<U>(values_[1]));
+    };
+    with_unsigned(dtype_, fill);
     return all;
   }
   Tensor unpack_positive() const override { return positive_ ? unpack() : Kept::unpack_positive(); }
+
+  // Calls f with a zero of the unsigned type that is as large as an element.
+  template <class F>
+  static void with_unsigned(DType dtype, const F& f) {
+    switch (size_of(dtype)) {
+      case 1:
+        return f(uint8_t{0});
+      case 2:
+        return f(uint16_t{0});
+      case 4:
+        return f(uint32_t{0});
+      default:
+        return f(uint64_t{0});
+    }
+  }
 
  private:
   Tensor codes_;
   int64_t elements_;
   DType dtype_;
-  double values_[2];
+  uint64_t values_[2];
   bool positive_;  // is the value 1 where the packed value was positive, else 0?
 };
 
-template <class T>
-double number(T value) {
-  if constexpr (std::is_same_v<T, BFloat16> || std::is_same_v<T, Float16>)
-    return static_cast<double>(static_cast<float>(value));
-  else
-    return static_cast<double>(value);
+// Is this the memory of a NaN?
+bool is_nan(DType dtype, uint64_t bits) {
+  switch (dtype) {
+    case DType::f64:
+      return std::isnan(std::bit_cast<double>(bits));
+    case DType::f32:
+      return std::isnan(std::bit_cast<float>(static_cast<uint32_t>(bits)));
+    case DType::bf16:
+      return (bits & 0x7fff) > 0x7f80;
+    case DType::f16:
+      return (bits & 0x7fff) > 0x7c00;
+    default:
+      return false;
+  }
 }
 
 // ---- levels
@@ -273,15 +358,27 @@ class Levels final : public Kept {
 
 // ---- windows
 
-struct Place {
-  int64_t row, column;
+// The windows of the outputs, one after the other: where each begins in its plane.
+class Walk {
+ public:
+  Walk(const Windows& windows, int64_t output) : w_(windows) {
+    const int64_t at = output % (w_.out_height * w_.out_width);
+    out_row_ = at / w_.out_width;
+    out_column_ = at % w_.out_width;
+  }
+  int64_t row() const { return out_row_ * w_.stride[0] - w_.padding[0]; }
+  int64_t column() const { return out_column_ * w_.stride[1] - w_.padding[1]; }
+  int64_t origin() const { return row() * w_.width + column(); }
+  void next() {
+    if (++out_column_ < w_.out_width) return;
+    out_column_ = 0;
+    if (++out_row_ == w_.out_height) out_row_ = 0;
+  }
+
+ private:
+  const Windows& w_;
+  int64_t out_row_ = 0, out_column_ = 0;
 };
-// Where the window of output `i` begins in its plane.
-Place begin_of(const Windows& w, int64_t i) {
-  const int64_t at = i % (w.out_height * w.out_width);
-  return {at / w.out_width * w.stride[0] - w.padding[0],
-          at % w.out_width * w.stride[1] - w.padding[1]};
-}
 
 class Places final : public Kept {
  public:
@@ -290,13 +387,25 @@ class Places final : public Kept {
   int64_t bytes() const override { return codes_.nbytes(); }
   Tensor unpack() const override {
     const Windows& w = windows_;
-    return read_codes<int64_t>(
-        codes_, elements_, width_, DType::i64, [&](int64_t i, uint32_t code) {
-          const Place begin = begin_of(w, i);
-          const int64_t row = begin.row + code / w.kernel[1] * w.dilation[0],
-                        column = begin.column + code % w.kernel[1] * w.dilation[1];
-          return row * w.width + column;
-        });
+    int64_t distances[256] = {};  // of each place from where its window begins
+    for (int64_t place = 0; place < w.kernel[0] * w.kernel[1]; ++place)
+      distances[place] =
+          place / w.kernel[1] * w.dilation[0] * w.width + place % w.kernel[1] * w.dilation[1];
+    const Tensor all = unpacked(elements_, DType::i64);
+    int64_t* const to = all.mut<int64_t>();
+    const uint8_t* const from = codes_.data<uint8_t>();
+    const int64_t per_byte = 8 / width_;
+    const uint32_t mask = (1u << width_) - 1;
+    parallel_for(0, codes_.numel(), kGrain / 8, [&](int64_t begin, int64_t end) {
+      Walk walk(w, begin * per_byte);
+      for (int64_t i = begin; i < end; ++i) {
+        uint32_t byte = from[i];
+        const int64_t first = i * per_byte, last = std::min(first + per_byte, elements_);
+        for (int64_t k = first; k < last; ++k, byte >>= width_, walk.next())
+          to[k] = walk.origin() + distances[byte & mask];
+      }
+    });
+    return all;
   }
 
  private:
@@ -360,28 +469,28 @@ std::unique_ptr<Kept> keep_two_values(const Tensor& values) {
   const int64_t elements = values.numel();
   if (elements == 0) return nullptr;
   std::unique_ptr<Kept> kept;
-  with_dtype(values.dtype(), [&](auto zero) {
-    using T = decltype(zero);
-    const T* const x = static_cast<const T*>(values.raw());
-    const double first = number(x[0]);
+  Bits::with_unsigned(values.dtype(), [&](auto zero) {
+    using U = decltype(zero);
+    const U* const x = static_cast<const U*>(values.raw());
+    const U first = x[0];
     int64_t at = 0;
-    while (at < elements && number(x[at]) == first) ++at;
-    const double second = at < elements ? number(x[at]) : first;
+    while (at < elements && x[at] == first) ++at;
+    const U second = at < elements ? x[at] : first;
     // Most tensors of other kinds have a third value soon.
     for (int64_t i = at; i < std::min<int64_t>(at + 256, elements); ++i)
-      if (number(x[i]) != first && number(x[i]) != second) return;
-    std::atomic<bool> others = std::isnan(first) || std::isnan(second);
-    if (others) return;
-    // Only whole numbers that f64 holds exactly come back as they were.
-    if (std::abs(first) > 0x1p53 || std::abs(second) > 0x1p53) return;
-    const Tensor codes = codes_for(elements, 1);
-    write_codes(codes, elements, 1, [&](int64_t i) {
-      const double value = number(x[i]);
-      if (value != first && value != second) others.store(true, std::memory_order_relaxed);
-      return value == first ? 0 : 1;
+      if (x[i] != first && x[i] != second) return;
+    if (is_nan(values.dtype(), first) || is_nan(values.dtype(), second)) return;
+    std::atomic<bool> others = false;
+    parallel_for(0, elements, kGrain, [&](int64_t begin, int64_t end) {
+      U differs = 0;
+      for (int64_t i = begin; i < end; ++i)
+        differs = static_cast<U>(differs | (U(x[i] != first) & U(x[i] != second)));
+      if (differs != 0) others.store(true, std::memory_order_relaxed);
     });
-    if (!others)
-      kept = std::make_unique<Bits>(codes, elements, values.dtype(), first, second, false);
+    if (others) return;
+    const Tensor codes = codes_for(elements, 1);
+    write_bits(codes, x, elements, [first](U value) { return value != first; });
+    kept = std::make_unique<Bits>(codes, elements, values.dtype(), first, second, false);
   });
   return kept;
 }
@@ -389,12 +498,13 @@ std::unique_ptr<Kept> keep_two_values(const Tensor& values) {
 std::unique_ptr<Kept> keep_positive(const Tensor& values) {
   check_host(values);
   const Tensor codes = codes_for(values.numel(), 1);
+  uint64_t one = 0;
   with_floating(values.dtype(), [&](auto zero) {
     using T = decltype(zero);
-    const T* const x = values.data<T>();
-    write_codes(codes, values.numel(), 1, [&](int64_t i) { return is_positive(x[i]) ? 1 : 0; });
+    write_bits(codes, values.data<T>(), values.numel(), [](T value) { return is_positive(value); });
+    one = std::bit_cast<Unsigned<T>>(T(1.0f));
   });
-  return std::make_unique<Bits>(codes, values.numel(), values.dtype(), 0, 1, true);
+  return std::make_unique<Bits>(codes, values.numel(), values.dtype(), 0, one, true);
 }
 
 std::unique_ptr<Kept> keep_levels(const Tensor& values, const std::vector<float>& levels, int width,
@@ -458,16 +568,35 @@ std::unique_ptr<Kept> keep_windows(const Tensor& indices, const Windows& w) {
   const Tensor codes = codes_for(elements, width);
   const int64_t* const from = indices.data<int64_t>();
   std::atomic<bool> fits = true;
-  write_codes(codes, elements, width, [&](int64_t i) {
-    const Place begin = begin_of(w, i);
-    const int64_t row = from[i] / w.width - begin.row, column = from[i] % w.width - begin.column;
-    const int64_t y = row / w.dilation[0], x = column / w.dilation[1];
-    if (from[i] < 0 || row < 0 || column < 0 || y >= w.kernel[0] || x >= w.kernel[1] ||
-        y * w.dilation[0] != row || x * w.dilation[1] != column) {
-      fits.store(false, std::memory_order_relaxed);
-      return int64_t{0};
+  // An index as a distance from where its window begins tells the place without a division by the
+  // width, where windows are narrower than their plane.
+  const int64_t reach = (w.kernel[1] - 1) * w.dilation[1];
+  if (reach >= w.width) return nullptr;
+  const int64_t down = w.dilation[0] * w.width;
+  const int64_t per_byte = 8 / width;
+  uint8_t* const to = codes.mut<uint8_t>();
+  parallel_for(0, codes.numel(), kGrain / 8, [&](int64_t begin, int64_t end) {
+    bool all = true;
+    Walk walk(w, begin * per_byte);
+    for (int64_t i = begin; i < end; ++i) {
+      uint32_t byte = 0;
+      const int64_t first = i * per_byte, last = std::min(first + per_byte, elements);
+      for (int64_t k = first; k < last; ++k, walk.next()) {
+        int64_t rest = from[k] - walk.origin();
+        int64_t row = 0;
+        for (; rest > reach && row < w.kernel[0]; ++row) rest -= down;
+        const int64_t column = w.dilation[1] == 1 ? rest : rest / w.dilation[1];
+        const bool found = rest >= 0 && row < w.kernel[0] && column * w.dilation[1] == rest &&
+                           walk.row() + row * w.dilation[0] >= 0 && walk.column() + rest >= 0 &&
+                           walk.row() + row * w.dilation[0] < w.height &&
+                           walk.column() + rest < w.width;
+        all = all && found;
+        byte |= static_cast<uint32_t>(found ? row * w.kernel[1] + column : 0)
+                << ((k - first) * width);
+      }
+      to[i] = static_cast<uint8_t>(byte);
     }
-    return y * w.kernel[1] + x;
+    if (!all) fits.store(false, std::memory_order_relaxed);
   });
   if (!fits) return nullptr;
   return std::make_unique<Places>(codes, elements, width, w);
@@ -476,6 +605,30 @@ std::unique_ptr<Kept> keep_windows(const Tensor& indices, const Windows& w) {
 // ---- Python
 
 namespace {
+
+// The widths from `least` to 8 bits of tensors of so many elements, by which the sum of the
+// variances of gradients is least and the codes take at most `bits`. Empty: the least widths take
+// more.
+std::vector<int> allocate_widths(const std::vector<int64_t>& elements,
+                                 const std::vector<double>& sensitivities,
+                                 const std::vector<int>& least, int64_t bits) {
+  constexpr int kMost = 8;
+  FRUGAL_CHECK(elements.size() == sensitivities.size() && elements.size() == least.size(),
+               "[widths] expected a sensitivity and a least width for each of {} tensors",
+               elements.size());
+  std::vector<std::vector<compress::Option>> items;
+  for (size_t i = 0; i < elements.size(); ++i) {
+    std::vector<compress::Option>& options = items.emplace_back();
+    for (int width = std::min(least[i], kMost); width <= kMost; ++width)
+      options.push_back({sensitivities[i] * compress::step_variance(width), elements[i] * width});
+  }
+  const compress::Allocation found = compress::allocate(items, bits);
+  if (!found.feasible) return {};
+  std::vector<int> widths;
+  for (size_t i = 0; i < elements.size(); ++i)
+    widths.push_back(std::min(least[i], kMost) + found.choice[i]);
+  return widths;
+}
 
 // What `f` makes of the tensor, computed without the interpreter's lock.
 template <class F>
@@ -514,6 +667,21 @@ void add_packing(py::module_& module) {
       },
       "values"_a, "bits"_a, "columns"_a = 0, "positive"_a = false, "seed"_a = 0, "step"_a = 0,
       "seq"_a = 0);
+  module.def("allocate_widths", &allocate_widths, "elements"_a, "sensitivities"_a, "least"_a,
+             "bits"_a);
+  module.def(
+      "preset",
+      [](const std::string& name) {
+        std::string known;
+        for (const compress::Named& each : compress::presets()) {
+          if (each.of != compress::Named::preset) continue;
+          if (each.name == name) return std::pair(each.choice.bits(), each.choice.is_adaptive());
+          known += (known.empty() ? "" : ", ") + std::string(each.name);
+        }
+        throw Error(
+            fmt::format("[compress] expected a preset of {}, got {}", known, in_quotes(name)));
+      },
+      "name"_a);
   module.def("keep_two_values",
              [](const py::object& values) { return without_lock(values, keep_two_values); });
   module.def("keep_positive",

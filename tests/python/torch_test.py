@@ -2,6 +2,7 @@
 
 import copy
 import gc
+import json
 import os
 import subprocess
 import sys
@@ -583,7 +584,82 @@ class Steps(unittest.TestCase):
         self.assertLess(float((found - w.grad).norm() / w.grad.norm()), 0.02)
         self.assertGreater(memory.packed, 0)
 
+    def test_a_budget(self):
+        network = Net()
+        x, y = batch(count=32)
+        kept = {}
+        for bits in (2, 8):
+            kept[bits] = step(network, x, y, ft.compress(network, bits=bits))[1].kept
+        budget = (kept[2] + kept[8]) // 2
+        context = ft.compress(network, budget=budget)
+        _, first = step(network, x, y, context)
+        self.assertLessEqual(first.kept, budget)
+        for _ in range(2):
+            _, memory = step(network, x, y, context)
+            self.assertLessEqual(memory.kept, budget)
+            self.assertGreater(memory.kept, 0.8 * budget)
+        # The widths belong to the state.
+        state = json.loads(json.dumps(context.state_dict()))
+        expected, _ = step(network, x, y, context)
+        other = ft.compress(network, budget=budget)
+        other.load_state_dict(state)
+        found, _ = step(network, x, y, other)
+        self.assertEqual(distance(found, expected), 0)
+        self.assertEqual(other.widths(), context.widths())
+        text = ft.compress(network, budget=f"{budget / 1024:.1f} KiB")
+        step(network, x, y, text)
+        self.assertLessEqual(step(network, x, y, text)[1].kept, budget + 1024)
+        tiny = ft.compress(network, budget=1000)
+        step(network, x, y, tiny)
+        with self.assertRaisesRegex(ValueError, "budget of .* or more"):
+            step(network, x, y, tiny)
+
+    def test_widths_by_sensitivity(self):
+        network = Net()
+        x, y = batch(count=32)
+        context = ft.compress(network, bits=3, policy="gact", seed=5)
+        plain, _ = step(network, x, y)
+        _, before = step(network, x, y, context)
+        state = [v.clone() for v in network.state_dict().values()]
+        gradient = network.last.weight.grad.clone()
+
+        def forward_and_backward():
+            nn.functional.cross_entropy(network(x), y).backward()
+
+        variances = context.adapt(forward_and_backward)
+        self.assertEqual(set(variances), set(context.widths()))
+        for value, now in zip(state, network.state_dict().values()):
+            self.assertTrue(torch.equal(value, now))  # also the statistics of norms
+        self.assertTrue(torch.equal(network.last.weight.grad, gradient))
+        _, after = step(network, x, y, context)
+        self.assertGreater(len(set(context.widths().values())), 1)
+        self.assertLessEqual(after.kept, 1.02 * before.kept)
+
+        def noise(context):
+            return sum(distance(step(network, x, y, context)[0], plain) ** 2 for _ in range(20))
+
+        self.assertLess(noise(context), 0.9 * noise(ft.compress(network, bits=3, seed=6)))
+        other = ft.compress(network, bits=3, policy="gact", seed=5)
+        other.load_state_dict(json.loads(json.dumps(context.state_dict())))
+        self.assertEqual(distance(step(network, x, y, other)[0], step(network, x, y, context)[0]), 0)
+
+    def test_presets(self):
+        network = Net()
+        for name, bits, policy in (("lossless", 0, "fixed"), ("safe", 4, "gact"), ("smallest", 2, "gact")):
+            context = ft.compress(network, preset=name)
+            self.assertEqual((context.bits, context._widths.policy), (bits, policy))
+        with self.assertRaisesRegex(RuntimeError, "lossless, safe, small, smallest"):
+            ft.compress(network, preset="tiny")
+
     def test_says_what_is_wrong(self):
+        for wrong, message in (
+            ({"bits": 4.5}, "whole bits"), ({"budget": "2 apples"}, "expected a budget"), ({"budget": 0}, "above 0"),
+            ({"policy": "fast"}, "the policy"), ({"preset": "safe", "bits": 2}, "either a preset"), ({"bits": 9, "policy": "gact"}, "1 to 8"),
+        ):  # fmt: skip
+            with self.assertRaisesRegex(ValueError, message):
+                ft.compress(Net(), **wrong)
+        with self.assertRaisesRegex(RuntimeError, "widths to set"):
+            ft.compress(Net()).adapt(lambda: None)
         with self.assertRaisesRegex(ValueError, "bits from 0 to 16"):
             ft.compress(Net(), bits=17)
         with self.assertRaisesRegex(TypeError, "expected a module"):

@@ -11,6 +11,7 @@ from frugal import _frugal
 from frugal.torch import _kept, _rules
 from frugal.torch._kept import Entry, Other, Owner, Slot, Stream, Table
 from frugal.torch._memory import Memory
+from frugal.torch._widths import Widths
 
 _WAIT = 4  # ops for which the output of a relu waits for somebody who needs its values
 
@@ -103,7 +104,14 @@ class compress:
     model: the module whose forward pass is watched, or a list of modules, as of a network and its
         loss. What is saved outside of them stays whole, because nobody knows which op saved it.
         None: all ops of the block are watched.
-    bits: of each value that is packed, 1 to 16. 0: nothing is packed and nothing changes.
+    bits: of each value that is packed, 1 to 16; without a word 4. 0: nothing is packed and nothing
+        changes.
+    policy: "fixed", or "gact": `bits` is an average, and adapt() gives each tensor a width by how
+        much its rounding disturbs the gradient.
+    budget: the bytes that a step may keep, such as "2 GiB". The first step packs in 2 bits; from
+        then on widths are the largest that fit, by what the step before has kept.
+    preset: a name of Frugal's presets instead of bits and policy: "lossless", "safe", "small" or
+        "smallest".
     seed: of the random rounding. A context draws other numbers in each of its steps.
     min_elements: smaller tensors stay whole.
 
@@ -114,19 +122,20 @@ class compress:
     def __init__(
         self,
         model: Union[torch.nn.Module, Sequence[torch.nn.Module], None] = None,
-        bits: int = 4,
+        bits: Optional[float] = None,
         *,
+        policy: Optional[str] = None,
+        budget: Union[int, str, None] = None,
+        preset: Optional[str] = None,
         seed: int = 0,
         min_elements: int = 1024,
     ) -> None:
-        if not isinstance(bits, int) or not 0 <= bits <= 16:
-            raise ValueError(f"[compress] expected bits from 0 to 16, got {bits}")
+        self._widths = Widths(bits, policy, budget, preset)
         models = [] if model is None else [model] if not isinstance(model, (list, tuple)) else model
         for one in models:
             if not isinstance(one, torch.nn.Module):
                 raise TypeError(f"[compress] expected a module, got {type(one).__name__}")
         self.models: Tuple[torch.nn.Module, ...] = tuple(models)
-        self.bits = bits
         self.min_elements = min_elements
         self.memory = Memory()
         self._stream = Stream(seed)
@@ -153,6 +162,7 @@ class compress:
         if self._hooks is not None:
             raise RuntimeError("[compress] expected a context that is not entered already")
         self._stream.begin_step()
+        self._widths.begin_step()
         self.memory = Memory()
         self._owner.peak = self._owner.now
         self._thread = threading.get_ident()
@@ -187,13 +197,83 @@ class compress:
             self._counted.clear()
             self._lasting.clear()
             self.memory.peak = self._owner.peak
+            self._widths.end_step(self.memory.kept)
 
-    def state_dict(self) -> Dict[str, int]:
-        """What the next step's random numbers follow from."""
-        return {"seed": self._stream.seed, "step": self._stream.step}
+    @property
+    def bits(self) -> float:
+        """The bits of a value: the average, where tensors have widths of their own."""
+        return self._widths.bits
 
-    def load_state_dict(self, state: Dict[str, int]) -> None:
+    def widths(self) -> Dict[str, int]:
+        """The bits of each tensor of the last step that was packed by values, by who packed it."""
+        return {name: item.bits for name, item in self._widths.items.items()}
+
+    def adapt(self, step: Callable[[], Any]) -> Dict[str, float]:
+        """Measures how much each tensor's rounding disturbs the gradient, and sets the widths.
+
+        step: a function that runs the forward and the backward pass of one batch, without this
+            context and without an update. It is called once, and once more for each packed tensor:
+            each time that tensor alone draws other numbers, and half of the squared difference of
+            the gradients is the variance that its rounding causes.
+
+        Parameters, their gradients, buffers and the generator of PyTorch are afterwards as they
+        were. Gives the variances at the present widths by the tensors' names. Call it after the
+        first steps and then about every thousand steps, as GACT does.
+        """
+        if not self._widths.adapts:
+            raise RuntimeError('[compress] expected policy="gact" or a budget, which have widths to set')
+        if not self.models:
+            raise RuntimeError("[compress] expected a context of a model, whose gradients are measured")
+        parameters = [p for model in self.models for p in model.parameters() if p.requires_grad]
+        buffers = [b for model in self.models for b in model.buffers()]
+        kept = [b.clone() for b in buffers]
+        gradients = [p.grad for p in parameters]
+        generator = torch.get_rng_state()
+        number = self._stream.step
+
+        def run(other: str) -> List[Optional[torch.Tensor]]:
+            with torch.no_grad():
+                for buffer, value in zip(buffers, kept):
+                    buffer.copy_(value)
+            for p in parameters:
+                p.grad = None
+            torch.set_rng_state(generator)
+            self._stream.step = number
+            self._widths.other = other
+            with self:
+                step()
+            return [p.grad for p in parameters]
+
+        try:
+            first = run("")
+            items = dict(self._widths.items)
+            variances = {}
+            for name in items:
+                again = run(name)
+                variances[name] = 0.5 * sum(
+                    float((a - b).double().square().sum())
+                    for a, b in zip(first, again)
+                    if a is not None and b is not None
+                )
+        finally:
+            self._widths.other = ""
+            with torch.no_grad():
+                for buffer, value in zip(buffers, kept):
+                    buffer.copy_(value)
+            for p, gradient in zip(parameters, gradients):
+                p.grad = gradient
+            torch.set_rng_state(generator)
+            self._stream.step = number
+        self._widths.learn(items, variances)
+        return variances
+
+    def state_dict(self) -> Dict[str, Any]:
+        """What the next step's random numbers and widths follow from; json can write it."""
+        return {"seed": self._stream.seed, "step": self._stream.step, "widths": self._widths.state()}
+
+    def load_state_dict(self, state: Dict[str, Any]) -> None:
         self._stream.seed, self._stream.step = state["seed"], state["step"]
+        self._widths.restore(state["widths"])
 
     def _watch(self, model: torch.nn.Module, prefix: str) -> None:
         own = model.__dict__.get("forward")
@@ -471,7 +551,7 @@ class compress:
             slot.replace(other.values, _contiguous(tensor.shape), 0)
         else:
             numbers = _rules.numbers_of(func, args, kwargs)
-            width = _rules.width_of(op, self.bits)
+            width = _rules.width_of(op, self._widths.base)
             table = _rules.levels(op, numbers, width, tensor.dtype)
             if table is None:
                 return f"read by {op}, which no rule knows"
@@ -502,7 +582,9 @@ class compress:
             if flat is None:
                 base = None
                 flat = tensor.contiguous().view(-1)
-        bits = max(8, self.bits) if form == "fine" else self.bits
+        path = self._path[-1] if self._path else ""
+        least = 8 if form == "fine" else 1
+        bits = max(least, self._widths.base)
         key = (flat.storage_offset(), flat.numel(), flat._version, flat.dtype)
         entry = None if base is None else self._table.find(base, key)
         before = 0 if entry is None else entry.kept_bytes
@@ -520,7 +602,11 @@ class compress:
         if form != "positive" and not entry.has_values():
             positive = entry.waiting is not None or entry._signs is not None
             before = 0 if entry.waiting is not None else before
-            entry.pack_values(flat, bits, positive, self._stream)
+            name = self._widths.name(path, op)
+            least = max(least, 2 if positive else 1)
+            bits = self._widths.of(name, least)
+            entry.pack_values(flat, bits, positive, self._stream, self._widths.draws(name))
+            self._widths.note(name, entry.elements, bits, least, entry.kept_bytes)
         packed = 0 if entry.waiting is not None else entry.kept_bytes - before
         get = entry.positive if form == "positive" else entry.values
         if base is None:

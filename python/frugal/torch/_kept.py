@@ -112,11 +112,13 @@ class Entry:
         self.waiting, self.version = flat.detach(), flat._version
         self._account()
 
-    def pack_values(self, flat: torch.Tensor, bits: int, positive: bool, stream: Stream) -> None:
+    def pack_values(
+        self, flat: torch.Tensor, bits: int, positive: bool, stream: Stream, draws: int
+    ) -> None:
         seed, step, number = stream.next()
+        number += draws << 40  # another stream of the same step
         columns = self.columns
         if positive:
-            bits = max(2, bits)
             if columns == 0 or self.elements % (8 * columns) != 0:
                 columns = 16
         self._codes = _frugal.keep_groups(

@@ -1,0 +1,144 @@
+"""How many bits each packed tensor has."""
+
+import math
+import re
+from typing import Any, Dict, NamedTuple, Optional, Union
+
+from frugal import _frugal
+from frugal.torch._memory import readable
+
+_UNITS = {"": 1, "B": 1, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "KB": 10**3, "MB": 10**6, "GB": 10**9}
+
+
+def bytes_of(budget: Union[int, str]) -> int:
+    """The bytes of a number or of a text such as "2 GiB"."""
+    if isinstance(budget, str):
+        found = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]*)?)\s*([A-Za-z]*)\s*", budget)
+        if found is None or found.group(2).upper() not in _UNITS:
+            raise ValueError(f'[compress] expected a budget such as "2 GiB" or a number of bytes, got "{budget}"')
+        budget = int(float(found.group(1)) * _UNITS[found.group(2).upper()])
+    if budget <= 0:
+        raise ValueError(f"[compress] expected a budget above 0, got {budget}")
+    return budget
+
+
+class Item(NamedTuple):
+    """A tensor that was packed by its values."""
+
+    elements: int
+    bits: int
+    least: int  # bits that it needs
+    rest: int  # bytes beside the codes: the ranges of groups
+
+
+class Widths:
+    """The widths of a context: of all tensors alike, by sensitivity, or within a budget.
+
+    Tensors are known by who packs them: the module's path, the op, and a number.
+    """
+
+    def __init__(
+        self,
+        bits: Optional[float],
+        policy: Optional[str],
+        budget: Union[int, str, None],
+        preset: Optional[str],
+    ) -> None:
+        if preset is not None:
+            if bits is not None or policy is not None:
+                raise ValueError("[compress] expected either a preset, or bits and a policy")
+            bits, adaptive = _frugal.preset(preset)
+            policy = "gact" if adaptive else "fixed"
+        self.bits: float = 4 if bits is None else bits
+        self.policy = "fixed" if policy is None else policy
+        self.budget = None if budget is None else bytes_of(budget)
+        if self.policy not in ("fixed", "gact"):
+            raise ValueError(f'[compress] expected the policy "fixed" or "gact", got "{policy}"')
+        if not isinstance(self.bits, (int, float)) or not 0 <= self.bits <= 16:
+            raise ValueError(f"[compress] expected bits from 0 to 16, got {bits}")
+        if self.policy == "fixed" and self.bits != int(self.bits):
+            raise ValueError(f'[compress] expected whole bits, or policy="gact", got {bits}')
+        if self.policy == "gact" and not (self.bits == 0 or 1 <= self.bits <= 8):
+            raise ValueError(f'[compress] expected bits from 1 to 8 for policy="gact", got {bits}')
+        self.base = math.ceil(self.bits)  # before anything is known
+        if self.budget is not None:
+            if bits == 0:
+                raise ValueError("[compress] expected a budget, or bits=0, which packs nothing")
+            self.base = 2
+        self.items: Dict[str, Item] = {}  # of the present step, and when it has ended of the last one
+        self.other = ""  # the tensor that draws other numbers, while adapt() measures
+        self._planned: Dict[str, int] = {}
+        self._costs: Dict[str, float] = {}  # variance of the gradient for a step of 1 of the range
+        self._whole = 0  # bytes of the last step that widths do not change
+        self._numbers: Dict[Any, int] = {}
+
+    @property
+    def adapts(self) -> bool:
+        return self.policy == "gact" or self.budget is not None
+
+    def begin_step(self) -> None:
+        if self.budget is not None and self.items and not self.other:
+            self._plan(self.items)
+        self.items = {}
+        self._numbers = {}
+
+    def end_step(self, kept: int) -> None:
+        self._whole = kept - sum(one.elements * one.bits // 8 for one in self.items.values())
+
+    def name(self, path: str, op: str) -> str:
+        number = self._numbers.get((path, op), 0)
+        self._numbers[(path, op)] = number + 1
+        return f"{path}/{op}" if number == 0 else f"{path}/{op}/{number}"
+
+    def of(self, name: str, least: int) -> int:
+        return max(least, self._planned.get(name, self.base))
+
+    def draws(self, name: str) -> int:
+        return 1 if name == self.other else 0
+
+    def note(self, name: str, elements: int, bits: int, least: int, size: int) -> None:
+        self.items[name] = Item(elements, bits, least, size - elements * bits // 8)
+
+    def learn(self, items: Dict[str, Item], variances: Dict[str, float]) -> None:
+        """Sets the widths by the variances that these items had."""
+        self._costs = {
+            name: variance * (2 ** items[name].bits - 1) ** 2 for name, variance in variances.items()
+        }
+        self._plan(items)
+
+    def _plan(self, items: Dict[str, Item]) -> None:
+        if not items:
+            return
+        elements = [one.elements for one in items.values()]
+        least = [one.least for one in items.values()]
+        if self.budget is not None:
+            room = 8 * (self.budget - self._whole)
+        else:  # what needs more bits than the average does not take them from the others
+            room = int(sum(one.elements * max(one.least, self.bits) for one in items.values()))
+        # Without a measurement, each value of each tensor counts alike.
+        known = bool(self._costs)
+        costs = [
+            self._costs.get(name, 0.0) if known else float(one.elements) for name, one in items.items()
+        ]
+        found = _frugal.allocate_widths(elements, costs, least, room) if room > 0 else []
+        if not found:
+            needed = self._whole + sum(n * b for n, b in zip(elements, least)) // 8
+            raise ValueError(
+                f"[compress] expected a budget of {readable(needed)} or more, which the last step "
+                f"needs with the fewest bits, got {readable(self.budget or 0)}"
+            )
+        self._planned = dict(zip(items, found))
+
+    def state(self) -> Dict[str, Any]:
+        return {
+            "planned": dict(self._planned),
+            "costs": dict(self._costs),
+            "items": {name: list(one) for name, one in self.items.items()},
+            "whole": self._whole,
+        }
+
+    def restore(self, state: Dict[str, Any]) -> None:
+        self._planned = dict(state["planned"])
+        self._costs = dict(state["costs"])
+        self.items = {name: Item(*one) for name, one in state["items"].items()}
+        self._whole = state["whole"]

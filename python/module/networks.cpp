@@ -1,0 +1,335 @@
+// What a training loop of Python is made of: variables, the networks of the zoo, losses,
+// optimizers, policies, and ops whose functions are Python's.
+#include <pybind11/stl.h>
+
+#include <mutex>
+#include <set>
+
+#include "autograd/engine.h"
+#include "autograd/functions.h"
+#include "autograd/operators.h"
+#include "autograd/record.h"
+#include "autograd/saved_tensor.h"
+#include "compress/policies/choice.h"
+#include "core/memory.h"
+#include "models/registry.h"
+#include "optim/registry.h"
+#include "python/module/bindings.h"
+
+namespace frugal::python {
+namespace {
+
+using options::Value;
+
+// A dict, list, text or number of Python as the value of an option.
+Value value_of(const py::handle& object) {
+  if (object.is_none()) return {};
+  if (py::isinstance<py::bool_>(object)) return object.cast<bool>();
+  if (py::isinstance<py::int_>(object)) return object.cast<int64_t>();
+  if (py::isinstance<py::float_>(object)) return object.cast<double>();
+  if (py::isinstance<py::str>(object)) return object.cast<std::string>();
+  if (py::isinstance<py::dict>(object)) {
+    Value::Object named;
+    for (const auto& [key, value] : py::reinterpret_borrow<py::dict>(object))
+      named.emplace_back(py::str(key).cast<std::string>(), value_of(value));
+    return named;
+  }
+  if (py::isinstance<py::list>(object) || py::isinstance<py::tuple>(object)) {
+    Value::List list;
+    for (const py::handle entry : object) list.push_back(value_of(entry));
+    return list;
+  }
+  throw py::type_error(
+      fmt::format("[options] expected a number, a text, a list or a dict, got {}",
+                  py::str(py::type::handle_of(object).attr("__name__")).cast<std::string>()));
+}
+options::Options options_of(const py::dict& given) {
+  options::Options all;
+  for (const auto& [key, value] : given) all[py::str(key).cast<std::string>()] = value_of(value);
+  return all;
+}
+
+// ---- variables
+
+Variable variable_of(const py::object& object) {
+  if (py::isinstance<Variable>(object)) return py::cast<Variable>(object);
+  return Variable(shared_tensor(object));
+}
+
+template <class F>
+auto without_lock(const F& f) {
+  const py::gil_scoped_release release;
+  return f();
+}
+
+void add_variables(py::module_& module) {
+  using namespace py::literals;
+  const auto two = [](Variable (*f)(const Variable&, const Variable&)) {
+    return
+        [f](const Variable& a, const Variable& b) { return without_lock([&] { return f(a, b); }); };
+  };
+  const auto one = [](Variable (*f)(const Variable&)) {
+    return [f](const Variable& x) { return without_lock([&] { return f(x); }); };
+  };
+  py::class_<Variable>(module, "Variable")
+      .def(py::init([](const py::object& array, bool requires_grad) {
+             return Variable(shared_tensor(array), requires_grad);
+           }),
+           "array"_a, "requires_grad"_a = false)
+      .def_property_readonly("value", &Variable::value)
+      .def_property_readonly("requires_grad", &Variable::requires_grad)
+      .def_property_readonly(
+          "shape",
+          [](const Variable& x) {
+            return py::tuple(py::cast(std::vector<int64_t>(x.shape().begin(), x.shape().end())));
+          })
+      .def_property_readonly("grad",
+                             [](const Variable& x) -> py::object {
+                               if (!x.has_grad()) return py::none();
+                               return py::cast(x.grad());
+                             })
+      .def("zero_grad", &Variable::zero_grad)
+      .def("item", [](const Variable& x) { return x.value().item(); })
+      .def("detach", &Variable::detach)
+      .def("backward", [](const Variable& x) { without_lock([&] { backward(x); }); })
+      .def("__repr__",
+           [](const Variable& x) { return "<frugal.Variable " + describe(x.value()) + ">"; })
+      .def("__add__", two(&add))
+      .def("__sub__", two(&sub))
+      .def("__mul__", two(&mul))
+      .def("__truediv__", two(&div))
+      .def("__matmul__", two(&matmul))
+      .def("__neg__", one(&neg))
+      .def("__add__", [](const Variable& x, double term) { return add_scalar(x, term); })
+      .def("__sub__", [](const Variable& x, double term) { return add_scalar(x, -term); })
+      .def("__mul__", [](const Variable& x, double factor) { return scale(x, factor); })
+      .def("__truediv__", [](const Variable& x, double divisor) { return scale(x, 1 / divisor); });
+  module.def("relu", one(&relu));
+  module.def("tanh", one(&tanh));
+  module.def("sigmoid", one(&sigmoid));
+  module.def("silu", one(&silu));
+  module.def("exp", one(&exp));
+  module.def("log", one(&log));
+  module.def("gelu", [](const Variable& x) { return without_lock([&] { return gelu(x); }); });
+  module.def("softmax", [](const Variable& x) { return without_lock([&] { return softmax(x); }); });
+  module.def("reshape", [](const Variable& x, const std::vector<int64_t>& shape) {
+    Shape to;
+    for (const int64_t extent : shape) to.push_back(extent);
+    return reshape(x, to);
+  });
+  module.def(
+      "sum", [](const Variable& x, const std::vector<int>& axes) { return sum(x, axes); }, "x"_a,
+      "axes"_a = std::vector<int>{});
+  module.def(
+      "mean", [](const Variable& x, const std::vector<int>& axes) { return mean(x, axes); }, "x"_a,
+      "axes"_a = std::vector<int>{});
+  module.def(
+      "cross_entropy",
+      [](const Variable& logits, const py::object& target, double label_smoothing) {
+        const Tensor classes = shared_tensor(target);
+        CrossEntropyOptions options;
+        options.label_smoothing = label_smoothing;
+        return without_lock([&] { return cross_entropy(logits, classes, options); });
+      },
+      "logits"_a, "target"_a, "label_smoothing"_a = 0.0);
+  module.def("binary_cross_entropy", [](const Variable& logits, const py::object& target) {
+    const Tensor answers = shared_tensor(target);
+    return without_lock([&] { return binary_cross_entropy(logits, answers); });
+  });
+  module.def("mse_loss", [](const Variable& x, const py::object& target) {
+    const Variable wanted = variable_of(target);
+    return without_lock([&] { return mse_loss(x, wanted); });
+  });
+}
+
+// ---- ops of Python
+
+// Nodes keep names as pointers.
+const char* lasting(const std::string& name) {
+  static std::mutex mutex;
+  static std::set<std::string> names;
+  const std::lock_guard lock(mutex);
+  return names.insert(name).first->c_str();
+}
+
+// An object of Python that any thread may let go of.
+std::shared_ptr<py::object> held(const py::object& object) {
+  return {new py::object(object), [](py::object* mine) {
+            if (!Py_IsInitialized()) return;
+            const py::gil_scoped_acquire lock;
+            delete mine;
+          }};
+}
+
+enum class Keeps : uint8_t { nothing, inputs, output };
+
+Variable run_op(const std::string& name, const py::object& forward, const py::object& backward,
+                const std::vector<Variable>& inputs, Keeps keeps, bool linear) {
+  py::tuple arrays(inputs.size());
+  for (size_t i = 0; i < inputs.size(); ++i) arrays[i] = py::cast(inputs[i].value());
+  const Tensor output = shared_tensor(forward(*arrays));
+  std::vector<Save> saves;
+  if (keeps == Keeps::output) {
+    saves.push_back(linear ? save_output(output) : save_exact(output));
+  } else if (keeps == Keeps::inputs) {
+    for (const Variable& input : inputs)
+      saves.push_back(linear ? save(input) : save_exact(input.value()));
+  }
+  const size_t slots = saves.size();
+  return record(lasting(name), inputs, output, saves,
+                [call = held(backward), slots, shapes = inputs.size()](const Backward& b) {
+                  const py::gil_scoped_acquire lock;
+                  py::tuple arguments(slots + 1);
+                  arguments[0] = py::cast(b.dy());
+                  for (size_t i = 0; i < slots; ++i)
+                    arguments[i + 1] = py::cast(b.saved(static_cast<int>(i)));
+                  const py::object found = (*call)(*arguments);
+                  Grads grads;
+                  const bool several = py::isinstance<py::tuple>(found);
+                  if ((several ? py::len(found) : 1) != shapes)
+                    throw Error(fmt::format("[op] expected {} gradients of its inputs, got {}",
+                                            shapes, several ? py::len(found) : 1));
+                  for (size_t i = 0; i < shapes; ++i) {
+                    const py::object each =
+                        several ? py::object(py::reinterpret_borrow<py::tuple>(found)[i]) : found;
+                    grads.push_back(each.is_none() || !b.needs(static_cast<int>(i))
+                                        ? Tensor()
+                                        : shared_tensor(each));
+                  }
+                  return grads;
+                });
+}
+
+// ---- networks, optimizers, policies
+
+struct Net {
+  std::shared_ptr<Module> module;
+  Rng rng;
+};
+
+struct NoGradBlock {
+  std::unique_ptr<NoGrad> scope;
+};
+
+struct Policy {
+  std::unique_ptr<SavePolicy> policy;
+  std::unique_ptr<PolicyScope> scope;
+  uint64_t step = 0;
+};
+
+compress::Choice choice_of(int bits, int64_t least) {
+  compress::FixedPolicyOptions keep;
+  if (least >= 0) keep.min_elements = least;
+  return compress::bits(bits, keep);
+}
+
+}  // namespace
+
+void add_networks(py::module_& module) {
+  using namespace py::literals;
+  add_variables(module);
+  module.def(
+      "run_op",
+      [](const std::string& name, const py::object& forward, const py::object& backward,
+         const std::vector<Variable>& inputs, const std::string& keeps, bool linear) {
+        return run_op(name, forward, backward, inputs,
+                      keeps == "inputs"   ? Keeps::inputs
+                      : keeps == "output" ? Keeps::output
+                                          : Keeps::nothing,
+                      linear);
+      },
+      "name"_a, "forward"_a, "backward"_a, "inputs"_a, "keeps"_a, "linear"_a);
+  py::class_<Net>(module, "Network")
+      .def(
+          "forward",
+          [](Net& net, const Variable& x, bool training, const py::dict& extras) {
+            Context context;
+            context.training = training;
+            context.rng = &net.rng;
+            for (const auto& [name, array] : extras)
+              context.extras.emplace_back(py::str(name).cast<std::string>(),
+                                          shared_tensor(py::reinterpret_borrow<py::object>(array)));
+            return without_lock([&] { return net.module->forward(x, context); });
+          },
+          "x"_a, "training"_a, "extras"_a)
+      .def("parameters",
+           [](Net& net) {
+             py::dict all;
+             for (const auto& each : net.module->parameters())
+               all[py::str(each.name)] = *each.parameter;
+             return all;
+           })
+      .def("buffers",
+           [](Net& net) {
+             py::dict all;
+             for (const auto& each : net.module->buffers()) all[py::str(each.name)] = *each.buffer;
+             return all;
+           })
+      .def("zero_grad", [](Net& net) { net.module->zero_grad(); });
+  module.def("networks", [] {
+    std::vector<std::string> names;
+    for (const models::Network& each : models::networks()) names.push_back(each.name);
+    return names;
+  });
+  module.def(
+      "make_network",
+      [](const std::string& name, const py::dict& given, uint64_t seed) {
+        models::Init init{Rng(seed)};
+        return Net{models::make(name, options_of(given), init), Rng(seed + 1)};
+      },
+      "name"_a, "options"_a, "seed"_a);
+  py::class_<Optimizer, std::unique_ptr<Optimizer>>(module, "Optimizer")
+      .def(
+          "step", [](Optimizer& self, double lr) { without_lock([&] { self.step(lr); }); }, "lr"_a)
+      .def("zero_grad", &Optimizer::zero_grad)
+      .def("state", [](const Optimizer& self) {
+        py::dict all;
+        for (const auto& [name, tensor] : self.state()) all[py::str(name)] = tensor;
+        return all;
+      });
+  module.def("optimizers", [] {
+    std::vector<std::string> names;
+    for (const optim::Kind& each : optim::kinds()) names.push_back(each.name);
+    return names;
+  });
+  module.def(
+      "make_optimizer",
+      [](const std::string& name, const py::dict& parameters, const py::dict& given) {
+        ParameterGroup group;
+        for (const auto& [key, variable] : parameters)
+          group.parameters.emplace_back(py::str(key).cast<std::string>(),
+                                        variable.cast<Variable>());
+        return optim::make(name, {group}, options_of(given));
+      },
+      "name"_a, "parameters"_a, "options"_a);
+  py::class_<Policy>(module, "Policy")
+      .def(py::init([](int bits, int64_t least, uint64_t seed) {
+             return Policy{compress::make_policy(choice_of(bits, least), kCpu, seed), {}};
+           }),
+           "bits"_a, "min_elements"_a, "seed"_a)
+      .def(
+          "__enter__",
+          [](Policy& self) -> Policy& {
+            if (self.scope != nullptr)
+              throw Error("[policy] expected a policy that is not entered already");
+            self.scope = std::make_unique<PolicyScope>(self.policy.get(), ++self.step);
+            return self;
+          },
+          py::return_value_policy::reference)
+      .def("__exit__", [](Policy& self, const py::args&) { self.scope.reset(); });
+  py::class_<NoGradBlock>(module, "no_grad")
+      .def(py::init<>())
+      .def("__enter__", [](NoGradBlock& self) { self.scope = std::make_unique<NoGrad>(); })
+      .def("__exit__", [](NoGradBlock& self, const py::args&) { self.scope.reset(); });
+  module.def("memory_bytes", [] {
+    const MemoryReport report = allocator(kCpu).report();
+    py::dict bytes;
+    for (const Category category :
+         {Category::parameter, Category::gradient, Category::optimizer, Category::activation,
+          Category::packed, Category::workspace, Category::input})
+      bytes[py::str(std::string(name_of(category)))] = report.of(category);
+    return bytes;
+  });
+}
+
+}  // namespace frugal::python
