@@ -42,6 +42,7 @@ bool PackedParts::run(PackedPass& pass) const {
   JoinedRows found(parts_.back().end);
   for (const PackedPart& part : parts_) found.add(variance_of(*part.packed));
   pass.out = found.take();
+  if (pass.rows.of != 0) pass.out = pass.out.slice(0, pass.rows.begin, pass.rows.end);
   return true;
 }
 

@@ -218,12 +218,14 @@ void add_norms(std::vector<Op>& rows) {
                         "[layer_norm] expected eps above 0")},
        .bench = norm("BERT-small", {32, 128, 256}, Norm::layer)});
   rows.back().bias = kStatistics;
+  rows.back().other_form = true;  // normalized rows
   rows.push_back({.name = "layer_norm_relu",
                   .cases = {norm("rows by eight", {2, 4, 5}, Norm::relu),
                             norm("odd rows", {7, 33}, Norm::relu),
                             norm("no affine", {8, 3}, Norm::relu, false)},
                   .bench = norm("BERT-small", {32, 128, 256}, Norm::relu)});
   rows.back().bias = kStatistics;
+  rows.back().other_form = true;  // normalized rows
   rows.push_back({.name = "rms_norm",
                   .cases = {norm("tokens", {2, 3, 5}, Norm::rms), norm("wide", {7, 65}, Norm::rms),
                             norm("no weight", {9, 4}, Norm::rms, false),
@@ -240,6 +242,7 @@ void add_norms(std::vector<Op>& rows) {
                                    "[rms_norm] expected eps above 0")},
                   .bench = norm("BERT-small", {32, 128, 256}, Norm::rms)});
   rows.back().bias = kStatistics;
+  rows.back().other_form = true;  // normalized rows
 }
 
 void add_linear_activations(std::vector<Op>& rows) {
@@ -518,6 +521,7 @@ void add_others(std::vector<Op>& rows) {
                         "[group_norm] expected eps above 0")},
        .bench = groups_of("64 channels", {32, 32, 32, 64}, 8)});
   rows.back().bias = kStatistics;
+  rows.back().other_form = true;  // normalized rows
   rows.push_back({.name = "conv1d",
                   .cases = {sequence("same", {2, 7, 3}, {4, 3, 3}, 1, 1, 1, 1),
                             sequence("strided, dilated", {2, 11, 4}, {3, 3, 4}, 2, 2, 2, 1),

@@ -67,7 +67,8 @@ double normalized_rows_bound2(const RowSums& sums, double allowed_dx, double all
   const double d = sums.elements;
   double a = 0, c = 0;
   for (const Row& row : sums.rows) {
-    const double r2 = row.invstd * row.invstd, r4_d = r2 * r2 / d;
+    const double r2 = row.invstd * row.invstd;
+    const double r4_d = r2 * (row.scale > 0 ? row.scale * row.scale : r2) / d;
     const double worst = row.g1 + std::fabs(row.t);
     if (count == Count::worst) {
       a += r4_d * worst * worst;
@@ -223,7 +224,7 @@ RowSums row_sums(const Tensor& x, const Tensor& dy, const RowNorm& norm) {
                [&](int64_t begin, int64_t end) {
                  for (int64_t k = begin * groups; k < end * groups; ++k) {
                    Row& row = sums.rows[static_cast<size_t>(k)];
-                   row.invstd = invstds.item(k);
+                   (norm.normalized ? row.scale : row.invstd) = invstds.item(k);
                    const double mean = means.defined() ? means.item(k) : 0;
                    const int64_t first = k % groups * width;
                    for (int64_t r = k / groups * each; r < (k / groups + 1) * each; ++r)

@@ -90,6 +90,7 @@ double published_normalized_price(const Channel& channel, double rows, double ch
 struct Row {
   double invstd = 1;
   double g1 = 0, g2 = 0, t = 0;  // |g|_1, |g|^2 and sum g x^
+  double scale = 0;              // what dx is multiplied by; 0: invstd
 };
 struct RowSums {
   double elements = 1;  // elements of a row
@@ -101,10 +102,12 @@ struct RowSums {
 double normalized_rows_bound2(const RowSums& sums, double allowed_dx, double allowed_dw,
                               Count count);
 // x and dy [.., C]; `invstd` and `mean` (undefined: 0) as Use::NormalizedRows says; weight [C] or
-// undefined. The order of additions depends on the shapes alone.
+// undefined. `normalized`: x is x^ already, and invstd is that of the rows before. The order of
+// additions depends on the shapes alone.
 struct RowNorm {
   Tensor mean, invstd, weight;
   int64_t groups = 1;
+  bool normalized = false;
 };
 RowSums row_sums(const Tensor& x, const Tensor& dy, const RowNorm& norm);
 

@@ -200,7 +200,8 @@ void Collector::normalized_rows(const Slots& slots, const SavedTensor& slot,
   if (!is_known(dx) && !is_known(dw)) return;
   const auto at = [&](int i) { return i >= 0 && slots[i].defined() ? slots.unpack(i) : Tensor(); };
   RowSums sums =
-      row_sums(slot.unpack(), dy_, {at(use.mean), at(use.invstd), at(use.weight), use.groups});
+      row_sums(slot.unpack(), dy_,
+               {at(use.mean), at(use.invstd), at(use.weight), use.groups, use.gain == 0});
   const double e2 = share();
   Reader reader;
   reader.cap = {

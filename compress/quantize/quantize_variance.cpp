@@ -53,18 +53,16 @@ void variance_kernel(Cpu, const UnpackJob& job) {
 }
 
 bool Quantized::run(const PackedPass::Variance&, PackedPass& pass) const {
-  if (!knows_variance() || pass.rows.of != 0 || pass.out.defined()) return false;
+  if (!knows_variance() || pass.out.defined()) return false;
+  const Range range = range_of(pass.rows);
   CategoryScope scope(Category::workspace);
-  Tensor out = Tensor::empty(shape_, dtype_, payload_.device());
-  UnpackJob job;
-  job.payload = static_cast<const uint8_t*>(payload_.raw());
-  job.x = out.raw();
-  job.dtype = dtype_;
-  job.layout = layout_;
-  job.end = layout_.numel;
-  job.dithered = rounding_ == Rounding::dithered;
-  if (out.numel() > 0) dispatch(out.device(), [&](auto backend) { variance_kernel(backend, job); });
-  pass.out = std::move(out);
+  // Kernels begin at a block of 8 rows.
+  const int64_t block = 8 * std::max<int64_t>(layout_.cols, 1), from = range.begin / block * block;
+  const Tensor out = Tensor::empty({range.end - from}, dtype_, payload_.device());
+  const UnpackJob job = unpack_job(from, range.end, out.raw());
+  if (range.begin < range.end)
+    dispatch(out.device(), [&](auto backend) { variance_kernel(backend, job); });
+  pass.out = out.slice(0, range.begin - from, range.end - from).view(range.shape);
   return true;
 }
 

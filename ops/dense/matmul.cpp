@@ -178,7 +178,6 @@ void count_product(const Tensor& c, const Tensor& a, const Tensor& b, const Tens
   onednn::guarded(kMatmul, [&] { onednn::account(plan_of(c, a, b, bias, onto)); });
 }
 
-// a [M, K] b [K, N].
 // A weight and a bias beside x. Beside a bf16 x they are f32, or bf16 where the caller cast them
 // for several products.
 void check_parameters(const char* op, const Tensor& x, const Tensor& weight, const Tensor& bias) {
@@ -188,6 +187,7 @@ void check_parameters(const char* op, const Tensor& x, const Tensor& weight, con
     check_beside(op, x, {&weight, &bias});
 }
 
+// a [M, K] b [K, N].
 Tensor product(const Tensor& a, const Tensor& b, DType dtype) {
   const Tensor left = prepared(a), right = prepared(b);
   Tensor c = Tensor::empty({a.size(0), b.size(1)}, dtype, a.device());
@@ -299,7 +299,7 @@ void add_rows_times(const char* op, const Tensor& into, const Tensor& x, const T
   const Tensor rows = as_rows(x), right = prepared(m);
   const Tensor out = into.view({rows.size(0), m.size(1)});
   dispatch(x.device(), [&](auto backend) { matmul_add_kernel(backend, out, rows, right); });
-  count_product(out, rows, right, false, Onto::itself);
+  count_product(out, rows, right, {}, Onto::itself);
   into.bump_version();
 }
 

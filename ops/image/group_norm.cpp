@@ -92,7 +92,7 @@ void write_normalized(const T* x, const Extents& e, const T* mean, const T* invs
 // Sums of one sample. terms [2, C]: dy and dy xhat.
 template <class T>
 void sample_backward(const T* dy, const T* x, const Extents& e, const T* mean, const T* invstd,
-                     const T* weight, T* dx, double* terms) {
+                     const T* scale_of_dx, const T* gain, const T* weight, T* dx, double* terms) {
   const auto w = [&](int64_t k) { return weight != nullptr ? static_cast<double>(weight[k]) : 1; };
   std::vector<T> centre, scale;
   spread(mean, e, centre);
@@ -110,14 +110,15 @@ void sample_backward(const T* dy, const T* x, const Extents& e, const T* mean, c
     of_dy[static_cast<size_t>(k)] *= w(k);
     of_product[static_cast<size_t>(k)] *= w(k);
   }
-  // dx = invstd (weight dy - avg(weight dy) - xhat avg(weight dy xhat)), averages over the group
+  // dx = scale (weight dy - avg(weight dy) - xhat avg(weight dy xhat)), averages over the group
   const double count = static_cast<double>(e.rows * e.width);
   std::vector<T> shift(static_cast<size_t>(e.groups)), slope(static_cast<size_t>(e.groups));
   for (int64_t g = 0; g < e.groups; ++g) {
     shift[static_cast<size_t>(g)] = static_cast<T>(sum_group(of_dy, e, g) / count);
     slope[static_cast<size_t>(g)] = static_cast<T>(sum_group(of_product, e, g) / count);
   }
-  std::vector<T> shifts, slopes;
+  std::vector<T> shifts, slopes, outer;
+  spread(scale_of_dx, e, outer);
   spread(shift.data(), e, shifts);
   spread(slope.data(), e, slopes);
   for (int64_t row = 0; row < e.rows; ++row)
@@ -125,8 +126,9 @@ void sample_backward(const T* dy, const T* x, const Extents& e, const T* mean, c
       const int64_t i = row * e.channels + k;
       const auto c = static_cast<size_t>(k);
       const T xhat = (x[i] - centre[c]) * scale[c];
-      dx[i] = scale[c] *
-              (dy[i] * (weight != nullptr ? weight[k] : T{1}) - shifts[c] - xhat * slopes[c]);
+      dx[i] = outer[c] *
+              (dy[i] * (weight != nullptr ? weight[k] : T{1}) * (gain != nullptr ? gain[k] : T{1}) -
+               shifts[c] - xhat * slopes[c]);
     }
 }
 
@@ -149,7 +151,9 @@ void check_moments(const char* op, const Tensor& x, const RowMoments& moments) {
   check_shape(op, "mean", moments.mean, moments.invstd.shape());
   FRUGAL_CHECK(moments.invstd.size(0) == x.size(0), "[{}] expected statistics [{}, groups], got {}",
                op, x.size(0), describe(moments.invstd));
-  check_beside(op, x, {&moments.mean, &moments.invstd});
+  if (moments.scale.defined()) check_shape(op, "scale", moments.scale, moments.invstd.shape());
+  if (moments.gain.defined()) check_shape(op, "gain", moments.gain, {x.size(-1)});
+  check_beside(op, x, {&moments.mean, &moments.invstd, &moments.scale});
 }
 
 }  // namespace
@@ -183,11 +187,13 @@ void group_norm_kernel(Cpu, const Tensor& x, const Tensor& weight, const Tensor&
 void group_norm_backward_kernel(Cpu, const Tensor& dy, const Tensor& x, const RowMoments& moments,
                                 const Tensor& weight, const LayerNormGradients& out) {
   const Extents e = extents_of(x, moments.invstd);
+  const Tensor& scale = moments.scale.defined() ? moments.scale : moments.invstd;
   std::vector<double> terms(static_cast<size_t>(2 * e.n * e.channels), 0.0);
   const int64_t each = e.rows * e.channels;
   const auto sample = [&]<class T>(const T* of_y, const T* of_x, int64_t n, T* to) {
     sample_backward<T>(of_y, of_x, e, moments.mean.data<T>() + n * e.groups,
-                       moments.invstd.data<T>() + n * e.groups, data_or_null<T>(weight), to,
+                       moments.invstd.data<T>() + n * e.groups, scale.data<T>() + n * e.groups,
+                       data_or_null<T>(moments.gain), data_or_null<T>(weight), to,
                        terms.data() + 2 * n * e.channels);
   };
   if (each > 0 && x.dtype() != DType::f64)
@@ -225,13 +231,15 @@ LayerNormOutput group_norm(const Tensor& x, int64_t groups, const Tensor& weight
 }
 
 Tensor group_norm_apply(const Tensor& x, const RowMoments& moments, const Tensor& weight,
-                        const Tensor& bias) {
+                        const Tensor& bias, bool overwrite) {
   check_moments("group_norm", x, moments);
   check_group_norm("group_norm", x, moments.invstd.size(1), weight, bias);
-  const LayerNormOutput out{Tensor::empty(x.shape(), x.dtype(), x.device()),
+  const bool over_x = overwrite && x.is_contiguous();
+  const LayerNormOutput out{over_x ? x : Tensor::empty(x.shape(), x.dtype(), x.device()),
                             {contiguous(moments.mean), contiguous(moments.invstd)}};
   const Tensor in = contiguous(x), w = contiguous_or_none(weight), b = contiguous_or_none(bias);
   dispatch(x.device(), [&](auto backend) { group_norm_kernel(backend, in, w, b, 0, true, out); });
+  if (over_x) out.y.bump_version();
   return out.y;
 }
 
@@ -246,7 +254,8 @@ LayerNormGradients group_norm_backward(const Tensor& dy, const Tensor& x, const 
   if (wants.dweight) out.dweight = Tensor::empty({x.size(-1)}, dtype_beside(x), x.device());
   if (wants.dbias) out.dbias = Tensor::empty({x.size(-1)}, dtype_beside(x), x.device());
   const Tensor g = contiguous(dy), in = contiguous(x), w = contiguous_or_none(weight);
-  const RowMoments groups{contiguous(moments.mean), contiguous(moments.invstd)};
+  const RowMoments groups{contiguous(moments.mean), contiguous(moments.invstd),
+                          contiguous_or_none(moments.scale), contiguous_or_none(moments.gain)};
   dispatch(x.device(),
            [&](auto backend) { group_norm_backward_kernel(backend, g, in, groups, w, out); });
   return out;

@@ -82,7 +82,7 @@ constexpr int kPassThreads = 256;
 template <class T>
 struct Pass {
   const T *x, *dy;
-  const float *mean, *invstd, *weight, *bias, *shift, *slope;
+  const float *mean, *invstd, *weight, *bias, *shift, *slope, *scale, *gain;
   Groups groups;
   Chunks chunks;
   T* out;
@@ -95,11 +95,13 @@ __global__ void __launch_bounds__(kPassThreads) group_pass(Pass<T> p, Columns co
   const int64_t sample = p.chunks.sample(), c = p.chunks.c, column = place.pack * N;
   const Floats<N> mean = of_groups<N>(p.mean, p.groups, sample, column),
                   invstd = of_groups<N>(p.invstd, p.groups, sample, column),
-                  weight = get_or<N>(p.weight, column, 1), bias = get_or<N>(p.bias, column, 0);
-  Floats<N> shift{}, slope{};
+                  weight = get_or<N>(p.weight, column, 1), bias = get_or<N>(p.bias, column, 0),
+                  gain = get_or<N>(p.gain, column, 1);
+  Floats<N> shift{}, slope{}, scale{};
   if (p.dy != nullptr) {
     shift = of_groups<N>(p.shift, p.groups, sample, column);
     slope = of_groups<N>(p.slope, p.groups, sample, column);
+    scale = of_groups<N>(p.scale, p.groups, sample, column);
   }
 #pragma unroll 4
   for (int64_t row = p.chunks.begin() + place.y; row < p.chunks.end(); row += columns.tall) {
@@ -110,9 +112,9 @@ __global__ void __launch_bounds__(kPassThreads) group_pass(Pass<T> p, Columns co
 #pragma unroll
     for (int i = 0; i < N; ++i) {
       const float xhat = __fmul_rn(x.at[i] - mean.at[i], invstd.at[i]);
-      out.at[i] = p.dy == nullptr
-                      ? __fmaf_rn(xhat, weight.at[i], bias.at[i])
-                      : invstd.at[i] * (dy.at[i] * weight.at[i] - shift.at[i] - xhat * slope.at[i]);
+      out.at[i] = p.dy == nullptr ? __fmaf_rn(xhat, weight.at[i], bias.at[i])
+                                  : scale.at[i] * (dy.at[i] * weight.at[i] * gain.at[i] -
+                                                   shift.at[i] - xhat * slope.at[i]);
     }
     put<N>(p.out + at, out);
   }
@@ -263,10 +265,11 @@ void group_norm_backward_kernel(Cuda, const Tensor& dy, const Tensor& x, const R
     if (out.dx.defined()) {
       for_each(n * groups.count, GroupAverages{terms.data<double>(), mut_or_null<float>(weight),
                                                groups, chunks, shift, slope});
-      Pass<T> p{x.data<T>(),    dy.data<T>(), mean,  invstd, mut_or_null<float>(weight),
-                nullptr,        shift,        slope, groups, chunks,
-                out.dx.mut<T>()};
-      pass_over(p, {&x, &dy, &weight, &out.dx});
+      const float* scale = moments.scale.defined() ? moments.scale.data<float>() : invstd;
+      Pass<T> p{x.data<T>(), dy.data<T>(), mean,           invstd, mut_or_null<float>(weight),
+                nullptr,     shift,        slope,          scale,  mut_or_null<float>(moments.gain),
+                groups,      chunks,       out.dx.mut<T>()};
+      pass_over(p, {&x, &dy, &weight, &moments.gain, &out.dx});
     }
   });
   const Tensor totals = Tensor::empty({2, c}, DType::f64, x.device());

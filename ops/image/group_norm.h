@@ -12,8 +12,9 @@ namespace frugal::ops {
 LayerNormOutput group_norm(const Tensor& x, int64_t groups, const Tensor& weight,
                            const Tensor& bias, double eps);
 // Computes y again from saved moments. Linear in x; the bits are equal for the same x.
+// `overwrite`: y is written over x, which is contiguous.
 Tensor group_norm_apply(const Tensor& x, const RowMoments& moments, const Tensor& weight,
-                        const Tensor& bias);
+                        const Tensor& bias, bool overwrite = false);
 LayerNormGradients group_norm_backward(const Tensor& dy, const Tensor& x, const RowMoments& moments,
                                        const Tensor& weight, const LayerNormWants& wants);
 

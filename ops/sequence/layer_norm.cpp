@@ -27,7 +27,9 @@ simd::RowNorm row_norm(const RowMoments& moments, const Tensor& weight, const Te
           moments.mean.defined() ? moments.mean.mut<float>() + row : nullptr,
           moments.invstd.mut<float>() + row,
           rows,
-          width};
+          width,
+          moments.scale.defined() ? moments.scale.data<float>() + row : nullptr,
+          data_or_null<float>(moments.gain)};
 }
 
 // ---- f64, plain loops
@@ -64,11 +66,12 @@ void layer_norm_backward_reference(const Tensor& dy, const Tensor& x, const RowM
                                    const Tensor& weight, const LayerNormGradients& out) {
   const int64_t width = width_of(x), rows = rows_of(x);
   const auto n = static_cast<double>(width);
-  const double* w = data_or_null<double>(weight);
+  const double *w = data_or_null<double>(weight), *gain = data_or_null<double>(moments.gain);
   for (int64_t row = 0; row < rows; ++row) {
     const double *g = dy.data<double>() + row * width, *v = x.data<double>() + row * width;
     const double mean = moments.mean.defined() ? moments.mean.data<double>()[row] : 0;
     const double invstd = moments.invstd.data<double>()[row];
+    const double scale = moments.scale.defined() ? moments.scale.data<double>()[row] : invstd;
     double sum = 0, product = 0;
     for (int64_t k = 0; k < width; ++k) {
       const double weighted = g[k] * (w != nullptr ? w[k] : 1), xhat = (v[k] - mean) * invstd;
@@ -81,8 +84,8 @@ void layer_norm_backward_reference(const Tensor& dy, const Tensor& x, const RowM
     if (!out.dx.defined()) continue;
     double* to = out.dx.mut<double>() + row * width;
     for (int64_t k = 0; k < width; ++k)
-      to[k] = invstd *
-              (g[k] * (w != nullptr ? w[k] : 1) - sum / n - (v[k] - mean) * invstd * product / n);
+      to[k] = scale * (g[k] * (w != nullptr ? w[k] : 1) * (gain != nullptr ? gain[k] : 1) -
+                       sum / n - (v[k] - mean) * invstd * product / n);
   }
 }
 
@@ -167,6 +170,13 @@ void layer_norm_backward_kernel(Cpu, const Tensor& dy, const Tensor& x, const Ro
   }
 }
 
+RowMoments normalized_moments(const Tensor& scale, bool centred) {
+  const auto filled = [&](double value) {
+    return Tensor::full(scale.shape(), value, scale.dtype(), scale.device());
+  };
+  return {centred ? filled(0) : Tensor(), filled(1), scale};
+}
+
 LayerNormOutput layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps) {
   check_layer_norm("layer_norm", x, weight, bias);
   FRUGAL_CHECK(eps > 0, "[layer_norm] expected eps above 0, got {}", eps);
@@ -180,16 +190,18 @@ LayerNormOutput rms_norm(const Tensor& x, const Tensor& weight, double eps) {
 }
 
 Tensor layer_norm_apply(const Tensor& x, const RowMoments& moments, const Tensor& weight,
-                        const Tensor& bias) {
+                        const Tensor& bias, bool overwrite) {
   check_layer_norm("layer_norm", x, weight, bias);
   const Shape shape = per_row(x).shape();
   check_shape("layer_norm", "invstd", moments.invstd, shape);
   if (moments.mean.defined()) check_shape("layer_norm", "mean", moments.mean, shape);
   check_beside("layer_norm", x, {&moments.mean, &moments.invstd});
-  const LayerNormOutput out{Tensor::empty(x.shape(), x.dtype(), x.device()),
+  const bool over_x = overwrite && x.is_contiguous();
+  const LayerNormOutput out{over_x ? x : Tensor::empty(x.shape(), x.dtype(), x.device()),
                             {contiguous_or_none(moments.mean), contiguous(moments.invstd)}};
   const Tensor in = contiguous(x), w = contiguous_or_none(weight), b = contiguous_or_none(bias);
   dispatch(x.device(), [&](auto backend) { layer_norm_kernel(backend, in, w, b, 0, true, out); });
+  if (over_x) out.y.bump_version();
   return out.y;
 }
 
@@ -200,14 +212,18 @@ LayerNormGradients layer_norm_backward(const Tensor& dy, const Tensor& x, const 
   check_shape("layer_norm_backward", "dy", dy, x.shape());
   check_shape("layer_norm_backward", "invstd", moments.invstd, per_row(x).shape());
   check_same("layer_norm_backward", x, {&dy});
-  check_beside("layer_norm_backward", x, {&moments.mean, &moments.invstd});
+  if (moments.scale.defined())
+    check_shape("layer_norm_backward", "scale", moments.scale, moments.invstd.shape());
+  check_vector("layer_norm_backward", "gain", moments.gain, x);
+  check_beside("layer_norm_backward", x, {&moments.mean, &moments.invstd, &moments.scale});
   const bool over_dy = overwrite && dy.is_contiguous();
   LayerNormGradients out;
   if (wants.dx) out.dx = over_dy ? dy : Tensor::empty(x.shape(), x.dtype(), x.device());
   if (wants.dweight) out.dweight = Tensor::empty({width_of(x)}, dtype_beside(x), x.device());
   if (wants.dbias) out.dbias = Tensor::empty({width_of(x)}, dtype_beside(x), x.device());
   const Tensor g = contiguous(dy), in = contiguous(x), w = contiguous_or_none(weight);
-  const RowMoments rows{contiguous_or_none(moments.mean), contiguous(moments.invstd)};
+  const RowMoments rows{contiguous_or_none(moments.mean), contiguous(moments.invstd),
+                        contiguous_or_none(moments.scale), contiguous_or_none(moments.gain)};
   dispatch(x.device(),
            [&](auto backend) { layer_norm_backward_kernel(backend, g, in, rows, w, out); });
   if (wants.dx && over_dy) out.dx.bump_version();

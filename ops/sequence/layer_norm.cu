@@ -78,13 +78,13 @@ __global__ void __launch_bounds__(Kind::kThreads)
 template <class T>
 struct Backward {
   const T *dy, *x;
-  const float *mean, *invstd, *weight;
+  const float *mean, *invstd, *scale, *gain, *weight;
   int64_t rows, width, step;  // step: rows that a block takes
   T* dx;                      // may be dy, or null
   float* sums;                // [blocks, 2, width] of dy xhat and dy, or null
 };
 
-// dx = invstd (g - sum(g) / n) - (x - mean) invstd^3 sum(g (x - mean)) / n, with g = weight dy. The
+// dx = scale (g - sum(g) / n - (x - mean) invstd^2 sum(g (x - mean)) / n), with g = weight dy. The
 // sums that a thread adds over its rows stay in its registers. The sums of the teams of a block are
 // combined at the end, in a fixed order.
 template <class Kind>
@@ -97,6 +97,7 @@ __global__ void __launch_bounds__(Kind::kThreads) norm_backward_rows(Backward<ty
   for (int64_t row = begin + Kind::team(); row < end; row += Kind::kTeams) {
     const Row<Kind> dy(p.dy + row * width, width), x(p.x + row * width, width);
     const float mean = p.mean != nullptr ? p.mean[row] : 0, invstd = p.invstd[row];
+    const float scale = p.scale != nullptr ? p.scale[row] : invstd;
     S sum = 0, product = 0;
     Kind::places(width, [&](int step, int64_t column) {
       const Floats<N> g = dy.at(step, column), v = x.at(step, column),
@@ -119,15 +120,15 @@ __global__ void __launch_bounds__(Kind::kThreads) norm_backward_rows(Backward<ty
     sum = Kind::sum(sum);
     product = Kind::sum(product);
     const auto n = static_cast<float>(width);
-    const float shift = p.mean != nullptr ? invstd * static_cast<float>(sum) / n : 0;
-    const float slope = invstd * invstd * invstd * static_cast<float>(product) / n;
+    const float shift = p.mean != nullptr ? scale * static_cast<float>(sum) / n : 0;
+    const float slope = scale * invstd * invstd * static_cast<float>(product) / n;
     Kind::places(width, [&](int step, int64_t column) {
       const Floats<N> g = dy.at(step, column), v = x.at(step, column),
-                      weight = get_or<N>(p.weight, column, 1);
+                      weight = get_or<N>(p.weight, column, 1), gain = get_or<N>(p.gain, column, 1);
       Floats<N> dx;
 #pragma unroll
       for (int i = 0; i < N; ++i)
-        dx.at[i] = invstd * (g.at[i] * weight.at[i]) - shift - (v.at[i] - mean) * slope;
+        dx.at[i] = scale * (g.at[i] * weight.at[i] * gain.at[i]) - shift - (v.at[i] - mean) * slope;
       put<N>(p.dx + row * width + column, dx);
     });
   }
@@ -216,7 +217,7 @@ void layer_norm_backward_kernel(Cuda, const Tensor& dy, const Tensor& x, const R
   }
   CategoryScope scope(Category::workspace);
   with_activation(x.dtype(), [&]<class T>(T) {
-    with_row_kind<T>(width, {&dy, &x, &weight, &out.dx}, [&]<class Kind>(Kind) {
+    with_row_kind<T>(width, {&dy, &x, &weight, &moments.gain, &out.dx}, [&]<class Kind>(Kind) {
       const int64_t step = rows_of_block<Kind>(rows), blocks = ceil_div(rows, step);
       const Tensor sums =
           want_sums ? Tensor::empty({blocks, 2, width}, DType::f32, x.device()) : Tensor();
@@ -224,6 +225,8 @@ void layer_norm_backward_kernel(Cuda, const Tensor& dy, const Tensor& x, const R
                           x.data<T>(),
                           mut_or_null<float>(moments.mean),
                           moments.invstd.data<float>(),
+                          mut_or_null<float>(moments.scale),
+                          mut_or_null<float>(moments.gain),
                           mut_or_null<float>(weight),
                           rows,
                           width,

@@ -8,9 +8,19 @@ namespace frugal::ops {
 
 // The mean and 1 / sqrt(variance + eps) of every row, [...]. For RMS norm there is no mean, and
 // invstd is 1 / sqrt(mean square + eps).
+//
+// Rows that are normalized already have the mean 0 and the invstd 1. `scale` is then the invstd of
+// the rows before, by which dx is multiplied. Undefined: dx is multiplied by `invstd`.
+//
+// gain [C]: what dy of an element is multiplied by where it makes dx of this element. Undefined: 1.
+// Codes of variance v in rows of n elements have the gain 1 + v / n: dx holds the product of an
+// element with itself, -dy x^ x^ / n, and noise adds v to x^ x^ on average.
 struct RowMoments {
-  Tensor mean, invstd;
+  Tensor mean, invstd, scale = {}, gain = {};
 };
+// The moments of normalized rows. scale: the invstd of the rows before. `centred`: was a mean taken
+// away?
+RowMoments normalized_moments(const Tensor& scale, bool centred);
 struct LayerNormOutput {
   Tensor y;
   RowMoments moments;
@@ -21,8 +31,9 @@ struct LayerNormOutput {
 LayerNormOutput layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps);
 LayerNormOutput rms_norm(const Tensor& x, const Tensor& weight, double eps);
 // Computes y again from saved moments. Linear in x; the bits are equal for the same x.
+// `overwrite`: y is written over x, which is contiguous.
 Tensor layer_norm_apply(const Tensor& x, const RowMoments& moments, const Tensor& weight,
-                        const Tensor& bias);
+                        const Tensor& bias, bool overwrite = false);
 
 // `overwrite`: dx is written over dy, which is contiguous. Gradients that are not wanted stay
 // undefined.

@@ -151,10 +151,11 @@ HWY_INLINE void gradients_of(const float* dy, const float* x, const RowNorm& nor
                              float* dx, float* dweight, float* dbias) {
   const int64_t n = norm.width;
   const float* weight = norm.weight;
-  float mean[kRows], invstd[kRows], sum[kRows], product[kRows];
+  float mean[kRows], invstd[kRows], scale[kRows], sum[kRows], product[kRows];
   for (int r = 0; r < kRows; ++r) {
     mean[r] = norm.mean != nullptr ? norm.mean[row + r] : 0;
     invstd[r] = norm.invstd[row + r];
+    scale[r] = norm.scale != nullptr ? norm.scale[row + r] : invstd[r];
   }
   if constexpr (kSums)
     for_columns(n, [&](auto d, int64_t k) HWY_ATTR {
@@ -178,14 +179,14 @@ HWY_INLINE void gradients_of(const float* dy, const float* x, const RowNorm& nor
       return hn::Mul(weighted(d, hn::LoadU(d, g + k), weight, k),
                      hn::Sub(hn::LoadU(d, v + k), hn::Set(d, mean[r])));
     });
-    // dx = invstd (g - sum / n) - (x - mean) invstd^3 product / n
+    // dx = scale (g - sum / n - (x - mean) invstd^2 product / n)
     const auto width = static_cast<float>(n);
-    const float shift = invstd[r] * sum[r] / width;
-    const float slope = invstd[r] * invstd[r] * invstd[r] * product[r] / width;
+    const float shift = scale[r] * sum[r] / width;
+    const float slope = scale[r] * invstd[r] * invstd[r] * product[r] / width;
     for_columns(n, [&](auto d, int64_t k) HWY_ATTR {
       const auto centred = hn::Sub(hn::LoadU(d, v + k), hn::Set(d, mean[r]));
-      const auto part = hn::MulAdd(weighted(d, hn::LoadU(d, g + k), weight, k),
-                                   hn::Set(d, invstd[r]), hn::Set(d, -shift));
+      const auto own = weighted(d, weighted(d, hn::LoadU(d, g + k), weight, k), norm.gain, k);
+      const auto part = hn::MulAdd(own, hn::Set(d, scale[r]), hn::Set(d, -shift));
       hn::StoreU(hn::NegMulAdd(centred, hn::Set(d, slope), part), d, dx + r * n + k);
     });
   }

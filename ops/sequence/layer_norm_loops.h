@@ -11,6 +11,8 @@ struct RowNorm {
   const float *weight, *bias;
   float *mean, *invstd;  // one for each row
   int64_t rows, width;
+  const float* scale;  // for each row, what dx is multiplied by; null: invstd
+  const float* gain;   // for each column, RowMoments::gain; null: 1
 };
 // Computes mean, invstd and y.
 void normalize_rows(const float* x, const RowNorm& norm, double eps, float* y);

@@ -136,6 +136,16 @@ TEST_CASE("layer and RMS norm on CUDA: rows of every width") {
         const LayerNormGradients over = layer_norm_backward(dv, u, m, w, wants, true);
         CHECK(same_bits(here(over.dx), here(h.dx)));
         CHECK(same_bits(here(over.dweight), here(h.dweight)));
+        RowMoments of_rows = normalized_moments(e.moments.invstd, centred);
+        of_rows.gain = normals({size.width}, 5, DType::f32, 0.1f, 1);
+        const RowMoments there_too{centred ? there(of_rows.mean) : Tensor(), there(of_rows.invstd),
+                                   there(of_rows.scale), there(of_rows.gain)};
+        const LayerNormGradients gained = layer_norm_backward(dv, u, there_too, w, wants);
+        const LayerNormGradients expected = layer_norm_backward(dy, x, of_rows, weight, wants);
+        CHECK(near(gained.dx, expected.dx, tolerance(dtype)));
+        const Tensor y = layer_norm_apply(u, there_too, w, b), written = there(x, dtype);
+        CHECK(same_bits(here(layer_norm_apply(written, there_too, w, b, true)), here(y)));
+        CHECK(same_bits(here(written), here(y)));
       }
 }
 
@@ -178,6 +188,14 @@ TEST_CASE("group norm on CUDA: groups of any width, several chunks of rows") {
       CHECK(near(h.dx, g.dx, tolerance(dtype)));
       CHECK(near(h.dweight, g.dweight, 2e-5));
       CHECK(near(h.dbias, g.dbias, 2e-5));
+      RowMoments of_rows = normalized_moments(e.moments.invstd, true);
+      of_rows.gain = normals({c}, 5, DType::f32, 0.1f, 1);
+      const RowMoments there_too{there(of_rows.mean), there(of_rows.invstd), there(of_rows.scale),
+                                 there(of_rows.gain)};
+      CHECK(near(group_norm_backward(there(dy, dtype), u, there_too, w, {}).dx,
+                 group_norm_backward(dy, x, of_rows, weight, {}).dx, tolerance(dtype)));
+      const Tensor y = group_norm_apply(u, there_too, w, b), written = there(x, dtype);
+      CHECK(same_bits(here(group_norm_apply(written, there_too, w, b, true)), here(y)));
     }
 }
 

@@ -143,6 +143,60 @@ TEST_CASE("layer_norm: large values of small variance keep what their format hol
   }
 }
 
+TEST_CASE(
+    "layer, RMS and group norm: normalized rows give the output and the gradients of the rows") {
+  enum class Kind { layer, rms, group };
+  for (const DType dtype : {DType::f32, DType::f64})
+    for (const Kind kind : {Kind::layer, Kind::rms, Kind::group}) {
+      CAPTURE(static_cast<int>(kind));
+      const Tensor x = normals({6, 9, 34}, 1, dtype, 3, 1), dy = normals({6, 9, 34}, 2, dtype);
+      const Tensor w = normals({34}, 3, dtype, 1, 1);
+      const Tensor b = kind == Kind::rms ? Tensor() : normals({34}, 4, dtype);
+      const bool group = kind == Kind::group;
+      const auto norm = [&](const Tensor& weight, const Tensor& bias) {
+        return group               ? group_norm(x, 2, weight, bias, kEps)
+               : kind == Kind::rms ? rms_norm(x, weight, kEps)
+                                   : layer_norm(x, weight, bias, kEps);
+      };
+      const auto gradients = [&](const Tensor& of, const RowMoments& m) {
+        return group ? group_norm_backward(dy, of, m, w, {})
+                     : layer_norm_backward(dy, of, m, w, {});
+      };
+      const LayerNormOutput rows = norm({}, {}), whole = norm(w, b);
+      const RowMoments m = normalized_moments(rows.moments.invstd, kind != Kind::rms);
+      const double tolerance = dtype == DType::f32 ? 2e-5 : 1e-12;
+      const Tensor y =
+          group ? group_norm_apply(rows.y, m, w, b) : layer_norm_apply(rows.y, m, w, b);
+      CHECK(error(y, whole.y.to_vector()) < tolerance);
+      const Tensor over = clone(rows.y);
+      const uint64_t version = over.storage()->version();
+      const Tensor written =
+          group ? group_norm_apply(over, m, w, b, true) : layer_norm_apply(over, m, w, b, true);
+      CHECK(written.raw() == over.raw());
+      CHECK(over.storage()->version() > version);  // who kept the rows would notice
+      CHECK(same_bits(written, y));
+
+      const LayerNormGradients of_rows = gradients(rows.y, m), of_x = gradients(x, whole.moments);
+      CHECK(error(of_rows.dx, of_x.dx.to_vector()) < tolerance);
+      CHECK(error(of_rows.dweight, of_x.dweight.to_vector()) < 10 * tolerance);
+      CHECK(same_bits(of_rows.dbias, of_x.dbias));
+
+      // gain adds invstd weight dy (gain - 1) to dx, and changes nothing else.
+      RowMoments more = m;
+      more.gain = normals({34}, 5, dtype, 0.1f, 1);
+      const LayerNormGradients gained = gradients(rows.y, more);
+      CHECK(same_bits(gained.dweight, of_rows.dweight));
+      std::vector<double> expected;
+      for (int64_t i = 0; i < x.numel(); ++i) {
+        const int64_t c = i % 34;
+        const double r = rows.moments.invstd.item(group ? i / (9 * 34) * 2 + c / 17 : i / 34);
+        expected.push_back(of_rows.dx.item(i) +
+                           r * w.item(c) * dy.item(i) * (more.gain.item(c) - 1));
+      }
+      CHECK(error(gained.dx, expected) < tolerance);
+    }
+}
+
 TEST_CASE("layer_norm: NaN stays in its row") {
   const Tensor x = normals({3, 20}, 1);
   x.mut<float>()[25] = std::numeric_limits<float>::quiet_NaN();
