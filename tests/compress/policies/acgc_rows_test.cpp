@@ -265,7 +265,8 @@ TEST_CASE("what is rebuilt through a normalization of rows bounds its input by c
   const auto bounds = recipes.bounds2(alone[0].seq);
   REQUIRE(bounds.size() == 16);
   for (size_t c = 0; c < 16; ++c) {
-    const double slope = std::pow(static_cast<double>(gammas[c]), 2);  // of normalized rows
+    const double slope =
+        std::pow(static_cast<double>(gammas[c]), 2);  // y is gamma times normalized rows
     CHECK(bounds[c] / std::min(norm[0], product[0] / slope) == doctest::Approx(1).epsilon(0.02));
   }
   CHECK(bounds[15] < bounds[0]);
