@@ -27,6 +27,13 @@ class Value {
   Value(const std::vector<int64_t>& numbers) : held_(List(numbers.begin(), numbers.end())) {}
   Value(List list) : held_(std::move(list)) {}
   Value(Object object) : held_(std::move(object)) {}
+  // libstdc++ destroys a variant whose copy threw, as if it held something, where no member of the
+  // variant throws when it is moved. So a copy is made outside of it, and moved into it.
+  Value(const Value& other)
+      : Value(std::visit([](auto held) { return Value(Moved{}, std::move(held)); }, other.held_)) {}
+  Value(Value&&) noexcept = default;
+  Value& operator=(const Value& other) { return *this = Value(other); }
+  Value& operator=(Value&&) noexcept = default;
 
   template <class T>
   bool is() const {
@@ -46,6 +53,10 @@ class Value {
   bool operator==(const Value& other) const;
 
  private:
+  struct Moved {};
+  template <class T>
+  Value(Moved, T&& held) : held_(std::forward<T>(held)) {}
+
   std::variant<std::monostate, bool, int64_t, double, std::string, List, Object> held_;
 };
 

@@ -9,12 +9,13 @@
 #include <random>
 
 #include "core/error.h"
-#include "core/memory.h"
+#include "core/value.h"
 #include "tests/fuzz/reader.h"
 
 namespace {
 
 std::atomic<size_t> largest_allocation{0};
+std::atomic<long> allocations_left{-1};  // then one fails; below 0: none does
 
 }  // namespace
 
@@ -23,6 +24,8 @@ void* operator new(size_t bytes) {
   size_t seen = largest_allocation.load(std::memory_order_relaxed);
   while (bytes > seen && !largest_allocation.compare_exchange_weak(seen, bytes)) {
   }
+  if (allocations_left.load(std::memory_order_relaxed) >= 0 && allocations_left-- == 0)
+    throw std::bad_alloc();
   if (void* const block = std::malloc(bytes == 0 ? 1 : bytes)) return block;
   throw std::bad_alloc();
 }
@@ -82,6 +85,30 @@ void try_reader(const Reader& reader) {
 }
 
 }  // namespace
+
+TEST_CASE("a copy of nested values for which there is no memory is an error, and no end") {
+  using frugal::options::Value;
+  const Value text(std::string(64, 'a'));
+  const Value value(Value::Object{{"list", Value::List{text, text, Value(1.5)}},
+                                  {"object", Value::Object{{std::string(64, 'b'), text}}}});
+  bool copied = false;
+  for (long left = 0; left < 100 && !copied; ++left) {
+    CAPTURE(left);
+    bool failed = false;
+    allocations_left = left;
+    try {
+      const Value copy(value);
+      Value assigned;
+      assigned = copy;
+      allocations_left = -1;
+      copied = copy == value && assigned == value;
+    } catch (const std::bad_alloc&) {
+      failed = true;
+    }
+    CHECK(failed != copied);
+  }
+  CHECK(copied);
+}
 
 TEST_CASE("readers of data take mutants of good files, or say what is wrong") {
   for (const Reader& reader : data_readers()) try_reader(reader);
