@@ -137,7 +137,9 @@ void matmul_kernel(Cuda, const Tensor& c, const Tensor& a, const Tensor& b, cons
 }
 
 void matmul_add_kernel(Cuda, const Tensor& c, const Tensor& a, const Tensor& b) {
-  if (c.numel() > 0 && a.size(-1) > 0 && !multiply(c, a, b, {}, 1)) FRUGAL_ASSERT(false);
+  if (c.numel() == 0 || a.size(-1) == 0) return;
+  const DType dtype = a.dtype() == b.dtype() ? a.dtype() : DType::bf16;
+  if (!multiply(c, cuda::in_dtype(a, dtype), cuda::in_dtype(b, dtype), {}, 1)) FRUGAL_ASSERT(false);
 }
 
 }  // namespace frugal::ops
