@@ -18,17 +18,17 @@ install(CODE "
     get_filename_component(folder \"\${header}\" DIRECTORY)
     file(INSTALL \"${PROJECT_SOURCE_DIR}/\${header}\"
          DESTINATION \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_INCLUDEDIR}/frugal/\${folder}\")
-  endforeach()")
-install(EXPORT FrugalTargets NAMESPACE Frugal:: DESTINATION ${package_dir})
+  endforeach()" COMPONENT development)
+install(EXPORT FrugalTargets NAMESPACE Frugal:: DESTINATION ${package_dir} COMPONENT development)
 configure_package_config_file(cmake/FrugalConfig.cmake.in ${CMAKE_BINARY_DIR}/FrugalConfig.cmake
                               INSTALL_DESTINATION ${package_dir})
 write_basic_package_version_file(${CMAKE_BINARY_DIR}/FrugalConfigVersion.cmake
                                  COMPATIBILITY SameMinorVersion)
 install(FILES ${CMAKE_BINARY_DIR}/FrugalConfig.cmake ${CMAKE_BINARY_DIR}/FrugalConfigVersion.cmake
-              cmake/FindFrugalDnnl.cmake DESTINATION ${package_dir})
-install(DIRECTORY configs DESTINATION ${CMAKE_INSTALL_DATADIR}/frugal FILES_MATCHING PATTERN "*.json")
-install(FILES LICENSE README.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
-install(DIRECTORY docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR}/docs)
+              cmake/FindFrugalDnnl.cmake DESTINATION ${package_dir} COMPONENT development)
+install(DIRECTORY configs DESTINATION ${CMAKE_INSTALL_DATADIR}/frugal COMPONENT program FILES_MATCHING PATTERN "*.json")
+install(FILES LICENSE README.md CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT program)
+install(DIRECTORY docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR}/docs COMPONENT program)
 if(TARGET frugal)
-  install(TARGETS frugal RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  install(TARGETS frugal RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT program)
 endif()

@@ -325,6 +325,7 @@ def save_arrays(folder: PathName, **arrays: Any) -> str:
     """Writes arrays where `data.name` "tensors" reads them, and gives the folder.
 
     Each argument is a split and takes a pair (inputs, targets): train=(x, y), val=..., test=....
+    Or it takes an iterator of such pairs, as a generator of batches: they follow one another.
     """
     import numpy
 
@@ -332,6 +333,11 @@ def save_arrays(folder: PathName, **arrays: Any) -> str:
     for split, pair in arrays.items():
         if split not in ("train", "val", "test"):
             raise ValueError(f"[save_arrays] expected train, val or test, got {split}")
+        if not isinstance(pair, (tuple, list)):
+            batches = list(pair)
+            if not batches:
+                raise ValueError(f"[save_arrays] expected batches for {split}, got none")
+            pair = [numpy.concatenate(parts) for parts in zip(*batches)]
         inputs, targets = pair
         numpy.savez(os.path.join(folder, f"{split}.npz"), input=inputs, target=targets)
     return os.fspath(folder)

@@ -211,7 +211,27 @@ struct NoGradBlock {
   std::unique_ptr<NoGrad> scope;
 };
 
+// Packed tensors point to what their policy is made of, and a graph may live longer than the policy
+// of Python. So policies wait here until nothing is packed any more.
+class Policies {
+ public:
+  static void end(std::unique_ptr<SavePolicy> policy) {
+    static std::mutex mutex;
+    static std::vector<std::unique_ptr<SavePolicy>> ended;
+    const std::lock_guard lock(mutex);
+    if (allocator(kCpu).report().of(Category::packed) == 0) ended.clear();
+    ended.push_back(std::move(policy));
+  }
+};
+
 struct Policy {
+  explicit Policy(std::unique_ptr<SavePolicy> made) : policy(std::move(made)) {}
+  Policy(Policy&&) = default;
+  Policy& operator=(Policy&&) = delete;
+  ~Policy() {
+    scope.reset();
+    if (policy != nullptr) Policies::end(std::move(policy));
+  }
   std::unique_ptr<SavePolicy> policy;
   std::unique_ptr<PolicyScope> scope;
   uint64_t step = 0;
@@ -304,7 +324,7 @@ void add_networks(py::module_& module) {
       "name"_a, "parameters"_a, "options"_a);
   py::class_<Policy>(module, "Policy")
       .def(py::init([](int bits, int64_t least, uint64_t seed) {
-             return Policy{compress::make_policy(choice_of(bits, least), kCpu, seed), {}};
+             return Policy(compress::make_policy(choice_of(bits, least), kCpu, seed));
            }),
            "bits"_a, "min_elements"_a, "seed"_a)
       .def(

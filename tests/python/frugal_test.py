@@ -126,6 +126,113 @@ class Tensors(unittest.TestCase):
         self.assertLess(time.perf_counter() - begun, 0.5)  # a copy touches 256 MiB twice
 
 
+class Loops(unittest.TestCase):
+    """Training loops of one's own."""
+
+    def gradient(self, bits, seed=0):
+        network = frugal.network("resnet20", num_classes=4)
+        draw = np.random.default_rng(0)
+        x = draw.normal(size=(8, 16, 16, 3)).astype(np.float32)
+        with frugal.policy(bits=bits, min_elements=256, seed=seed):
+            loss = frugal.cross_entropy(network(x), np.arange(8) % 4)
+            kept = frugal.memory()
+        loss.backward()
+        return np.concatenate([np.asarray(p.grad).ravel() for p in network.parameters().values()]), kept
+
+    def test_policies(self):
+        exact, raw = self.gradient(0)
+        self.assertEqual(raw["packed"], 0)
+        found, packed = self.gradient(4)
+        kept = lambda memory: memory["activation"] + memory["packed"]  # noqa: E731
+        self.assertLess(4 * kept(packed), kept(raw))
+        error = np.linalg.norm(found - exact) / np.linalg.norm(exact)
+        self.assertTrue(0 < error < 0.5, error)
+        self.assertTrue(np.array_equal(found, self.gradient(4)[0]))
+        self.assertFalse(np.array_equal(found, self.gradient(4, seed=1)[0]))
+
+    def test_learns(self):
+        x, y = arrays(256)
+        network = frugal.sequential([{"linear": 16}, "relu", {"linear": 2}], sample=[8], outputs=2)
+        optimizer = frugal.optimizer("adamw", network, beta2=0.99)
+        for _ in range(60):
+            loss = frugal.cross_entropy(network(x), y)
+            loss.backward()
+            optimizer.step(0.05)
+            optimizer.zero_grad()
+        self.assertLess(loss.item(), 0.2)
+        with frugal.no_grad():
+            scores = np.asarray(network(x, training=False).value)
+        self.assertGreater(np.mean(scores.argmax(1) == y), 0.9)
+        weight = network.parameters()["0.weight"]
+        np.asarray(weight.value)[:] = 0
+        self.assertEqual(float(np.abs(np.asarray(network.weights()["0.weight"])).max()), 0)
+
+    def test_ops_of_ones_own(self):
+        x = np.linspace(-2, 2, 4096, dtype=np.float32).reshape(64, 64)
+        upper = np.linspace(0, 1, 4096, dtype=np.float32).reshape(64, 64)
+
+        def gradient(op, bits=0, step=1):
+            v = frugal.variable(x, requires_grad=True)
+            policy = frugal.policy(bits=bits, min_elements=16, seed=step)
+            with policy:
+                y = frugal.sum(op(v) * 0.5)
+            packed = frugal.memory()["packed"]
+            y.backward()
+            return np.array(v.grad), packed
+
+        for keeps, backward in (("inputs", lambda dy, x: 2 * dy * x), ("output", lambda dy, y: dy * y), ("nothing", lambda dy: 2 * dy)):
+            forward = {"inputs": np.square, "output": np.exp, "nothing": lambda x: 2 * x}[keeps]
+            wanted = np.float32(0.5) * {"inputs": 2 * x, "output": np.exp(x), "nothing": np.full_like(x, 2)}[keeps]
+            for linear in (False, True):
+                op = frugal.op("mine", forward, backward, keeps=keeps, linear=linear)
+                np.testing.assert_allclose(gradient(op)[0], wanted, rtol=1e-6, atol=1e-6)
+                found, packed = gradient(op, bits=4)
+                if not linear or keeps == "nothing":  # it stays exact
+                    self.assertEqual(packed, 0)
+                    np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-6)
+                else:
+                    self.assertGreater(np.abs(found - wanted).max(), 1e-3)
+                    mean = np.mean([gradient(op, 4, step)[0] for step in range(100)], 0)
+                    self.assertLess(np.abs(mean - wanted).mean(), 0.3 * np.abs(found - wanted).mean())
+        both = frugal.op("product", lambda a, b: a * b, lambda dy, a, b: (dy * b, None))
+        a = frugal.variable(x, requires_grad=True)
+        frugal.sum(both(a, upper)).backward()
+        np.testing.assert_allclose(np.asarray(a.grad), upper)
+
+    def test_errors(self):
+        fails = frugal.op("fails", lambda x: x * 2, lambda dy, x: 1 / 0)
+        v = frugal.variable(np.ones(4, np.float32), requires_grad=True)
+        with self.assertRaises(ZeroDivisionError):
+            frugal.sum(fails(v)).backward()
+        short = frugal.op("short", lambda x: x * 2, lambda dy, x: (dy, dy))
+        with self.assertRaisesRegex(frugal.Error, "expected 1 gradients"):
+            frugal.sum(short(v)).backward()
+        with self.assertRaisesRegex(frugal.Error, "short"):
+            frugal.sum(frugal.op("short", lambda x: x * 2, lambda dy, x: dy[:2])(v)).backward()
+        with self.assertRaisesRegex(frugal.Error, "resnet18"):
+            frugal.network("resnet19")
+        with self.assertRaisesRegex(frugal.ConfigError, "width"):
+            frugal.network("resnet18", width="wide")
+        with self.assertRaises(frugal.ConfigError):
+            frugal.optimizer("sgd", frugal.network("resnet20"), speed=3)
+        with self.assertRaisesRegex(ValueError, "keeps"):
+            frugal.op("mine", np.exp, np.exp, keeps="all")
+        self.assertIn("resnet50", frugal.networks())
+        self.assertIn("adamw", frugal.optimizers())
+
+    def test_batches_of_a_generator(self):
+        with tempfile.TemporaryDirectory() as folder:
+            config = json.loads(json.dumps(CONFIG))
+            config["data"]["dir"] = frugal.save_arrays(
+                folder, train=(arrays(32, seed) for seed in range(2)), test=arrays(16, 9)
+            )
+            seen = []
+            frugal.train(config, callbacks=[lambda report: seen.append(report["step"])], quiet=True)
+            self.assertEqual(seen, [4, 8])
+            with self.assertRaisesRegex(ValueError, "expected batches"):
+                frugal.save_arrays(folder, train=iter(()))
+
+
 class Runs(InFolder):
     def test_trains_as_the_program_does(self):
         run = frugal.train(self.config, out=self.path("a"), quiet=True)
@@ -236,8 +343,18 @@ class Examples(unittest.TestCase):
             capture_output=True,
             text=True,
         ).stdout
+        self.assertRegex(said, r"epoch 1: loss \d\.\d+, \d+ bytes kept")
         self.assertRegex(said, r"test accuracy: [01]\.")
-        self.assertEqual(said.count("with probability"), 3)
+
+    def test_own_op(self):
+        folder = os.path.join(os.path.dirname(__file__), "..", "..", "examples", "python")
+        said = subprocess.run(
+            [sys.executable, "-B", os.path.join(folder, "own_op.py"), "100"],
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout
+        self.assertLess(float(said.split()[1]), 0.2)
 
 
 class Errors(InFolder):
