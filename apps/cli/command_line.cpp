@@ -8,6 +8,9 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
 #include <iostream>
 #include <new>
 #include <system_error>
@@ -208,6 +211,24 @@ std::string misspelled(CLI::App& app, const std::vector<std::string>& words) {
   return "";
 }
 
+constexpr const char* kNoMemory = "out of memory: the system has none left";
+std::terminate_handler otherwise = nullptr;
+
+// A destructor that takes memory and gets none ends the program at once, whatever catches the error
+// (findings/json_destructor.sh). The message is the same, and takes none.
+[[noreturn]] void end_without_memory() {
+  try {
+    if (const auto error = std::current_exception()) std::rethrow_exception(error);
+  } catch (const std::bad_alloc&) {
+    for (const char* text : {"error: ", kNoMemory, "\n"})
+      if (write(STDERR_FILENO, text, std::strlen(text)) < 0) break;
+    _exit(kFailure);
+  } catch (...) {
+  }
+  otherwise();
+  std::abort();
+}
+
 }  // namespace
 
 int run_command_line(CLI::App& app, int argc, char** argv,
@@ -215,6 +236,7 @@ int run_command_line(CLI::App& app, int argc, char** argv,
   app.require_subcommand(1);
   // A limit on the size of files (ulimit -f) is then an error of the write, with its message.
   std::signal(SIGXFSZ, SIG_IGN);
+  otherwise = std::set_terminate(end_without_memory);
   app.failure_message(CLI::FailureMessage::simple);
   try {
     add_commands(app);
@@ -244,7 +266,7 @@ int run_command_line(CLI::App& app, int argc, char** argv,
                         : std::string(e.what()),
                     kFailure);
   } catch (const std::bad_alloc&) {
-    return complain("out of memory: the system has none left", kFailure);
+    return complain(kNoMemory, kFailure);
   } catch (const std::exception& e) {
     return complain(data::json_reason(e), kFailure);
   }
