@@ -80,7 +80,8 @@ struct Use {
 
   // The tensor, seen as [rows, C], is normalized by row. Slots `invstd` and `mean` (without one:
   // the mean is 0) hold the statistics of equal runs of rows, in each of `groups` equal ranges of
-  // channels.
+  // channels. If the rows are normalized already, Use::gain is 0, and `invstd` is that of the rows
+  // before.
   struct NormalizedRows {
     int input, weight, invstd;
     int mean = -1, mask = -1;

@@ -16,7 +16,9 @@ namespace frugal {
 Variable embedding(const Tensor& ids, const Variable& weight, int64_t padding_idx = -1);
 
 // ---- normalisation over the last axis (functions/layer_norm.cpp): x [..., H], weight and bias [H]
-// or undefined.  Saves: x, mean and 1/std of each row (rms_norm: 1/rms).  Recipe: linear in x.
+// or undefined.  Saves: x, mean and 1/std of each row (rms_norm: 1/rms).  Under a lossy policy:
+// (x - mean)/std and 1/std, unless x costs nothing (functions/normalized_rows.h).  Recipe: linear
+// in what is saved of x.
 Variable layer_norm(const Variable& x, const Variable& weight, const Variable& bias,
                     double eps = 1e-5);
 Variable layer_norm_relu(const Variable& x, const Variable& weight, const Variable& bias,
@@ -72,8 +74,8 @@ Variable conv1d(const Variable& x, const Variable& weight, const Variable& bias,
                 int64_t padding = 0, int64_t dilation = 1, int64_t groups = 1);
 
 // ---- normalisation over a sample's rows and a group's channels (functions/group_norm.cpp):
-// x [N, ..., C], weight and bias [C] or undefined.  Saves: x, mean and 1/std of each group. Recipe:
-// linear in x.
+// x [N, ..., C], weight and bias [C] or undefined.  Saves and recipe: as layer_norm, with mean and
+// 1/std of each group.
 Variable group_norm(const Variable& x, int64_t groups, const Variable& weight, const Variable& bias,
                     double eps = 1e-5);
 

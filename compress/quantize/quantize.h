@@ -97,8 +97,8 @@ class Quantized final : public Grouped {
   //             take rows that begin at a block of 8 rows of the view (Sums not on CUDA); where
   //             `mask.bits` is defined, all rows.
   //   Variance  scale^2 / 6, the mean of f (1 - f) scale^2 over f, or scale^2 / 12 where dithered,
-  //             in the tensor's dtype, whose own rounding it leaves out. Known for f32, f64 and
-  //             bf16, not rounded to nearest, in groups that carry no sign.
+  //             in the tensor's dtype, whose own rounding it leaves out; of any rows. Known for
+  //             f32, f64 and bf16, not rounded to nearest, in groups that carry no sign.
   bool run(PackedPass& pass) const override;
   bool knows_variance() const override {
     return rounding_ != Rounding::nearest && !layout_.split && dtype_ != DType::f16;
