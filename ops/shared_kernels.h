@@ -28,6 +28,9 @@ inline int64_t rows_of(const Tensor& x) {
   return rows;
 }
 
+// x [..., C] as [rows, C].
+inline Tensor as_rows(const Tensor& x) { return contiguous(x).view({rows_of(x), x.size(-1)}); }
+
 // The first element of a tensor that may be undefined.
 template <class T>
 const T* data_or_null(const Tensor& x) {

@@ -1,3 +1,4 @@
+#include "autograd/packed_functions.h"
 #include "autograd/transformer_functions.h"
 #include "bench/op_table/op_table.h"
 #include "ops/dense/copy.h"
@@ -92,6 +93,34 @@ void add_gated(std::vector<Op>& rows) {
                       "[gated] expected up of shape [2, 3]")},
                   .bench = gates("SmolLM2-135M", {4, 512, 1536}, Gate::silu)});
   rows.back().bias = kSmooth;
+}
+
+// A frozen weight [out, C] in a format.
+Case packed(const std::string& name, const Shape& x, int64_t out, ops::MatrixFormat format,
+            bool bias = true) {
+  Case c{name, {{x}}, {}, nothing()};
+  if (bias) c.inputs.push_back({{out}, true});
+  c.run = [=, in = x.back()](const Variables& v) {
+    ops::PackedMatrix weight = ops::pack_matrix(Tensor::rand({out, in}, {7, 7}), format);
+    const CategoryScope scope(Category::parameter);
+    for (const auto& [ending, part] : weight.parts()) *part = beside(v[0], *part);
+    return packed_linear(v[0], weight, bias ? v[1] : Variable());
+  };
+  return c;
+}
+
+void add_packed_linear(std::vector<Op>& rows) {
+  using F = ops::MatrixFormat;
+  rows.push_back(
+      {.name = "packed_linear",
+       .cases = {packed("nf4", {3, 4, 66}, 70, F::nf4), packed("int8", {5, 9}, 7, F::int8),
+                 packed("bf16", {5, 8}, 16, F::bf16), packed("one row", {64}, 3, F::nf4, false),
+                 packed("no rows", {0, 64}, 3, F::nf4)},
+       .failures = {refused(
+           [] {
+             packed_linear(leaf({2, 3}), ops::pack_matrix(f32({4, 5}), F::nf4));
+           },
+           "[packed_linear] expected x [..., 5] for a weight [4, 5], got [2, 3]")}});
 }
 
 enum class Mask { none, padding, causal, added, by_heads };
@@ -546,6 +575,7 @@ void add_transformer(std::vector<Op>& rows) {
   add_norms(rows);
   add_linear_activations(rows);
   add_gated(rows);
+  add_packed_linear(rows);
   add_attention(rows);
   add_others(rows);
 }

@@ -49,6 +49,11 @@ int64_t batch_offset(const Tensor& x, const Shape& c, int64_t batch) {
   return offset;
 }
 
+// From one row of the output c to the next one. The rows of a strip of columns lie apart.
+int64_t row_stride(const Tensor& c) {
+  return c.is_contiguous() ? c.size(-1) : c.strides()[c.dim() - 2];
+}
+
 // What c holds before the product: values to ignore, or values to which the product is added.
 enum class Onto : uint8_t { nothing, itself };
 
@@ -66,19 +71,18 @@ void matmul_reference(const Tensor& c, const Tensor& a, const Tensor& b, const T
                       Onto onto) {
   constexpr int64_t kRows = 64;
   const int64_t m = c.size(-2), n = c.size(-1), k = a.size(-1);
-  const int64_t blocks = (m + kRows - 1) / kRows;
+  const int64_t blocks = (m + kRows - 1) / kRows, stride = row_stride(c);
   parallel_for(0, c.numel() / (m * n) * blocks, 1, [&](int64_t begin, int64_t end) {
     for (int64_t block = begin; block < end; ++block) {
       const int64_t batch = block / blocks, first = block % blocks * kRows;
       const int64_t rows = std::min(kRows, m - first);
-      double* pc = c.mut<double>() + (batch * m + first) * n;
+      double* pc = c.mut<double>() + (batch * m + first) * stride;
       for (int64_t i = 0; i < rows; ++i) {
-        if (onto == Onto::nothing) std::fill_n(pc + i * n, n, 0.0);
-        if (bias.defined())
-          std::transform(pc + i * n, pc + (i + 1) * n, bias.data<double>(), pc + i * n,
-                         std::plus<>());
+        double* const row = pc + i * stride;
+        if (onto == Onto::nothing) std::fill_n(row, n, 0.0);
+        if (bias.defined()) std::transform(row, row + n, bias.data<double>(), row, std::plus<>());
       }
-      add_product({pc, rows, n, false, n}, matrix_of(a, c.shape(), batch, first, rows),
+      add_product({pc, rows, n, false, stride}, matrix_of(a, c.shape(), batch, first, rows),
                   matrix_of(b, c.shape(), batch, 0, k));
     }
   });
@@ -98,8 +102,10 @@ onednn::Desc desc_of(const Tensor& x, DType dtype) {
 }
 onednn::Desc desc_of(const Tensor& x) { return desc_of(x, x.dtype()); }
 
-// x [..., C] as [rows, C].
-Tensor as_rows(const Tensor& x) { return contiguous(x).view({rows_of(x), x.size(-1)}); }
+onednn::Desc desc_of_output(const Tensor& c) {
+  return c.is_contiguous() ? desc_of(c)
+                           : onednn::desc(list(c.shape()), list(c.strides()), c.dtype());
+}
 
 // Checks dy [..., O] against x [..., I].
 void check_linear_rows(const Tensor& dy, const Tensor& x) {
@@ -123,10 +129,10 @@ onednn::Desc desc_of_bias(const Tensor& c, const Tensor& bias) {
 const onednn::Plan& plan_of(const Tensor& c, const Tensor& a, const Tensor& b, const Tensor& bias,
                             Onto onto) {
   const auto name = [](const Tensor& x) { return x.defined() ? name_of(x.dtype()) : "none"; };
-  const std::string key =
-      fmt::format("matmul{} {}{}{} {}{}{} {}{} {}", onto == Onto::itself ? " onto" : "", a.shape(),
-                  a.is_contiguous() ? "" : "t", name(a), b.shape(), b.is_contiguous() ? "" : "t",
-                  name(b), c.shape(), name(c), name(bias));
+  const std::string key = fmt::format(
+      "matmul{} {}{}{} {}{}{} {}{} {} {}", onto == Onto::itself ? " onto" : "", a.shape(),
+      a.is_contiguous() ? "" : "t", name(a), b.shape(), b.is_contiguous() ? "" : "t", name(b),
+      c.shape(), name(c), name(bias), row_stride(c));
   return onednn::cached_plan(key, [&] {
     using P = dnnl::matmul;
     const auto attr = onto == Onto::itself ? onednn::adding() : onednn::user_scratchpad();
@@ -134,9 +140,9 @@ const onednn::Plan& plan_of(const Tensor& c, const Tensor& a, const Tensor& b, c
     const DType type = half ? DType::bf16 : DType::f32;
     const onednn::Desc left = desc_of(a, type), right = desc_of(b, type);
     onednn::Plan plan = onednn::Plan::of<P>(
-        bias.defined()
-            ? onednn::describe_with<P>(attr, {}, left, right, desc_of_bias(c, bias), desc_of(c))
-            : onednn::describe_with<P>(attr, {}, left, right, desc_of(c)));
+        bias.defined() ? onednn::describe_with<P>(attr, {}, left, right, desc_of_bias(c, bias),
+                                                  desc_of_output(c))
+                       : onednn::describe_with<P>(attr, {}, left, right, desc_of_output(c)));
     plan.repack(DNNL_ARG_SRC, desc_of(a), left, onednn::Direction::input);
     plan.repack(DNNL_ARG_WEIGHTS, desc_of(b), right, onednn::Direction::input);
     return plan;
@@ -159,7 +165,7 @@ void multiply(const Tensor& c, const Tensor& a, const Tensor& b, const Tensor& b
     const onednn::Plan& plan = plan_of(c, a, b, bias, onto);
     const onednn::Argument left{DNNL_ARG_SRC, a.raw(), desc_of(a)};
     const onednn::Argument right{DNNL_ARG_WEIGHTS, b.raw(), desc_of(b)};
-    const onednn::Argument out{DNNL_ARG_DST, c.raw(), desc_of(c)};
+    const onednn::Argument out{DNNL_ARG_DST, c.raw(), desc_of_output(c)};
     if (bias.defined())
       onednn::execute(plan, {left, right, {DNNL_ARG_BIAS, bias.raw(), desc_of_bias(c, bias)}},
                       {out});
@@ -206,6 +212,12 @@ void matmul_kernel(Cpu, const Tensor& c, const Tensor& a, const Tensor& b, const
   Shape rows = c.shape(), strides = c.shape();
   for (int axis = 0; axis < rows.dim(); ++axis) strides[axis] = axis + 1 == rows.dim() ? 1 : 0;
   copy_kernel(Cpu{}, c, bias.as_strided(rows, strides, bias.offset()));
+}
+
+void multiply_into(const Tensor& c, const Tensor& a, const Tensor& b) {
+  FRUGAL_ASSERT(c.dim() == 2 && c.strides()[1] == 1 && c.numel() > 0 && a.size(1) > 0);
+  dispatch(c.device(), [&](auto backend) { matmul_kernel(backend, c, a, b, {}); });
+  count_product(c, a, b);
 }
 
 void matmul_add_kernel(Cpu, const Tensor& c, const Tensor& a, const Tensor& b) {

@@ -43,7 +43,7 @@ bool multiply(const Tensor& c, const Tensor& a, const Tensor& b, const Tensor& b
   one.m = c.size(-2), one.n = c.size(-1), one.k = a.size(-1);
   one.input = a.dtype(), one.output = c.dtype();
   one.a = operand(a), one.b = operand(b);
-  one.c = c.raw(), one.c_leading = one.n;
+  one.c = c.raw(), one.c_leading = c.is_contiguous() ? one.n : c.strides()[c.dim() - 2];
   one.bias = bias.defined() ? bias.raw() : nullptr;
   one.beta = beta;
   int outer = axes.axes;

@@ -9,9 +9,12 @@ namespace frugal::ops {
 // without a copy. Errors: fewer than two axes, inner extents that differ, batch axes that do not
 // broadcast.
 Tensor matmul(const Tensor& a, const Tensor& b);
+// c = a b for matrices. c may be a strip of columns of a larger matrix, whose other columns stay.
+// REQUIRES: that of the kernels below; c [M, N] has elements, and K is above 0.
+void multiply_into(const Tensor& c, const Tensor& a, const Tensor& b);
 // REQUIRES: each operand is contiguous, or becomes contiguous when its last two axes are swapped;
-// equal numbers of axes. An f32 operand beside a bf16 one is rounded to bf16; then c is f32 or
-// bf16.
+// equal numbers of axes. The rows of a matrix c may lie apart, if there is no bias. An f32 operand
+// beside a bf16 one is rounded to bf16; then c is f32 or bf16, else f32.
 void matmul_kernel(Cpu, const Tensor& c, const Tensor& a, const Tensor& b, const Tensor& bias);
 void matmul_kernel(Cuda, const Tensor& c, const Tensor& a, const Tensor& b, const Tensor& bias);
 // c += a b.

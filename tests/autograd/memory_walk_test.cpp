@@ -237,7 +237,7 @@ TEST_CASE("every function has a row, and a row's name is its node's") {
   declared.insert({"spmm", "neighbour_mean", "neighbour_max", "sparse_linear", "gather_rows",
                    "segment_sum", "segment_mean", "segment_max", "segment_softmax",
                    "graph_attention", "head_scores", "identity_linear", "elu", "relu_dropout",
-                   "gated", "add_low_rank", "scale_to_magnitude"});
+                   "gated", "add_low_rank", "scale_to_magnitude", "packed_linear"});
   for (const std::string& name : declared) CHECK_MESSAGE(names.contains(name), name);
   for (const std::string& name : names) CHECK_MESSAGE(declared.contains(name), name);
 }

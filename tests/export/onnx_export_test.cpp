@@ -65,6 +65,7 @@ const std::map<std::string, std::string>& without_form() {
       {"add_low_rank", adapter},
       {"scale_to_magnitude", adapter},
       {"sparse_linear", "features are dense in ONNX files"},
+      {"packed_linear", "networks are exported with whole weights"},
   };
   return all;
 }
