@@ -1,6 +1,7 @@
 #include "models/dense.h"
 
 #include "autograd/functions.h"
+#include "models/matrix_weight.h"
 #include "ops/dense/dropout.h"
 
 namespace frugal::models {

@@ -12,17 +12,30 @@ namespace {
 template <class Draw>
 Tensor filled(Init& init, const Shape& shape, Draw draw) {
   CategoryScope scope(Category::parameter);
-  Tensor tensor = Tensor::empty(shape, DType::f32, drawn_on(init.device));
   const RngKey key = init.rng.next();
-  float* values = tensor.mut<float>();
-  if (values == nullptr) return tensor;  // meta
-  parallel_for(0, tensor.numel(), 4096, [&](int64_t begin, int64_t end) {
-    draw(key, static_cast<uint64_t>(begin), values + begin, end - begin);
-  });
-  return to_device(tensor, init.device);
+  const auto make = [key, shape, draw](Device device) {
+    Tensor tensor = Tensor::empty(shape, DType::f32, device);
+    float* values = tensor.mut<float>();
+    if (values == nullptr) return tensor;  // meta
+    parallel_for(0, tensor.numel(), 4096, [&](int64_t begin, int64_t end) {
+      draw(key, static_cast<uint64_t>(begin), values + begin, end - begin);
+    });
+    return tensor;
+  };
+  if (init.later == nullptr) return to_device(make(drawn_on(init.device)), init.device);
+  const auto number = static_cast<int64_t>(init.later->of_storage.size());
+  const bool waits = init.later->waiting.contains(number);
+  Tensor tensor = waits ? make(kMeta) : to_device(make(drawn_on(init.device)), init.device);
+  init.later->of_storage[tensor.storage()->id()] = {number, [make] { return make(kCpu); }};
+  return tensor;
 }
 
 }  // namespace
+
+const LaterDraws::Draw* LaterDraws::find(const Tensor& given) const {
+  const auto found = of_storage.find(given.storage()->id());
+  return found == of_storage.end() ? nullptr : &found->second;
+}
 
 Init& default_init() {
   thread_local Init init;

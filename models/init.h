@@ -1,14 +1,34 @@
 // Initial weights. Values depend only on the seed and the order of construction.
 #pragma once
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+
 #include "core/rng.h"
 #include "core/tensor.h"
 
 namespace frugal::models {
 
 // Where and how the tensors of a model are made. Layers take it by reference and draw from `rng`.
+struct LaterDraws;
 struct Init {
   Rng rng{0};
-  Device device = kCpu;  // on `meta` tensors have only shapes
+  Device device = kCpu;                         // on `meta` tensors have only shapes
+  std::shared_ptr<LaterDraws> later = nullptr;  // notes all draws, and makes some of them later
+};
+
+// Draws of one network, numbered from 0. Those that are `waiting` give tensors on `meta` at first,
+// for weights that are packed before they are all there (models/pack.h).
+struct LaterDraws {
+  std::set<int64_t> waiting;
+  struct Draw {
+    int64_t number = 0;
+    std::function<Tensor()> make;  // draws the values, on the host
+  };
+  std::map<uint64_t, Draw> of_storage;          // by Storage::id() of the tensor that was given
+  const Draw* find(const Tensor& given) const;  // null: it was not drawn
 };
 
 // Layers that are made without an Init draw from this one of their thread: seed 0, on the CPU. So

@@ -135,7 +135,7 @@ Variable run_step(const Child& first, const Child& second, Variable x, Context& 
   if (second == nullptr) return first->forward(std::move(x), context);
   if (const auto* gelu = as<Gelu>(second)) {
     const auto* dense = as<Linear>(first);
-    return linear_gelu(x, dense->weight(), dense->bias(), gelu->kind());
+    return linear_gelu(x, dense->matrix(), dense->bias(), gelu->kind());
   }
   if (auto* residual = as<Residual>(first)) return residual->forward_relu(std::move(x), context);
   return as<BatchNorm2d>(first)->forward_relu(std::move(x), context);

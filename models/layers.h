@@ -87,7 +87,9 @@ class LinearLayer : public Module {
  public:
   Variable forward(Variable x, Context& context) final;
   LinearLayer* as_linear_layer() final { return this; }
-  const Variable& weight() const { return weight_; }
+  // For functions that fuse this layer with others.
+  const MatrixWeight& matrix() const { return *weight_; }
+  const Variable& weight() const;                 // Errors: it is packed (models/pack.h)
   const Variable& bias() const { return bias_; }  // undefined: there is none
 
   struct Adapter {
@@ -116,7 +118,8 @@ class LinearLayer : public Module {
   void set_bias(Tensor bias);
 
  private:
-  Variable weight_, bias_;
+  std::shared_ptr<MatrixWeight> weight_;
+  Variable bias_;
   std::unique_ptr<Adapter> adapter_;
 };
 

@@ -5,6 +5,7 @@
 #include "autograd/functions.h"
 #include "autograd/record.h"
 #include "models/layers.h"
+#include "models/matrix_weight.h"
 #include "ops/dense/copy.h"
 #include "ops/dense/elementwise.h"
 #include "ops/dense/matmul.h"
@@ -18,29 +19,35 @@ constexpr const char* kLowRankB = "lora_B.weight";
 constexpr const char* kMagnitudeVector = "lora_magnitude_vector";
 
 // The rows from `begin` to before `end` of weight + scale b a.
-Tensor adapted_rows(const Tensor& weight, const LinearLayer::Adapter& adapter, int64_t begin,
+Tensor adapted_rows(const MatrixWeight& weight, const LinearLayer::Adapter& adapter, int64_t begin,
                     int64_t end) {
   const Tensor more = ops::matmul(adapter.b.value().slice(0, begin, end), adapter.a.value());
-  return ops::add(weight.slice(0, begin, end), ops::affine(more, adapter.scale, 0));
+  const Tensor rows =
+      weight.packed.defined()
+          ? ops::unpack_tile(weight.packed, {begin, end - begin, 0, weight.in()}, more.dtype())
+          : weight.whole.value().slice(0, begin, end);
+  return ops::add(rows, ops::affine(more, adapter.scale, 0));
 }
 
-// Calls f(begin, end) for rows of a matrix [rows, columns] that take a few MiB at once.
+// Calls f(begin, end) for rows of a weight [rows, columns] that take a few MiB at once.
 template <class F>
-void for_rows(const Tensor& matrix, F f) {
+void for_rows(const MatrixWeight& weight, F f) {
   constexpr int64_t kElements = int64_t{1} << 20;
-  const int64_t rows = matrix.size(0), step = std::max<int64_t>(1, kElements / matrix.size(1));
+  const int64_t rows = weight.out(), step = std::max<int64_t>(1, kElements / weight.in());
   for (int64_t begin = 0; begin < rows; begin += step) f(begin, std::min(begin + step, rows));
 }
 
 }  // namespace
 
 LinearLayer::LinearLayer(Tensor weight, Layout layout)
-    : weight_(register_parameter("weight", std::move(weight), layout)) {}
+    : weight_(register_matrix("weight", std::move(weight), layout)) {}
+
+const Variable& LinearLayer::weight() const { return weight_->variable(); }
 
 void LinearLayer::set_bias(Tensor bias) { bias_ = register_parameter("bias", std::move(bias)); }
 
 Variable LinearLayer::forward(Variable x, Context& context) {
-  Variable y = linear(x, weight_, bias_);
+  Variable y = linear(x, *weight_, bias_);
   if (adapter_ == nullptr) return y;
   LowRankOptions options{.scale = adapter_->scale};
   if (adapter_->dropout > 0 && context.training) {
@@ -56,10 +63,11 @@ Variable LinearLayer::forward(Variable x, Context& context) {
 
 void LinearLayer::add_adapter(Init& init, const AdapterOptions& options) {
   FRUGAL_CHECK(adapter_ == nullptr, "[adapter] expected a layer without an adapter, got one with");
-  const int64_t in = weight_.size(1), out = weight_.size(0), rank = options.rank;
+  const int64_t in = weight_->in(), out = weight_->out(), rank = options.rank;
+  const DType dtype = weight_->packed.defined() ? DType::f32 : weight_->whole.dtype();
   const auto of_weight = [&](const Tensor& values) {
     const CategoryScope scope(Category::parameter);
-    return ops::cast(values, weight_.dtype());
+    return ops::cast(values, dtype);
   };
   auto adapter = std::make_unique<Adapter>();
   adapter->scale = options.scale;
@@ -74,14 +82,14 @@ void LinearLayer::add_adapter(Init& init, const AdapterOptions& options) {
 }
 
 Tensor LinearLayer::adapted_norms() const {
-  const Tensor weight = weight_.value();
+  const Tensor& b = adapter_->b.value();
   Tensor norms = [&] {
     const CategoryScope scope(Category::workspace);
-    return Tensor::empty({weight.size(0)}, weight.dtype(), weight.device());
+    return Tensor::empty({weight_->out()}, b.dtype(), b.device());
   }();
-  for_rows(weight, [&](int64_t begin, int64_t end) {
+  for_rows(*weight_, [&](int64_t begin, int64_t end) {
     const CategoryScope scope(Category::workspace);
-    const Tensor rows = adapted_rows(weight, *adapter_, begin, end);
+    const Tensor rows = adapted_rows(*weight_, *adapter_, begin, end);
     ops::copy_into(norms.slice(0, begin, end),
                    ops::unary(ops::Unary::sqrt, ops::sum(ops::mul(rows, rows), {1})));
   });
@@ -96,12 +104,12 @@ void LinearLayer::reset_magnitude() {
 
 void LinearLayer::merge_adapter() {
   FRUGAL_CHECK(adapter_ != nullptr, "[adapter] expected a layer with an adapter, got one without");
-  const Tensor weight = weight_.value();
-  Tensor lengths;  // by how much rows become longer
+  const Tensor weight = weight_->variable().value();  // a packed one cannot hold the sum
+  Tensor lengths;                                     // by how much rows become longer
   if (adapter_->magnitude.defined())
     lengths = ops::div(adapter_->magnitude.value(), adapted_norms()).view({weight.size(0), 1});
-  for_rows(weight, [&](int64_t begin, int64_t end) {
-    Tensor rows = adapted_rows(weight, *adapter_, begin, end);
+  for_rows(*weight_, [&](int64_t begin, int64_t end) {
+    Tensor rows = adapted_rows(*weight_, *adapter_, begin, end);
     if (lengths.defined()) rows = ops::mul(rows, lengths.slice(0, begin, end));
     ops::copy_into(weight.slice(0, begin, end), rows);
   });

@@ -1,6 +1,7 @@
 #include "models/module.h"
 
 #include "autograd/functions.h"
+#include "models/matrix_weight.h"
 
 namespace frugal {
 
@@ -11,8 +12,16 @@ Variable HeadedModule::Head::output() const {
 
 Variable& Module::register_parameter(const std::string& name, Tensor value, Layout layout) {
   parameters_.push_back(
-      {name, std::make_unique<Variable>(Variable::parameter(std::move(value))), layout});
+      {name, std::make_shared<Variable>(Variable::parameter(std::move(value))), layout, nullptr});
   return *parameters_.back().variable;
+}
+
+std::shared_ptr<MatrixWeight> Module::register_matrix(const std::string& name, Tensor value,
+                                                      Layout layout) {
+  const auto matrix = std::make_shared<MatrixWeight>();
+  matrix->whole = Variable::parameter(std::move(value));
+  parameters_.push_back({name, {matrix, &matrix->whole}, layout, matrix});
+  return matrix;
 }
 
 Tensor& Module::register_buffer(const std::string& name, Tensor value) {
@@ -34,7 +43,8 @@ std::vector<Module::NamedModule> Module::modules() {
 
 std::vector<Module::NamedParameter> Module::parameters() {
   std::vector<NamedParameter> all;
-  for (Parameter& p : parameters_) all.push_back({p.name, p.variable.get(), p.layout});
+  for (Parameter& p : parameters_)
+    if (p.variable->defined()) all.push_back({p.name, p.variable.get(), p.layout});
   for (auto& [prefix, child] : children_)
     for (NamedParameter& p : child->parameters())
       all.push_back({prefix + "." + p.name, p.parameter, p.layout});
@@ -44,13 +54,32 @@ std::vector<Module::NamedParameter> Module::parameters() {
 std::vector<Module::NamedBuffer> Module::buffers() {
   std::vector<NamedBuffer> all;
   for (Buffer& b : buffers_) all.push_back({b.name, b.tensor.get()});
+  for (Parameter& p : parameters_)
+    if (p.matrix != nullptr && p.matrix->packed.defined())
+      for (const auto& [ending, part] : p.matrix->packed.parts())
+        all.push_back({p.name + ending, part, true});
   for (auto& [prefix, child] : children_)
-    for (NamedBuffer& b : child->buffers()) all.push_back({prefix + "." + b.name, b.buffer});
+    for (NamedBuffer& b : child->buffers())
+      all.push_back({prefix + "." + b.name, b.buffer, b.packed});
+  return all;
+}
+
+std::vector<Module::NamedMatrix> Module::matrices() {
+  std::vector<NamedMatrix> all;
+  for (Parameter& p : parameters_)
+    if (p.matrix != nullptr) all.push_back({p.name, p.matrix.get(), p.layout});
+  for (auto& [prefix, child] : children_)
+    for (NamedMatrix& m : child->matrices())
+      all.push_back({prefix + "." + m.name, m.weight, m.layout});
   return all;
 }
 
 Device Module::device() const {
-  if (!parameters_.empty()) return parameters_.front().variable->device();
+  for (const Parameter& p : parameters_)
+    if (p.variable->defined())
+      return p.variable->device();
+    else
+      return p.matrix->packed.device();
   for (const auto& [prefix, child] : children_)
     if (const Device device = child->device(); device != kCpu) return device;
   return kCpu;

@@ -16,6 +16,7 @@ namespace frugal {
 
 class HeadedModule;
 class ResizedModule;
+struct MatrixWeight;  // models/matrix_weight.h
 namespace models {
 class Detector;
 class LinearLayer;
@@ -68,6 +69,12 @@ class Module {
   struct NamedBuffer {
     std::string name;
     Tensor* buffer;
+    bool packed = false;  // a part of a packed weight, which nothing changes while training
+  };
+  struct NamedMatrix {
+    std::string name;  // names the parameter, if the weight is whole
+    MatrixWeight* weight;
+    Layout layout;
   };
   // In registration order, depth first. Optimizers take them as they are:
   // optim::Sgd(model.parameters(), {.momentum = 0.9}).
@@ -75,8 +82,10 @@ class Module {
   Device device() const;  // where the parameters are; cpu if there are none
   DType activations() const { return activations_; }  // f32 or bf16
   void set_activations(DType dtype) { activations_ = dtype; }
-  std::vector<NamedBuffer> buffers();  // running_mean, running_var, num_batches_tracked
-  void zero_grad();                    // drops all gradients
+  // running_mean, running_var, num_batches_tracked; also the parts of packed weights
+  std::vector<NamedBuffer> buffers();
+  std::vector<NamedMatrix> matrices();  // weights of linear products, which may be packed
+  void zero_grad();                     // drops all gradients
   // What the names of the last layer's parameters begin with, such as "fc.". That layer has an
   // output for each class. Empty: there is no such layer, as in a network whose outputs share the
   // weights of an embedding. Here: the layer of the last parameter, if its weight is a matrix.
@@ -110,6 +119,10 @@ class Module {
   Variable& register_parameter(const std::string& name, Tensor value,
                                Layout layout = Layout::plain);
   void remove_parameter(const std::string& name);  // REQUIRES: a parameter of this module itself
+  // A parameter [out, in] that may be packed while it is frozen (models/pack.h). Then it is no
+  // parameter; its parts are buffers.
+  std::shared_ptr<MatrixWeight> register_matrix(const std::string& name, Tensor value,
+                                                Layout layout = Layout::plain);
   Tensor& register_buffer(const std::string& name, Tensor value);
   template <class M>
   std::shared_ptr<M> register_module(const std::string& name, std::shared_ptr<M> module) {
@@ -120,8 +133,9 @@ class Module {
  private:
   struct Parameter {
     std::string name;
-    std::unique_ptr<Variable> variable;
+    std::shared_ptr<Variable> variable;
     Layout layout;
+    std::shared_ptr<MatrixWeight> matrix;  // which holds the variable; null: nothing packs it
   };
   struct Buffer {
     std::string name;

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "core/quoted.h"
 #include "models/adapters/adapters.h"
+#include "models/matrix_weight.h"
 #include "models/published_names.h"
 #include "models/resized_module.h"
 #include "ops/dense/copy.h"
@@ -70,6 +72,9 @@ Tensor from_file(const Tensor& tensor, Module::Layout layout) {
 struct Target {
   Tensor tensor;
   Module::Layout layout = Module::Layout::plain;
+  // A whole weight that stands for a packed one, or that is made of a packed one.
+  MatrixWeight* converted = nullptr;
+  ops::PackedMatrix packed = {};  // what the state has, if it has the weight packed
 };
 
 // Do the files of the module's state hold this parameter?
@@ -125,7 +130,67 @@ bool converts(DType from, DType to) {
 struct Fitting {
   NamedTensors state;
   StateNotes notes;
+  std::map<std::string, Target> targets;
 };
+
+bool is_coded(ops::MatrixFormat format) {
+  return format == ops::MatrixFormat::int8 || format == ops::MatrixFormat::nf4;
+}
+
+// The weight of this name and shape as the state has it, if that is in codes.
+ops::PackedMatrix packed_in(const std::map<std::string, Tensor>& state, const std::string& name,
+                            int64_t rows, int64_t columns) {
+  const auto scales = state.find(name + ".absmax");
+  const auto codes = state.find(name);
+  if (scales == state.end() || codes == state.end() || codes->second.dtype() != DType::u8)
+    return {};
+  const ops::MatrixFormat format =
+      scales->second.dtype() == DType::u8 ? ops::MatrixFormat::nf4 : ops::MatrixFormat::int8;
+  ops::PackedMatrix packed = ops::empty_packed(format, rows, columns, kMeta);
+  for (const auto& [ending, part] : packed.parts()) {
+    const auto found = state.find(name + ending);
+    if (found == state.end() || found->second.shape() != part->shape() ||
+        found->second.dtype() != part->dtype())
+      return {};
+    *part = found->second;
+  }
+  return packed;
+}
+
+// What the parts of weights are called where a state has them packed.
+std::set<std::string> names_of_parts(Module& module) {
+  const ops::PackedMatrix any = ops::empty_packed(ops::MatrixFormat::nf4, 1, 1, kMeta);
+  std::set<std::string> names;
+  for (const Module::NamedMatrix& m : module.matrices())
+    for (const auto& [ending, part] : any.parts()) names.insert(m.name + ending);
+  return names;
+}
+
+// Where the module and the state hold a weight in different formats, whole weights stand for both.
+void compare_whole(Module& module, std::map<std::string, Target>& targets, NamedTensors& state) {
+  std::map<std::string, Tensor> given(state.begin(), state.end());
+  std::set<std::string> dropped;
+  NamedTensors whole;
+  for (const Module::NamedMatrix& m : module.matrices()) {
+    MatrixWeight& weight = *m.weight;
+    const auto found = given.find(m.name);
+    if (found == given.end()) continue;
+    ops::PackedMatrix packed = packed_in(given, m.name, weight.out(), weight.in());
+    const bool coded = is_coded(weight.packed.format);
+    const bool floats = is_floating(found->second.dtype());
+    if (packed.defined() ? packed.format == weight.packed.format : !(coded && floats)) continue;
+    const Tensor shape = Tensor::empty({weight.out(), weight.in()}, DType::f32, kMeta);
+    for (const auto& [ending, part] : weight.packed.parts()) targets.erase(m.name + ending);
+    if (packed.defined()) {
+      for (const auto& [ending, part] : packed.parts()) dropped.insert(m.name + ending);
+      whole.emplace_back(m.name, shape);
+    }
+    const Module::Layout layout = packed.defined() ? Module::Layout::plain : m.layout;
+    targets[m.name] = {shape, layout, &weight, std::move(packed)};
+  }
+  std::erase_if(state, [&](const auto& entry) { return dropped.contains(entry.first); });
+  state.insert(state.end(), whole.begin(), whole.end());
+}
 
 // The rows of a matrix; 0: there is none of this name.
 int64_t rows_of(const std::map<std::string, const Tensor*>& given, const std::string& name) {
@@ -150,9 +215,11 @@ void resize_positions(const std::map<std::string, Target>& targets, GridSampling
   }
 }
 
-Fitting fitting(Module& module, const std::map<std::string, Target>& targets,
-                const NamedTensors& published, const std::string& from,
+Fitting fitting(Module& module, const NamedTensors& published, const std::string& from,
                 const StateOptions& options) {
+  Fitting fit;
+  std::map<std::string, Target>& targets = fit.targets;
+  targets = targets_of(module, options);
   const auto has = [&](const std::string& name) { return targets.contains(name); };
   const std::string head = module.head_prefix();
   ResizedModule* const resized = module.as_resized();
@@ -165,9 +232,12 @@ Fitting fitting(Module& module, const std::map<std::string, Target>& targets,
                "[load_state_dict] expected model.head keep, since this network has no head of its "
                "own{}",
                from.empty() ? "" : "; the weights are those of " + from);
-  Fitting fit;
   StateNotes& notes = fit.notes;
-  NamedTensors state = as_named_today(published, has, &notes.ignored);
+  std::set<std::string> known = names_of_parts(module);
+  for (const auto& [name, target] : targets) known.insert(name);
+  NamedTensors state = as_named_today(
+      published, [&](const std::string& name) { return known.contains(name); }, &notes.ignored);
+  compare_whole(module, targets, state);
   if (options.resize_positions)
     resize_positions(targets, options.sampling.value_or(sampling_of(published)), state, notes);
   std::map<std::string, const Tensor*> given;
@@ -230,8 +300,15 @@ Fitting fitting(Module& module, const std::map<std::string, Target>& targets,
                "[load_state_dict] the weights{} do not fit the model{}{}{}{}", of,
                list("missing", missing), list("unexpected", unexpected), list("wrong shape", wrong),
                list("wrong dtype", dtypes));
-  for (auto& entry : state)
-    if (given.contains(entry.first)) fit.state.push_back(std::move(entry));
+  std::set<uint64_t> as_given;
+  for (const auto& [name, tensor] : published) as_given.insert(tensor.storage()->id());
+  for (auto& entry : state) {
+    if (!given.contains(entry.first)) continue;
+    const Target& target = targets.at(entry.first);
+    if (!target.packed.defined())
+      notes.as_given = notes.as_given && as_given.contains(entry.second.storage()->id());
+    fit.state.push_back(std::move(entry));
+  }
   return fit;
 }
 
@@ -239,21 +316,51 @@ Fitting fitting(Module& module, const std::map<std::string, Target>& targets,
 
 StateNotes check_state_dict(Module& module, const NamedTensors& state, const std::string& from,
                             const StateOptions& options) {
-  return fitting(module, targets_of(module, options), state, from, options).notes;
+  return fitting(module, state, from, options).notes;
 }
 
+namespace {
+
+// The values of a weight [out, in] that was compared as a whole one.
+Tensor whole_values(const Target& target, const Tensor& given, const ReadTensor& read) {
+  if (!target.packed.defined()) return from_file(read(given), target.layout);
+  ops::PackedMatrix packed = target.packed;
+  for (const auto& [ending, part] : packed.parts()) *part = read(*part);
+  const CategoryScope scope(Category::workspace);
+  return ops::unpack_matrix(packed);
+}
+
+// Writes values on the host over those of a tensor of the module.
+void put(const Tensor& to, const Tensor& values) {
+  const bool cuda = to.device().type == DeviceType::cuda;
+  ops::copy_into(to, cuda ? to_device(ops::contiguous(values), to.device()) : values);
+  to.bump_version();
+}
+
+}  // namespace
+
 StateNotes load_state_dict(Module& module, const NamedTensors& published, const std::string& from,
-                           const StateOptions& options) {
-  const std::map<std::string, Target> targets = targets_of(module, options);
-  Fitting fit = fitting(module, targets, published, from, options);
+                           const StateOptions& options, const ReadTensor& read) {
+  Fitting fit = fitting(module, published, from, options);
+  const ReadTensor values = [&](const Tensor& x) {
+    return read && x.device() == kMeta ? read(x) : x;
+  };
   for (const auto& [name, tensor] : fit.state) {
-    const Target& target = targets.at(name);
-    const Tensor given_here = from_file(tensor, target.layout);
-    ops::copy_into(target.tensor,
-                   target.tensor.device().type == DeviceType::cuda
-                       ? to_device(ops::contiguous(given_here), target.tensor.device())
-                       : given_here);
-    target.tensor.bump_version();
+    const Target& target = fit.targets.at(name);
+    if (target.converted == nullptr) {
+      put(target.tensor, from_file(values(tensor), target.layout));
+      continue;
+    }
+    const Tensor whole = whole_values(target, tensor, values);
+    MatrixWeight& weight = *target.converted;
+    if (!weight.packed.defined()) {
+      put(weight.whole.value(), whole);
+      continue;
+    }
+    const ops::PackedMatrix packed = ops::pack_matrix(whole, weight.packed.format);
+    const auto to = weight.packed.parts();
+    const auto from_parts = packed.parts();
+    for (size_t i = 0; i < to.size(); ++i) put(*to[i].second, *from_parts[i].second);
   }
   return std::move(fit.notes);
 }
@@ -263,7 +370,7 @@ void to_dtype(Module& module, DType dtype) {
   for (const auto& p : module.parameters())
     p.parameter->set_value(ops::cast(p.parameter->value(), dtype));
   for (const auto& b : module.buffers())
-    if (is_floating(b.buffer->dtype())) *b.buffer = ops::cast(*b.buffer, dtype);
+    if (is_floating(b.buffer->dtype()) && !b.packed) *b.buffer = ops::cast(*b.buffer, dtype);
 }
 
 }  // namespace frugal::models

@@ -1,5 +1,6 @@
 // The tensors of a module with PyTorch's names and layouts, for files.
 #pragma once
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -54,7 +55,12 @@ struct StateNotes {
   std::vector<Resized> resized;  // positions of another grid, with resize_positions
   // The classes of the module's and of the file's last layer, with reset_head. 0: unknown.
   int64_t classes = 0, classes_of_file = 0;
+  // Is each tensor that the module takes one of the given ones, and not made of several or resized?
+  bool as_given = true;
 };
+
+// The values of a tensor of a state that is on `meta`, when they are needed.
+using ReadTensor = std::function<Tensor(const Tensor& described)>;
 
 // Fills every parameter and buffer in place. bf16, f16 and f64 are cast to the dtype of the module,
 // and narrower integers to wider ones; no other casts are made. Names of published files are
@@ -62,8 +68,14 @@ struct StateNotes {
 // with counts that lists the first ten of the missing and of the unexpected names, and of the wrong
 // shapes and dtypes; where only the classes differ, both numbers of them; reset_head for a module
 // without a head. The module is then unchanged.
+//
+// A weight that the module has packed (models/pack.h) is packed from a whole one, or taken as it is
+// from a state that has it in the same format; a whole one is unpacked from a packed one.
+//
+// `read`, if given, is asked for the values of each tensor of `state` that is on `meta` when they
+// are needed, so that one is in memory at a time.  REQUIRES of it: StateNotes::as_given.
 StateNotes load_state_dict(Module& module, const NamedTensors& state, const std::string& from = "",
-                           const StateOptions& options = {});
+                           const StateOptions& options = {}, const ReadTensor& read = {});
 
 // Only the checks of load_state_dict(). The tensors may be on `meta`.
 StateNotes check_state_dict(Module& module, const NamedTensors& state, const std::string& from = "",

@@ -3,6 +3,7 @@
 #include "autograd/functions.h"
 #include "models/dense.h"
 #include "models/init.h"
+#include "models/matrix_weight.h"
 
 namespace frugal::models {
 
@@ -15,7 +16,7 @@ Variable LayerNorm::forward(Variable x, Context&) { return layer_norm(x, weight_
 
 Variable dense_gelu(Dense& dense, const Variable& x, Context& context, frugal::Gelu kind) {
   if (dense.adapter() != nullptr) return gelu(dense.forward(x, context), kind);
-  return linear_gelu(x, dense.weight(), dense.bias(), kind);
+  return linear_gelu(x, dense.matrix(), dense.bias(), kind);
 }
 
 namespace {

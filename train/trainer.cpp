@@ -500,7 +500,8 @@ Batch Trainer::next_batch(bool& copied) {
 void Trainer::share_buffers() {
   if (ranks_.alone()) return;
   NamedTensors buffers;
-  for (const auto& b : model_.buffers()) buffers.emplace_back(b.name, *b.buffer);
+  for (const auto& b : model_.buffers())
+    if (!b.packed) buffers.emplace_back(b.name, *b.buffer);
   distributed::broadcast_values(ranks_.communicator(), buffers);
 }
 

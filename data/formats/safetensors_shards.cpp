@@ -125,6 +125,10 @@ const SafetensorsInfo& SafetensorsShards::info(const std::string& name) const {
   return files_[file_of_.at(name)].info(name);
 }
 
+Tensor SafetensorsShards::read(const std::string& name) const {
+  return files_[file_of_.at(name)].read(name);
+}
+
 std::vector<std::pair<std::string, Tensor>> SafetensorsShards::read_all() const {
   std::vector<std::pair<std::string, Tensor>> tensors;
   for (const std::string& name : names_)

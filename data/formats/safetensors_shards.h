@@ -23,6 +23,8 @@ class SafetensorsShards {
   const std::vector<std::string>& names() const { return names_; }
   bool contains(const std::string& name) const { return file_of_.contains(name); }
   const SafetensorsInfo& info(const std::string& name) const;    // REQUIRES: one of names()
+  Tensor read(const std::string& name) const;                    // REQUIRES: one of names(). See
+                                                                 // SafetensorsFile::read
   std::vector<std::pair<std::string, Tensor>> read_all() const;  // see SafetensorsFile::read
 
  private:

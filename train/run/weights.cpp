@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <map>
 #include <type_traits>
 
 #include "core/dtype_switch.h"
@@ -50,10 +51,27 @@ models::StateNotes load_from(Module& module, const File& file,
     const data::SafetensorsInfo& info = file.info(name);
     described.emplace_back(name, Tensor::empty(info.shape, info.dtype, kMeta));
   }
-  models::check_state_dict(module, described, file.path(), options);
-  const models::NamedTensors state = file.read_all();
-  for (const auto& [name, tensor] : state) check_finite(file.path(), name, tensor);
-  return models::load_state_dict(module, state, file.path(), options);
+  const models::StateNotes notes =
+      models::check_state_dict(module, described, file.path(), options);
+  const auto read = [&](const std::string& name) {
+    Tensor tensor = file.read(name);
+    check_finite(file.path(), name, tensor);
+    return tensor;
+  };
+  // Only values tell whether an ignored matrix is the copy of another one, which must be equal.
+  const bool by_values =
+      std::any_of(notes.ignored.begin(), notes.ignored.end(),
+                  [&](const std::string& name) { return file.info(name).shape.dim() == 2; });
+  if (!notes.as_given || by_values) {
+    models::NamedTensors state;
+    for (const std::string& name : file.names()) state.emplace_back(name, read(name));
+    return models::load_state_dict(module, state, file.path(), options);
+  }
+  std::map<uint64_t, std::string> name_of;
+  for (const auto& [name, tensor] : described) name_of[tensor.storage()->id()] = name;
+  return models::load_state_dict(module, described, file.path(), options, [&](const Tensor& x) {
+    return read(name_of.at(x.storage()->id()));
+  });
 }
 
 // A line for each name, of ten at the most.

@@ -84,3 +84,19 @@ TEST_CASE("a load that is not strict takes what fits and names the rest") {
   CHECK_THROWS_WITH_AS(load(wide, file.path(), {.strict = false}), doctest::Contains("wrong shape"),
                        Error);
 }
+
+TEST_CASE("a file is read one tensor after the other") {
+  const File file;
+  const auto net = [](uint64_t seed) {
+    models::Init init{Rng(seed)};
+    return Sequential{models::Linear(init, 256, 256), models::Linear(init, 256, 256),
+                      models::Linear(init, 256, 256), models::Linear(init, 256, 256)};
+  };
+  Sequential a = net(1), b = net(2);
+  save(a, file.path());
+  allocator(kCpu).reset_peak();
+  const int64_t before = allocator(kCpu).report().live_total;
+  load(b, file.path());
+  CHECK(allocator(kCpu).report().peak_total - before < 3 * 256 * 256 * 4 / 2);
+  CHECK(values(a) == values(b));
+}
