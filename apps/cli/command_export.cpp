@@ -60,6 +60,7 @@ ExportSource open_source(const ExportArguments& arguments) {
     throw ConfigError("",
                       "expected the folder of a run, or a configuration with --checkpoint "
                       "FILE; --random exports random weights");
+  run.config.model.packing = {};  // files have whole weights
   if (!run.description.classes.empty()) source.classes = Json(run.description.classes).dump();
   const Device device = set_up_computing_device(run.config.run, "exported");
   source.spec = run.description.spec;

@@ -16,6 +16,7 @@
 #include "core/value.h"
 #include "data/image/changes.h"
 #include "models/freeze.h"
+#include "models/pack.h"
 #include "optim/schedule.h"
 #include "train/tasks/make_task.h"
 #include "train/trainer.h"
@@ -34,6 +35,7 @@ struct ModelConfig {
   std::optional<int64_t> num_classes, in_channels, vocab_size;
   std::optional<std::string> weights;
   std::string head = "keep";
+  models::PackOptions packing;  // how weights that do not train are held
   // The other keys, which are the networks' own (core/option.h), without those that are null.
   options::Options options;
 

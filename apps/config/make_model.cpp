@@ -5,6 +5,7 @@
 #include "autograd/record.h"
 #include "core/random_streams.h"
 #include "models/freeze.h"
+#include "models/pack.h"
 #include "train/tasks/make_task.h"
 #include "train/training_step.h"
 
@@ -54,6 +55,24 @@ ModelPtr make_network(Init& init, const ModelConfig& model, const BatchSpec& spe
                                                 "{}",
                                                 least, least, model.name, spec.sample));
   return with_paths([&] { return models::make(model.name, options, init); });
+}
+
+// Calls `f`. Messages of the library that begin with `op` are those of this key.
+template <class F>
+auto with_key(const char* key, const std::string& op, const F& f) {
+  try {
+    return f();
+  } catch (const OutOfMemory&) {
+    throw;
+  } catch (const Error& e) {
+    const std::string what = e.what();
+    if (!what.starts_with(op + " ")) throw;
+    throw ConfigError(key, what.substr(op.size() + 1));
+  }
+}
+
+void freeze_as_told(Module& network, const TrainConfig& train) {
+  with_key("train.freeze", "[freeze]", [&] { freeze(network, train.freeze, train.freezing); });
 }
 
 }  // namespace
@@ -124,14 +143,15 @@ ModelPtr make_model(const Config& config, const BatchSpec& spec, Device device) 
   Init init;
   init.rng = streams::kInitialWeights.rng(static_cast<uint64_t>(config.run.seed));
   init.device = device;
-  const ModelPtr network = make_network(init, config.model, spec);
+  const auto make = [&](Init& at) {
+    const ModelPtr network = make_network(at, config.model, spec);
+    freeze_as_told(*network, config.train);
+    return network;
+  };
+  const ModelPtr network = with_key("model.frozen", "[pack]", [&] {
+    return models::make_packed(make, init, config.model.packing);
+  });
   if (config.run.has_bf16()) network->set_activations(DType::bf16);
-  try {
-    freeze(*network, config.train.freeze, config.train.freezing);
-  } catch (const Error& e) {
-    const std::string what = e.what();
-    throw ConfigError("train.freeze", what.substr(what.find(' ') + 1));  // without "[freeze]"
-  }
   return network;
 }
 

@@ -129,6 +129,10 @@ void resolve_keys(Config& config) {
     throw ConfigError("train.freeze_epochs",
                       "expected 0 with compression.memory_budget: a plan for what is trained at "
                       "first does not fit the whole network");
+  if (config.train.freeze_epochs > 0 && packs_weights(config))
+    throw ConfigError("train.freeze_epochs",
+                      fmt::format("expected 0 with model.frozen {}: packed weights never train",
+                                  ops::name_of(config.model.packing.format)));
   if (config.train.in_backward) {
     const char* other = config.train.clip_norm > 0               ? "optim.clip_norm"
                         : config.train.gradient_accumulation > 1 ? "train.gradient_accumulation"

@@ -153,6 +153,7 @@ bool measures(const Config& c) {
 bool chooses_widths(const Config& c) { return has_adaptive_widths(c.compression); }
 bool checkpoints(const Config& c) { return c.train.checkpointing; }
 bool freezes(const Config& c) { return !c.train.freeze.empty(); }
+bool packs_weights(const Config& c) { return c.model.packing.format != ops::MatrixFormat::f32; }
 bool weighs_classes(const Config& c) {
   const DataTraits t = traits(c);
   if (family_of(c.model) == Family::segmentation)

@@ -41,6 +41,7 @@ bool measures(const Config& c);        // sensitivities are measured with a part
 bool chooses_widths(const Config& c);  // each tensor gets its own width
 bool checkpoints(const Config& c);
 bool freezes(const Config& c);
+bool packs_weights(const Config& c);
 bool weighs_classes(const Config& c);
 bool learns_from_views(const Config& c);  // two views of each picture, without labels
 

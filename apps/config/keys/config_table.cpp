@@ -88,12 +88,18 @@ Section model() {
   for (const options::Key& key : models::all_keys()) section.fields.push_back(network_field(key));
   section.fields.push_back(vocab_size());
   add(
+      section, "pack", models::PackOptions::list(),
+      [](auto& c) -> auto& { return c.model.packing; });
+  field_named(section, "frozen_layers").reader = {
+      "model.frozen bf16, int8 and nf4", {"model.frozen"}, packs_weights};
+  add(
       section, "knn", train::KnnOptions::list(),
       [](auto& c) -> auto& { return c.train.of_task.knn; });
   section.fields.back().reader = networks("neighbours", "simsiam, byol and moco_v2");
   return in_order(
       std::move(section),
-      "name weights head num_classes in_channels modules shortcut stem hidden dropout "
+      "name weights head frozen frozen_layers num_classes in_channels modules shortcut stem hidden "
+      "dropout "
       "attention_dropout stochastic_depth input_dropout layers width window heads "
       "feed_forward max_positions vocab_size family kv_heads head_size norm_eps "
       "activation tied attention_bias mlp_bias rope_base rope_scaling rope_factor "

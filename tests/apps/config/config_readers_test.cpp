@@ -249,6 +249,7 @@ const std::map<std::string, Row>& rows() {
       {"train.early_stop.unit", {"epochs", {"train.early_stop.patience=3"}, images}},
       {"train.checkpointing", {true, images, mlp}},
       {"train.checkpointed_blocks", {2, {"train.checkpointing=true"}, L1}},
+      {"model.frozen_layers", {{"fc1."}, {"model.frozen=nf4"}, images}},
       {"train.freeze_epochs", {2, {R"(train.freeze=["fc1."])"}, images}},
       {"train.freeze_statistics", {false, {R"(train.freeze=["fc1."])"}, mlp}},
       {"cuda_graphs", {true, cuda, cpu}},
