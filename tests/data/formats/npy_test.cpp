@@ -122,6 +122,16 @@ TEST_CASE("archives are read stored, deflated and with 64-bit sizes") {
   CHECK(file.read("a").item() == 3);
 }
 
+TEST_CASE("an array may be called a.npy") {
+  const TemporaryFolder folder;
+  const NpzFile file = NpzFile::open(folder.write(
+      "a",
+      zip({{"a.npy", npy_of<int32_t>("<i4", {1})}, {"a.npy.npy", npy_of<int32_t>("<i4", {2})}})));
+  CHECK(file.names() == std::vector<std::string>{"a", "a.npy"});
+  CHECK(file.read("a").item() == 1);
+  CHECK(file.read("a.npy").item() == 2);
+}
+
 TEST_CASE("names of arrays beyond ASCII, in the locale that a program has at its start") {
   const TemporaryFolder folder;
   const std::string array = npy_of<int32_t>("<i4", {3, 1});
