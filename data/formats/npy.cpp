@@ -177,9 +177,8 @@ struct Start {
   int64_t bytes = 0;  // bytes of the data behind the header
 };
 
-// `total` is the size of the file or entry. A header that does not match it is refused before
-// memory is taken.
-Start read_start(const std::string& where, int64_t total, const Read& read) {
+// The header of a file or entry of `total` bytes, and how many bytes follow it.
+std::pair<Header, int64_t> read_header(const std::string& where, int64_t total, const Read& read) {
   uint8_t start[12];
   constexpr uint8_t kMagic[6] = {0x93, 'N', 'U', 'M', 'P', 'Y'};
   FRUGAL_CHECK(read(start, 10) == 10 && std::equal(kMagic, kMagic + 6, start),
@@ -201,7 +200,12 @@ Start read_start(const std::string& where, int64_t total, const Read& read) {
                length);
   std::string text(length, '\0');
   FRUGAL_CHECK(read(text.data(), length) == length, "[npy] truncated header in {}", where);
-  const Header header = HeaderParser(where, text).parse();
+  return {HeaderParser(where, text).parse(), total - begin - static_cast<int64_t>(length)};
+}
+
+// A header that does not match `total` is refused before memory is taken.
+Start read_start(const std::string& where, int64_t total, const Read& read) {
+  const auto [header, rest] = read_header(where, total, read);
   FRUGAL_CHECK(header.descr.size() >= 2 && header.descr[0] != '>',
                "[npy] expected little-endian data in {}, got dtype {}", where,
                in_quotes(header.descr));
@@ -211,7 +215,6 @@ Start read_start(const std::string& where, int64_t total, const Read& read) {
   const bool narrow = type == "i1";  // DType has no signed bytes
   const DType dtype = narrow ? DType::u8 : numpy_dtype(where, type);
   const int64_t bytes = checked_bytes(where, dtype, header.shape);
-  const int64_t rest = total - begin - static_cast<int64_t>(length);
   FRUGAL_CHECK(bytes == rest, "[npy] expected {} bytes of data {} {} in {}, got {}", bytes,
                header.shape, header.descr, where, rest);
   return {{narrow ? DType::i32 : dtype, header.shape}, header.descr, header.fortran, narrow, bytes};
@@ -294,6 +297,23 @@ Tensor NpzFile::read(const std::string& name) const {
                              [&](void* out, size_t count) { return reader.read(out, count); });
   reader.finish();
   return tensor;
+}
+
+std::string NpzFile::text(const std::string& name) const {
+  constexpr int64_t kMost = 4096;
+  const ZipEntry& of = entry(name);
+  ZipReader reader(zip_, of);
+  const Read read = [&](void* out, size_t count) { return reader.read(out, count); };
+  const auto [header, rest] = read_header(where(of), of.size, read);
+  FRUGAL_CHECK(
+      header.descr == fmt::format("|S{}", rest) && header.shape.dim() == 0 && rest <= kMost,
+      "[npz] expected a text of at most {} bytes in {}, got {} {}", kMost, where(of), header.shape,
+      in_quotes(header.descr));
+  std::string text(static_cast<size_t>(rest), '\0');
+  FRUGAL_CHECK(read(text.data(), text.size()) == text.size(), "[npz] cannot read the text in {}",
+               where(of));
+  reader.finish();
+  return text;
 }
 
 std::string NpzFile::where(const ZipEntry& entry) const {

@@ -33,7 +33,8 @@ class NpzFile {
   // Reads dtype and shape from the array's header; its data are not unpacked. Errors: no such
   // array; those of ZipReader and read_npy.
   NpyInfo info(const std::string& name) const;
-  Tensor read(const std::string& name) const;  // Errors: those of info()
+  Tensor read(const std::string& name) const;       // Errors: those of info()
+  std::string text(const std::string& name) const;  // one of NumPy's bytes_. Errors: other arrays
 
  private:
   const ZipEntry& entry(const std::string& name) const;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/quoted.h"
 #include "data/formats/npy.h"
 
 namespace frugal::data {
@@ -34,6 +35,13 @@ Shape csr_shape(const NpzFile& file, const std::string& name) {
 }  // namespace
 
 CsrMatrix read_npz_csr(const NpzFile& file, const std::string& name) {
+  // SciPy writes its matrices by columns in arrays of equal names: they would come out transposed.
+  if (const std::string format = name + "format"; file.contains(format)) {
+    const std::string found = file.text(format);
+    FRUGAL_CHECK(found == "csr",
+                 "[npz] expected a sparse matrix by rows (csr) in {}, got {}; save matrix.tocsr()",
+                 file.path(), in_quotes(found));
+  }
   const Shape shape = csr_shape(file, name);
   return make_csr(file.path(), shape[0], shape[1], file.read(name + "indptr"),
                   file.read(name + "indices"), file.read(name + "data"));

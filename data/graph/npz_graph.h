@@ -12,7 +12,8 @@ namespace frugal::data {
 // Errors: those of NpzFile and make_csr; matrices and labels whose sizes disagree; negative labels.
 GraphData open_npz_graph(const std::string& path, const GraphOptions& options = {});
 
-// The sparse matrix in the arrays NAME{data,indices,indptr,shape}. Errors: as above.
+// The sparse matrix in the arrays NAME{data,indices,indptr,shape}. Errors: as above; an array
+// NAMEformat that is not "csr".
 class NpzFile;
 CsrMatrix read_npz_csr(const NpzFile& file, const std::string& name);
 

@@ -14,9 +14,9 @@ using namespace frugal_test;
 namespace {
 
 std::string adjacency(int64_t nodes, const std::vector<int32_t>& row_ptr,
-                      const std::vector<int32_t>& col) {
+                      const std::vector<int32_t>& col, const std::string& format = "csr") {
   std::vector<std::pair<std::string, std::string>> entries;
-  entries.emplace_back("format.npy", npy("|S3", "()", "csr"));
+  entries.emplace_back("format.npy", npy(fmt::format("|S{}", format.size()), "()", format));
   add_csr(entries, "", nodes, nodes, row_ptr, col, std::vector<float>(col.size(), 1.0f));
   return zip(entries, true);
 }
@@ -83,6 +83,12 @@ TEST_CASE("several labels a node, in any order") {
 TEST_CASE("GraphSAINT files that disagree are refused") {
   rejects_graphsaint("adj_full.npz", "PK", "a zip archive");
   rejects_graphsaint("adj_full.npz", adjacency(4, {0, 1, 1, 1, 1}, {4}), "columns in [0, 4)");
+  // What SciPy writes of a matrix's transpose: by columns, in arrays of equal names.
+  rejects_graphsaint("adj_full.npz", adjacency(4, {0, 1, 1, 1, 1}, {2}, "csc"), "got \"csc\"");
+  std::vector<std::pair<std::string, std::string>> number = {
+      {"format.npy", npy_of<int32_t>("<i4", {1})}};
+  add_csr(number, "", 4, 4, {0, 1, 1, 1, 1}, {2}, {1.0f});
+  rejects_graphsaint("adj_full.npz", zip(number, true), "expected a text");
   rejects_graphsaint("adj_train.npz", adjacency(3, {0, 0, 0, 0}, {}), "a matrix [4, 4]");
   rejects_graphsaint("feats.npy", npy("<f8", "(3, 2)", raw_bytes<double>({1, 2, 3, 4, 5, 6})),
                      "features [4, F]");
