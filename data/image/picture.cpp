@@ -210,9 +210,12 @@ JpegHeader jpeg_header(Bytes bytes, const std::string& name) {
   JpegHeader header;
   int sampling = 0;
   tjhandle decoder = jpeg_decoder();
-  if (tjDecompressHeader3(decoder, bytes.data(), bytes.size(), &header.width, &header.height,
-                          &sampling, &header.colors) != 0)
-    damaged_jpeg(name, tjGetErrorStr2(decoder));
+  const int status = tjDecompressHeader3(decoder, bytes.data(), bytes.size(), &header.width,
+                                         &header.height, &sampling, &header.colors);
+  // TurboJPEG calls it an error where it has no name for the sampling of the colours (-1). It has
+  // read all else then, and decodes the picture.
+  const bool has_rest = header.width > 0 && header.height > 0 && header.colors >= 0;
+  if (status != 0 && !(sampling == -1 && has_rest)) damaged_jpeg(name, tjGetErrorStr2(decoder));
   check_size(header.height, header.width, name);
   return header;
 }

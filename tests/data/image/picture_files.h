@@ -28,12 +28,12 @@ inline Picture sample_picture(int64_t height, int64_t width) {
   return picture;
 }
 
-inline FileBytes jpeg_file(const Picture& picture, int quality = 98) {
+inline FileBytes jpeg_file(const Picture& picture, int quality = 98, int sampling = TJSAMP_444) {
   tjhandle encoder = tjInitCompress();
   unsigned char* bytes = nullptr;
   unsigned long size = 0;
   tjCompress2(encoder, picture.pixels.data(), int(picture.width), 0, int(picture.height), TJPF_RGB,
-              &bytes, &size, TJSAMP_444, quality, 0);
+              &bytes, &size, sampling, quality, 0);
   FileBytes file(bytes, bytes + size);
   tjFree(bytes);
   tjDestroy(encoder);

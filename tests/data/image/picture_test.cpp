@@ -71,6 +71,21 @@ TEST_CASE("grey, transparent and 16-bit PNG files become 8-bit colours") {
   CHECK(from_wide.pixels[1] == 0);
 }
 
+TEST_CASE("a JPEG whose colours are sampled in a way without a name is read") {
+  Picture picture{32, 48, 3, {}};
+  for (int64_t i = 0; i < 32 * 48; ++i) picture.pixels.insert(picture.pixels.end(), {200, 90, 30});
+  FileBytes file = jpeg_file(picture, 98, TJSAMP_420);
+  // Four blocks of luminance for one of each colour: two by two, and then one by four.
+  const FileBytes luminance = {1, 0x22, 0}, column = {1, 0x14, 0};
+  const auto found = std::search(file.begin(), file.end(), luminance.begin(), luminance.end());
+  REQUIRE(found != file.end());
+  std::copy(column.begin(), column.end(), found);
+  CHECK(picture_info(file, "a") == PictureInfo{32, 48});
+  CHECK(difference(decode_picture(file, "a"), picture) <= 4);
+  CHECK(decode_picture(file, "a", 1).pixels.size() == 32 * 48);
+  CHECK(decode_picture(file, "a", 3, 16, 24).height == 16);
+}
+
 TEST_CASE("a JPEG is turned as its EXIF orientation says") {
   // Where the file's first pixel, its last of the first row, and the first of its last row go.
   struct Row {
