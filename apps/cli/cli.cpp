@@ -155,10 +155,10 @@ void add_plan(CLI::App& app) {
       ->type_name("N,N,...")
       ->delimiter(',')
       ->allow_extra_args(false)
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
+      ->check(whole(1, 1 << 20))
       ->needs(model);
   sub->add_option("--batch", a.batch, "With --model: samples of a batch")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
+      ->check(whole(1, 1 << 20))
       ->needs(model);
   auto* memory =
       sub->add_option("--memory", a.memory,

@@ -100,14 +100,15 @@ void add_sets(CLI::App* sub, std::vector<std::string>& sets) {
 }
 
 CLI::Validator whole(int64_t least, int64_t most) {
-  // The library itself takes 1e20 and -1 for numbers that nobody gave.
+  // The library itself takes 1e20 and -1 for numbers that nobody gave, and reads 010 as 8.
   const auto check = [least, most](const std::string& text) -> std::string {
     int64_t value = 0;
     const char* const end = text.data() + text.size();
     const auto [stop, error] = std::from_chars(text.data(), end, value);
-    if (error == std::errc() && stop == end && value >= least && value <= most) return "";
-    return fmt::format("expected a whole number from {} to {}, got {}", least, most,
-                       in_quotes(text));
+    const bool octal = text.size() > 1 && text[0] == '0' && stop == end;
+    if (error == std::errc() && stop == end && value >= least && value <= most && !octal) return "";
+    return fmt::format("expected a whole number from {} to {}{}, got {}", least, most,
+                       octal ? " without a 0 in front" : "", in_quotes(text));
   };
   return CLI::Validator(check, fmt::format("{} to {}", least, most));
 }
