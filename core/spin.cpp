@@ -12,6 +12,8 @@
 #include <thread>
 #include <vector>
 
+#include "core/cores.h"
+
 namespace frugal {
 namespace {
 
@@ -40,9 +42,8 @@ double busy_share(int core) {
 }  // namespace
 
 double share_of_cores() {
-  cpu_set_t usable;
-  CPU_ZERO(&usable);
-  if (sched_getaffinity(0, sizeof(usable), &usable) != 0) return 1;
+  const cpu_set_t usable = usable_cores();
+  if (CPU_COUNT(&usable) == 0) return 1;
   std::vector<double> shares(CPU_SETSIZE, 1.0);
   std::vector<std::thread> threads;
   try {
@@ -67,6 +68,7 @@ void limit_spinning(char** argv) {
   const bool beside_others = share_of_cores() < kAlone && share_of_cores() < kAlone;
   const std::string count = std::to_string(beside_others ? 0 : kSpinCount);
   if (setenv("GOMP_SPINCOUNT", count.c_str(), 0) != 0) return;
+  use_all_cores();               // else OpenMP would find one core in the program that starts
   execv(program.c_str(), argv);  // returns only on failure; then threads wait as before
 }
 

@@ -12,6 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/cores.h"
+
 namespace frugal::data {
 
 // begin(number) prepares a job on the consumer's thread, make(number, job) does it, on a worker.
@@ -91,6 +93,7 @@ class MadeAhead {
   }
 
   void work() {
+    use_all_cores();
     std::unique_lock lock(mutex_);
     while (true) {
       work_ready_.wait(lock, [&] { return stop_ || !queue_.empty(); });

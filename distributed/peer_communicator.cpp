@@ -7,6 +7,7 @@
 #include <exception>
 #include <future>
 
+#include "core/cores.h"
 #include "core/quoted.h"
 #include "distributed/operation_text.h"
 #include "ops/dense/copy.h"
@@ -76,6 +77,7 @@ PeerThread::PeerThread(Connect connect, const Options& options) {
   std::future<void> outcome = connected.get_future();
   thread_ =
       std::thread([this, connect = std::move(connect), connected = std::move(connected)]() mutable {
+        use_all_cores();
         prctl(PR_SET_TIMERSLACK, 1000UL, 0UL, 0UL, 0UL);  // naps end when they should
         try {
           transport_ = connect();

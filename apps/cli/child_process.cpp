@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "apps/cli/signals.h"
+#include "core/cores.h"
 #include "core/error.h"
 
 namespace frugal::apps {
@@ -50,6 +51,7 @@ pid_t start_child(const std::vector<std::string>& words, const std::string& out,
   dup2(open("/dev/null", O_RDONLY), STDIN_FILENO);
   dup2(open(out.c_str(), kNew, 0644), STDOUT_FILENO);
   dup2(open(err.c_str(), kNew, 0644), STDERR_FILENO);
+  use_all_cores();
   execvp(argv.front(), argv.data());
   _exit(127);
 }

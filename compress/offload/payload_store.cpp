@@ -5,6 +5,7 @@
 #include <tuple>
 #include <utility>
 
+#include "core/cores.h"
 #include "core/integers.h"
 #include "core/stopwatch.h"
 
@@ -25,7 +26,10 @@ PayloadStore::PayloadStore(const OffloadOptions& options)
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   try {
-    thread_ = std::thread([this] { run(); });
+    thread_ = std::thread([this] {
+      use_all_cores();
+      run();
+    });
   } catch (...) {
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
     throw;

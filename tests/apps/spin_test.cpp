@@ -57,6 +57,23 @@ TEST_CASE("beside other busy processes, threads that wait sleep") {
   CHECK(count == "0");
 }
 
+// The threads with which the process that did the work begins; empty: not GNU OpenMP.
+std::string threads(const std::string& environment) {
+  const Ran ran =
+      shell("env -u OMP_WAIT_POLICY -u GOMP_SPINCOUNT -u OMP_NUM_THREADS OMP_DISPLAY_ENV=verbose " +
+            environment + " FRUGAL --help");
+  REQUIRE(ran.status == 0);
+  const std::string name = "OMP_NUM_THREADS = '";
+  const size_t at = ran.err.rfind(name);
+  if (at == std::string::npos) return "";
+  const size_t begin = at + name.size();
+  return ran.err.substr(begin, ran.err.find('\'', begin) - begin);
+}
+
+TEST_CASE("a restarted program has all cores where OpenMP binds its threads") {
+  CHECK(threads("OMP_PROC_BIND=true") == threads(""));
+}
+
 TEST_CASE("a restarted program keeps its arguments") {
   const Ran ran = shell("env -u OMP_WAIT_POLICY -u GOMP_SPINCOUNT FRUGAL inspect 'no such  file'");
   CHECK(ran.status == 1);

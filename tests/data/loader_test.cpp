@@ -1,13 +1,18 @@
 #include "data/loader.h"
 
 #include <doctest/doctest.h>
+#include <sched.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <filesystem>
 #include <numeric>
 #include <set>
 #include <thread>
 
+#include "core/cores.h"
 #include "data/image/transforms.h"
+#include "data/made_ahead.h"
 #include "data/memory_dataset.h"
 #include "data/tensor_dataset.h"
 #include "tests/data/shares.h"
@@ -108,6 +113,25 @@ LoaderOptions loading(int threads, int64_t batch_size = 4) {
 }
 
 }  // namespace
+
+// GNU OpenMP reads its environment before main(), so the test starts itself again.
+TEST_CASE("workers have all cores where OpenMP binds the first thread to one") {
+  const cpu_set_t cores = usable_cores();
+  if (std::getenv("OMP_PROC_BIND") == nullptr) {
+    const std::string program = std::filesystem::read_symlink("/proc/self/exe");
+    CHECK(std::system(
+              ("OMP_PROC_BIND=true '" + program + "' -tc='workers have all cores*' >/dev/null")
+                  .c_str()) == 0);
+    return;
+  }
+  MadeAhead<int> ahead(
+      1, 1, [](int64_t) { return 0; },
+      [](int64_t, int& count) {
+        cpu_set_t own;
+        if (sched_getaffinity(0, sizeof(own), &own) == 0) count = CPU_COUNT(&own);
+      });
+  CHECK(ahead.take(0, 1) == CPU_COUNT(&cores));
+}
 
 TEST_CASE("an epoch holds every sample once, in another order each time") {
   Loader loader(numbers(10), loading(2));

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "autograd/record.h"
+#include "core/cores.h"
 #include "core/quoted.h"
 #include "data/formats/file_bytes.h"
 #include "data/image/mask_files.h"
@@ -58,7 +59,11 @@ Decoded decode(const std::vector<std::string>& paths, int64_t begin, int64_t cou
     }
   };
   std::vector<std::jthread> helpers;
-  for (int64_t i = 1; i < std::min<int64_t>(threads, count); ++i) helpers.emplace_back(work);
+  for (int64_t i = 1; i < std::min<int64_t>(threads, count); ++i)
+    helpers.emplace_back([&work] {
+      use_all_cores();
+      work();
+    });
   work();
   helpers.clear();  // joins them
   return decoded;
