@@ -16,6 +16,13 @@ def from_dlpack(array: Any) -> Tensor:
             f"[dlpack] expected an array with __dlpack__, got {type(array).__name__}"
         )
     if hasattr(array, "__dlpack__"):
+        # PyTorch negates the imaginary part of a conjugate when it is read, and hands out the
+        # memory as it is.
+        if hasattr(array, "is_neg") and array.is_neg():
+            raise BufferError(
+                "[dlpack] expected numbers as the memory has them, got a tensor of PyTorch with the "
+                "negative bit; resolve_neg() makes a copy without it"
+            )
         array = array.__dlpack__()
     return _frugal.shared_tensor(array)
 
@@ -24,8 +31,10 @@ def tensor(array: Any) -> Tensor:
     """A tensor of the numbers of `array`.
 
     An array that may be written is not copied: the tensor and the array share their memory. A list,
-    a number or an array that is read-only is copied.
+    a number, an array that is read-only or a tensor of PyTorch with the negative bit is copied.
     """
+    if hasattr(array, "resolve_neg"):
+        array = array.resolve_neg()
     try:
         return _frugal.shared_tensor(array)
     except (BufferError, TypeError, ValueError):

@@ -215,6 +215,12 @@ Tensor shared_tensor(const py::object& object) {
   if (py::isinstance<Tensor>(object)) return py::cast<Tensor>(object);
   if (PyCapsule_CheckExact(object.ptr())) return from_capsule(object);
   if (PyObject_CheckBuffer(object.ptr())) return from_buffer(object);
+  // PyTorch's DLPack leaves out the negative bit, with which the imaginary part of a conjugate is
+  // negated when it is read.
+  if (py::hasattr(object, "is_neg") && py::cast<bool>(object.attr("is_neg")()))
+    throw py::buffer_error(
+        "[tensor] expected numbers as the memory has them, got a tensor of PyTorch with the "
+        "negative bit; resolve_neg() makes a copy without it");
   if (py::hasattr(object, "__dlpack__")) return from_capsule(object.attr("__dlpack__")());
   throw py::type_error(fmt::format("[tensor] expected an array with a buffer or __dlpack__, got {}",
                                    Py_TYPE(object.ptr())->tp_name));

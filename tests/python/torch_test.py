@@ -18,6 +18,7 @@ except ImportError:
     print("skipped: this Python has no torch (Debian: python3-torch)")
     sys.exit(77)
 
+import frugal
 import frugal.torch as ft
 import torch_modules
 from frugal import _frugal
@@ -510,6 +511,33 @@ class Steps(unittest.TestCase):
             found, memory = step(network, x, y, ft.compress(network, bits=8))
         self.assertLess(distance(found, plain), 0.05)
         self.assertGreater(memory.ratio, 1.7)
+
+    def test_negative_bit(self):
+        # DLPack hands out the memory, and leaves out that PyTorch negates it.
+        part = torch.complex(torch.ones(2), torch.ones(2)).conj().imag
+        self.assertEqual(frugal.tensor(part).numpy().tolist(), [-1, -1])
+        for share in (frugal.from_dlpack, _frugal.shared_tensor):
+            with self.assertRaisesRegex(BufferError, "resolve_neg"):
+                share(part)
+
+    def test_parts_of_complex_numbers(self):
+        class Parts(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.of = nn.Linear(32, 64)
+
+            def forward(self, x):
+                y = self.of(x)
+                z = torch.complex(y[:, :32].contiguous(), y[:, 32:].contiguous())
+                return (z.imag * y[:, :32] - z.conj().imag * z.real).pow(2)
+
+        network, x = Parts(), torch.randn(64, 32)
+        network(x).sum().backward()
+        plain = network.of.weight.grad.clone()
+        network.zero_grad()
+        with ft.compress(network, bits=8):
+            network(x).sum().backward()
+        self.assertLess(float((plain - network.of.weight.grad).norm() / plain.norm()), 0.02)
 
     def test_autocast_in_half_precision(self):
         network = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 8))

@@ -574,10 +574,11 @@ class compress:
 
     def _pack_entry(self, tensor: torch.Tensor, slot: Slot, form: str, op: str) -> str:
         base: Optional[torch.Tensor] = tensor
-        flat = _kept.flat_of(tensor)
+        flat = None if tensor.is_neg() else _kept.flat_of(tensor)
         if flat is None:  # a view with gaps: the whole of which it is a part
-            base = tensor._base
-            if base is not None and base.numel() <= 4 * tensor.numel():
+            base = None if tensor.is_neg() else tensor._base
+            # The real part of complex numbers is a part of another dtype.
+            if base is not None and base.dtype == tensor.dtype and base.numel() <= 4 * tensor.numel():
                 flat = _kept.flat_of(base)
             if flat is None:
                 base = None
