@@ -539,6 +539,27 @@ class Steps(unittest.TestCase):
             network(x).sum().backward()
         self.assertLess(float((plain - network.of.weight.grad).norm() / plain.norm()), 0.02)
 
+    def test_autocast_without_cache(self):
+        # With the cache, the layer's weight that a reentrant checkpoint cast has no gradient.
+        class Shared(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.of = nn.Linear(32, 32)
+
+            def forward(self, x):
+                return self.of(torch.relu(checkpoint(self.of, x, use_reentrant=True)))
+
+        network = Shared()
+        exact = copy.deepcopy(network)
+        x = torch.randn(64, 32, requires_grad=True)
+        exact.of(torch.relu(exact.of(x))).pow(2).sum().backward()
+        with torch.autocast("cpu", dtype=torch.bfloat16, cache_enabled=False):
+            with ft.compress(network, bits=8):
+                loss = network(x).float().pow(2).sum()
+        loss.backward()
+        off = (network.of.weight.grad - exact.of.weight.grad).norm() / exact.of.weight.grad.norm()
+        self.assertLess(float(off), 0.05)
+
     def test_autocast_in_half_precision(self):
         network = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 8))
         x = torch.randn(128, 64)
