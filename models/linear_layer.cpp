@@ -98,6 +98,8 @@ Tensor LinearLayer::adapted_norms() const {
 
 void LinearLayer::reset_magnitude() {
   if (adapter_ == nullptr || !adapter_->magnitude.defined()) return;
+  // A weight that is packed before it is there (models/pack.h) has no lengths yet.
+  if (!weight_->packed.defined() && weight_->whole.device() != adapter_->magnitude.device()) return;
   ops::copy_into(adapter_->magnitude.value(), adapted_norms());
   adapter_->magnitude.value().bump_version();
 }

@@ -254,8 +254,10 @@ void add_files(CLI::App& app) {
   static std::vector<std::string> folders;
   static bool json = false;
   CLI::App* inspect =
-      command(app, "inspect", "What a safetensors file, or a model's folder, holds");
-  inspect->add_option("FILE", file, "A safetensors file, or a folder of Hugging Face's hub")
+      command(app, "inspect", "What a file of weights, a model, an adapter or a run holds");
+  inspect
+      ->add_option("FILE", file,
+                   "A safetensors file, a folder of Hugging Face's hub, an adapter, or a run")
       ->required()
       ->check(check_named);
   inspect->add_flag("--json", json, "Print JSON");
@@ -316,10 +318,12 @@ void add_export(CLI::App& app) {
       ->required()
       ->check(check_named);
   sub->add_option("--format", a.format,
-                  "onnx, safetensors, or hf: a folder as Hugging Face's hub has "
-                  "it; default: by the ending of --output")
-      ->check(CLI::IsMember({"onnx", "safetensors", "hf"}));
-  sub->add_option("--output", a.output, "Default: MODEL.onnx, MODEL.safetensors or MODEL.hf, here")
+                  "onnx, safetensors, or hf: a folder as Hugging Face's hub has it. Of a run with "
+                  "an adapter also merged: hf, with the adapter in the weights; and the adapter "
+                  "alone: peft, mlx-lora, gguf-lora. Default: by the ending of --output")
+      ->check(
+          CLI::IsMember({"onnx", "safetensors", "hf", "merged", "peft", "gguf-lora", "mlx-lora"}));
+  sub->add_option("--output,--out", a.output, "Default: MODEL with the format behind a dot, here")
       ->type_name("FILE")
       ->check(check_named);
   sub->add_option("--weights", a.weights, "Of a run: best or last")
@@ -328,7 +332,8 @@ void add_export(CLI::App& app) {
   sub->add_option("--checkpoint", a.checkpoint, "Other weights, safetensors")
       ->type_name("FILE")
       ->check(check_named);
-  sub->add_option("--dtype", a.dtype, "Of safetensors and hf: f32, f16 or bf16")
+  sub->add_option("--dtype", a.dtype,
+                  "Of safetensors, hf, merged, peft and mlx-lora: f32, f16 or bf16")
       ->check(CLI::IsMember({"f32", "f16", "bf16"}))
       ->capture_default_str();
   sub->add_option("--example", a.example,

@@ -5,6 +5,7 @@
 #include "apps/cli/commands.h"
 #include "apps/cli/export_inputs.h"
 #include "apps/cli/report.h"
+#include "apps/config/adapter_files.h"
 #include "apps/config/hub_folder.h"
 #include "apps/config/keys/value_named.h"
 #include "apps/config/make_model.h"
@@ -16,6 +17,7 @@
 #include "data/formats/safetensors.h"
 #include "export/onnx_file.h"
 #include "export/recording.h"
+#include "models/adapters/adapters.h"
 #include "models/self_supervised/self_supervised.h"
 #include "models/state.h"
 #include "ops/dense/copy.h"
@@ -107,7 +109,10 @@ std::string format_of(const ExportArguments& arguments) {
   if (!arguments.format.empty()) return arguments.format;
   for (const char* format : {"onnx", "safetensors", "hf"})
     if (arguments.output.ends_with(std::string(".") + format)) return format;
-  throw ConfigError("", "export: expected --format onnx, safetensors or hf");
+  if (arguments.output.ends_with(".gguf")) return "gguf-lora";
+  throw ConfigError("",
+                    "export: expected --format onnx, safetensors, hf, merged, peft, gguf-lora or "
+                    "mlx-lora");
 }
 
 // "f32 [batch, 10]"
@@ -232,8 +237,8 @@ constexpr const char* kTokenizerFiles[] = {
     "merges.txt",        "chat_template.jinja",   "generation_config.json"};
 
 // A folder with config.json and model.safetensors.
-Json export_folder(const ExportArguments& arguments, const std::string& output,
-                   const ExportSource& source) {
+Json export_folder(const ExportArguments& arguments, const std::string& format,
+                   const std::string& output, const ExportSource& source) {
   const std::string dtype = arguments.dtype == "f32"   ? "float32"
                             : arguments.dtype == "f16" ? "float16"
                                                        : "bfloat16";
@@ -256,11 +261,29 @@ Json export_folder(const ExportArguments& arguments, const std::string& output,
     std::printf("%s: %s, %s, %zu tensors, %lld elements\n", output.c_str(),
                 config["model_type"].get<std::string>().c_str(), arguments.dtype.c_str(),
                 tensors.size(), static_cast<long long>(elements_of(tensors)));
-  return {{"format", "hf"},
+  return {{"format", format},
           {"dtype", arguments.dtype},
           {"tensors", tensors.size()},
           {"elements", elements_of(tensors)},
           {"files", files}};
+}
+
+// The adapter alone.
+Json export_adapter(const ExportArguments& arguments, const std::string& format,
+                    const std::string& output, const ExportSource& source) {
+  const AdapterFormat kind = format == "peft"       ? AdapterFormat::peft
+                             : format == "mlx-lora" ? AdapterFormat::mlx
+                                                    : AdapterFormat::gguf;
+  const WrittenAdapter written =
+      write_adapter(*source.model, source.config, kind, output, dtype_named(arguments.dtype));
+  if (!arguments.json)
+    std::printf("%s: %s, %s, %zu tensors, %lld elements\n", output.c_str(), format.c_str(),
+                arguments.dtype.c_str(), written.tensors, static_cast<long long>(written.elements));
+  return {{"format", format},
+          {"dtype", arguments.dtype},
+          {"tensors", written.tensors},
+          {"elements", written.elements},
+          {"files", written.files}};
 }
 
 }  // namespace
@@ -291,14 +314,22 @@ void export_command(const ExportArguments& arguments) {
   if (!arguments.example.empty()) check_free(arguments.example);
   ExportSource source = open_source(arguments);
   std::string output = arguments.output;
+  const bool adapter_alone = format == "peft" || format == "mlx-lora" || format == "gguf-lora";
+  const bool adapts = !models::adapted_layers(*source.model).empty();
+  if (format == "merged" && !adapts)
+    throw ConfigError("adapter.type",
+                      "export: expected a run with an adapter for --format merged, "
+                      "got none; --format hf writes a network without one");
+  if (!adapter_alone) models::merge_adapters(*source.model);
   if (output.empty()) {
-    output =
-        (arguments.trunk ? source.config.model.trunk() : source.config.model.name) + "." + format;
+    output = (arguments.trunk ? source.config.model.trunk() : source.config.model.name) + "." +
+             (format == "gguf-lora" ? "gguf" : format);
     check_free(output);
   }
-  Json said = format == "onnx" ? export_onnx(arguments, output, source)
-              : format == "hf" ? export_folder(arguments, output, source)
-                               : export_safetensors(arguments, output, source);
+  Json said = adapter_alone             ? export_adapter(arguments, format, output, source)
+              : format == "onnx"        ? export_onnx(arguments, output, source)
+              : format == "safetensors" ? export_safetensors(arguments, output, source)
+                                        : export_folder(arguments, format, output, source);
   said["file"] = output;
   said["checkpoint"] = source.weights;
   if (arguments.json)

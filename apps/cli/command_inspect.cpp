@@ -3,11 +3,14 @@
 
 #include "apps/cli/commands.h"
 #include "apps/cli/report.h"
+#include "apps/config/adapter_files.h"
 #include "apps/config/hub_folder.h"
 #include "apps/config/make_model.h"
+#include "apps/config/make_run.h"
 #include "apps/config/stored_run.h"
 #include "core/quoted.h"
 #include "data/formats/safetensors_shards.h"
+#include "models/adapters/adapters.h"
 #include "models/state.h"
 #include "train/planning/bytes.h"
 
@@ -90,13 +93,71 @@ void inspect_hub_folder(const std::string& path, bool json) {
   if (!folder.misfit.empty()) throw Error(folder.misfit);
 }
 
+// A row for each key of a section.
+std::string section_table(const std::string& section, const Json& keys) {
+  std::vector<std::vector<std::string>> rows = {{"key", "value"}};
+  for (const auto& [key, value] : keys.items())
+    rows.push_back({section + "." + key, printable(value.dump(), 160)});
+  return table(rows);
+}
+
+void inspect_adapter(const std::string& path, bool json) {
+  Json found = adapter_contents(path);
+  if (!json) {
+    std::printf("%s", section_table("adapter", found["adapter"]).c_str());
+    std::printf("an adapter of the format %s: %lld tensors, %lld elements\n",
+                found["format"].get<std::string>().c_str(),
+                static_cast<long long>(found["tensors"].get<int64_t>()),
+                static_cast<long long>(found["elements"].get<int64_t>()));
+    return;
+  }
+  found["file"] = path;
+  std::printf("%s\n", found.dump(2, ' ', true).c_str());
+}
+
+// The network of a run, and its adapters.
+void inspect_run(const std::string& path, bool json) {
+  const StoredRun run = read_run(path);
+  const auto network = run_recipe(run.config, run.description.spec).make_model(kMeta);
+  int64_t all = 0, trained = 0;
+  for (const auto& p : network->parameters()) {
+    all += p.parameter->value().numel();
+    if (p.parameter->requires_grad()) trained += p.parameter->value().numel();
+  }
+  const size_t layers = models::adapted_layers(*network).size();
+  const Json keys = to_json(run.config)["adapter"];
+  Json base = nullptr;
+  if (network->leaves_out_frozen()) base = read_json(path + "/base.json");
+  if (json) {
+    Json document = {{"folder", path},
+                     {"model", run.config.model.name},
+                     {"parameters", all},
+                     {"trained", trained},
+                     {"adapted_layers", layers}};
+    if (layers > 0) document["adapter"] = keys;
+    if (!base.is_null()) document["base"] = base;
+    std::printf("%s\n", document.dump(2, ' ', true).c_str());
+    return;
+  }
+  if (layers > 0) std::printf("%s", section_table("adapter", keys).c_str());
+  std::printf("%s: %lld of %lld parameters are trained; adapters in %zu layers\n",
+              run.config.model.name.c_str(), static_cast<long long>(trained),
+              static_cast<long long>(all), layers);
+  if (!base.is_null())
+    std::printf("frozen weights: %s, sha256 %s\n", printable(base["weights"].dump()).c_str(),
+                printable(base["sha256"].dump()).c_str());
+}
+
 }  // namespace
 
 void inspect_command(const std::string& path, bool json) {
+  if (is_adapter(path)) return inspect_adapter(path, json);
   if (is_folder(path)) {
     if (is_hub_folder(path)) return inspect_hub_folder(path, json);
+    if (is_folder(path + "/checkpoint")) return inspect_run(path, json);
     throw ConfigError("", fmt::format("inspect: expected a safetensors file, or a folder with a "
-                                      "config.json of Hugging Face's hub, got the folder {}",
+                                      "config.json of Hugging Face's hub, with an adapter or with "
+                                      "a run, got the folder {}",
                                       in_quotes(path)));
   }
   const auto file = data::SafetensorsFile::open(path);

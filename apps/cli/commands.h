@@ -108,10 +108,11 @@ struct ExportArguments {
   std::string source;            // the folder of a run, or a configuration
   std::string checkpoint;        // weights; empty: those of the run
   std::string weights = "best";  // best or last: which weights of a run
-  std::string format;            // onnx, safetensors or hf; empty: by the ending of `output`
-  std::string output;            // empty: MODEL and the format in the current folder
-  std::string dtype = "f32";     // f32, f16 or bf16; not for onnx
-  std::string example;           // gets inputs, and what the network makes of them; for ONNX
+  std::string format;  // onnx, safetensors, hf, merged, peft, gguf-lora or mlx-lora; empty: by the
+                       // ending of `output`
+  std::string output;  // empty: MODEL and the format in the current folder
+  std::string dtype = "f32";  // f32, f16 or bf16; not for onnx
+  std::string example;        // gets inputs, and what the network makes of them; for ONNX
   std::vector<std::string> sets;
   bool trunk = false;  // exports the trunk of simsiam, byol or moco_v2 alone, under its own names
   bool random = false, overwrite = false, json = false;

@@ -4,6 +4,7 @@
 
 #include "apps/cli/report.h"
 #include "apps/cli/signals.h"
+#include "apps/config/adapter_files.h"
 #include "apps/config/data/make_data.h"
 #include "apps/config/make_model.h"
 #include "apps/config/make_run.h"
@@ -14,7 +15,9 @@
 #include "apps/report/page.h"
 #include "apps/report/record_json.h"
 #include "core/log.h"
+#include "core/quoted.h"
 #include "data/formats/json_strict.h"
+#include "models/adapters/adapters.h"
 #include "ops/image/batch_norm.h"
 #include "train/run/weights.h"
 #include "train/step_times.h"
@@ -92,12 +95,7 @@ TrainingRun::TrainingRun(const Config& config, const TrainOptions& options)
     throw ConfigError("train.patience",
                       fmt::format("expected 0, since {} has no validation set, got {}",
                                   config.data.name, config.train.patience));
-  if (config.model.weights && (folder_ == nullptr || !folder_->has_checkpoint())) {
-    const auto weights = open_weights(*config.model.weights);
-    started_from_ = describe(weights, load_weights(run_.model(), weights,
-                                                   {.reset_head = config.model.head == "reset",
-                                                    .resize_positions = true}));
-  }
+  load_start();
   trainer_ = &run_.trainer([&](TrainerOptions& all) { add_reports(all); });
   const RunState& state = trainer_->state();
   constexpr auto with_checkpoint = RunFolder::Lasting::with_checkpoint;
@@ -108,6 +106,8 @@ TrainingRun::TrainingRun(const Config& config, const TrainOptions& options)
     for (const auto& [name, text] : describing_files(config))
       folder_->write(name, text, with_checkpoint);
   if (folder_ != nullptr && !folder_->has_checkpoint()) write_input_files(*folder_, config, spec_);
+  if (folder_ != nullptr && !folder_->has_checkpoint() && run_.model().leaves_out_frozen())
+    folder_->write("base.json", base_json(config), with_checkpoint);
   if (folder_ != nullptr && folder_->has_checkpoint() && options.data_changed)
     if (const std::string text = data_json_now(config, options.out); !text.empty())
       folder_->write("data.json", text, with_checkpoint);
@@ -120,9 +120,31 @@ TrainingRun::TrainingRun(const Config& config, const TrainOptions& options)
     progress_->say(
         fmt::format("network: {}, since the configuration has no model.name", config.model.name));
   if (progress_ != nullptr && !started_from_.empty()) progress_->say(started_from_);
-  if (progress_ != nullptr && !config.train.freeze.empty()) progress_->say(frozen_text());
+  const bool adapts = config.adapter.type != models::AdapterType::none;
+  if (progress_ != nullptr && (adapts || !config.train.freeze.empty()))
+    progress_->say(frozen_text());
   if (progress_ != nullptr && state.step > 0)
     progress_->say(fmt::format("resumed at step {} of {}", state.step, trainer_->steps()));
+}
+
+// A run with a checkpoint takes from it what it trains.
+void TrainingRun::load_start() {
+  Module& model = run_.model();
+  const bool resumes = folder_ != nullptr
+                           ? folder_->has_checkpoint()
+                           : !is_first() && options_.resume && has_checkpoint(options_.out);
+  if (config_.model.weights && resumes && model.leaves_out_frozen())
+    load_base(model, open_base_again(options_.out, config_), config_);
+  if (resumes) return;
+  if (config_.model.weights) {
+    const auto weights = open_base(config_);
+    started_from_ = describe(weights, load_base(model, weights, config_));
+  }
+  if (config_.model.adapter) {
+    load_adapter(model, config_, *config_.model.adapter);
+    started_from_ += fmt::format("{}adapter of {}", started_from_.empty() ? "" : "\n",
+                                 printable(*config_.model.adapter));
+  }
 }
 
 std::string TrainingRun::frozen_text() {
@@ -131,6 +153,9 @@ std::string TrainingRun::frozen_text() {
     all += p.parameter->value().numel();
     if (!p.parameter->requires_grad()) frozen += p.parameter->value().numel();
   }
+  if (const size_t layers = models::adapted_layers(run_.model()).size(); layers > 0)
+    return fmt::format("adapters in {} layers: {} of {} weights are trained", layers, all - frozen,
+                       all);
   const int64_t epochs = config_.train.freeze_epochs;
   return fmt::format(
       "frozen: {} of {} weights{}", frozen, all,

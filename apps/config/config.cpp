@@ -5,6 +5,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "apps/config/adapter_files.h"
 #include "apps/config/hub_folder.h"
 #include "apps/config/keys/config_readers.h"
 #include "apps/config/keys/config_table.h"
@@ -112,6 +113,12 @@ constexpr Synonym kSynonyms[] = {
     {"amp", "precision"},
     {"dtype", "precision"},
     {"mixed_precision", "precision"},
+    {"lora_r", "adapter.rank"},
+    {"r", "adapter.rank"},
+    {"lora_alpha", "adapter.alpha"},
+    {"lora_dropout", "adapter.dropout"},
+    {"target_modules", "adapter.targets"},
+    {"lora", "adapter.type"},
     {"budget", "compression.memory_budget"},
     {"quantization", "compression.bits"},
 };
@@ -254,6 +261,7 @@ Config parse_config(const Json& given) {
   expand_preset(document);
   expand_level(document);
   expand_hub_folder(document);
+  expand_adapter(document);
   const auto& sections = config_sections();
   for (const auto& [key, value] : document.items()) {
     if (key == kSchemaKey) continue;
@@ -335,8 +343,11 @@ std::string level_set_by(const std::string& set) {
 }  // namespace
 
 void apply_sets(Json& document, const std::vector<std::string>& sets) {
+  constexpr std::string_view kWeights = "model.weights=";
   for (const std::string& set : sets)
-    if (set.starts_with("compression.preset=") && !set.ends_with("=null"))
+    if (set.starts_with(kWeights) && is_hub_folder(set.substr(kWeights.size())))
+      remove_hub_keys(document, set.substr(kWeights.size()));
+    else if (set.starts_with("compression.preset=") && !set.ends_with("=null"))
       remove_keys_of_presets(document);
     else if (const std::string level = level_set_by(set); !level.empty())
       remove_keys_of_levels(document, level);

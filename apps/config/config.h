@@ -15,6 +15,7 @@
 #include "compress/policies/width_profile.h"
 #include "core/value.h"
 #include "data/image/changes.h"
+#include "models/adapters/adapters.h"
 #include "models/freeze.h"
 #include "models/pack.h"
 #include "optim/schedule.h"
@@ -33,7 +34,7 @@ struct ModelConfig {
   std::string name = "resnet20";
   bool is_named = true;  // no key: whether the configuration has a model.name
   std::optional<int64_t> num_classes, in_channels, vocab_size;
-  std::optional<std::string> weights;
+  std::optional<std::string> weights, adapter;
   std::string head = "keep";
   models::PackOptions packing;  // how weights that do not train are held
   // The other keys, which are the networks' own (core/option.h), without those that are null.
@@ -180,6 +181,7 @@ struct RunConfig {
 
 struct Config {
   ModelConfig model;
+  models::AdapterOptions adapter;
   DataConfig data;
   OptimConfig optim;
   optim::ScheduleOptions schedule;
@@ -214,7 +216,8 @@ Json read_json(const std::string& path);
 // model.modules.3.dropout.p or model.modules[3].dropout.p.
 void apply_set(Json& document, const std::string& assignment);
 // Applies each of `sets`. If a compression.level is among them, the keys that levels set leave the
-// document first. So the level counts, and what `sets` gives beside it.
+// document first. So the level counts, and what `sets` gives beside it. In the same way, a folder
+// of the hub among them as model.weights says which network it is.
 void apply_sets(Json& document, const std::vector<std::string>& sets);
 
 // Errors: a key of `sets` that nothing reads in this run, such as data.split with images.

@@ -489,15 +489,22 @@ void expand_hub_folder(Json& document) {
     if (!model.contains(key)) model[key] = value;
 }
 
-namespace {
+void remove_hub_keys(Json& document, const std::string& folder) {
+  const auto model = document.find("model");
+  if (model == document.end() || !model->is_object()) return;
+  const Json keys = hub_keys(folder);
+  for (const auto& [key, value] : keys.items()) model->erase(key);
+}
 
-DecoderOptions options_of(const ModelConfig& model) {
+DecoderOptions decoder_options(const ModelConfig& model) {
   DecoderOptions options;
   models::Options given = model.options;
   if (model.vocab_size) given["vocab_size"] = *model.vocab_size;
   models::set_options(options, DecoderOptions::list(), given);
   return options;
 }
+
+namespace {
 
 // Do both describe one network?
 bool is_same(const DecoderOptions& a, const DecoderOptions& b) {
@@ -568,7 +575,7 @@ Json hub_config(const ModelConfig& model, const std::string& dtype, const std::s
     throw ConfigError(
         "model.name",
         fmt::format("expected decoder, whose config.json is known, got {}", model.name));
-  const DecoderOptions o = options_of(model);
+  const DecoderOptions o = decoder_options(model);
   const Usual& usual = usual_of(o.family);
   const bool gemma = o.is_gemma(),
              qwen = usual.family == DecoderFamily::qwen2 || usual.family == DecoderFamily::qwen3;
@@ -637,7 +644,7 @@ Json hub_config(const ModelConfig& model, const std::string& dtype, const std::s
   for (const auto& field : DecoderOptions::list())
     if (const auto found = keys.find(field.key.name); found != keys.end() && !found->is_null())
       again.options[field.key.name] = value_of(field.key.range, *found, "model");
-  if (!is_same(options_of(again), o))
+  if (!is_same(decoder_options(again), o))
     throw ConfigError("model.family",
                       fmt::format("expected a network that the config.json of {} can describe: it "
                                   "has no key for one of rope_layers, attention_window, "

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "apps/config/config.h"
+#include "models/zoo/decoder.h"
 
 namespace frugal::apps {
 
@@ -19,6 +20,13 @@ Json hub_keys(const std::string& folder);
 // Adds to a document what hub_keys() says of the folder model.weights, unless the document gives
 // the key itself. Other weights: does nothing. Errors: those of hub_keys(); another model.name.
 void expand_hub_folder(Json& document);
+
+// Removes from a document the keys that hub_keys() would give, so that a folder chosen later says
+// them.
+void remove_hub_keys(Json& document, const std::string& folder);
+
+// The options of a network decoder. REQUIRES: its name.
+models::DecoderOptions decoder_options(const ModelConfig& model);
 
 // The config.json of a decoder, in the keys that all versions of Hugging Face's library read.
 // `dtype`: as files say it, such as "float32". `origin`: the folder whose ids of special tokens it

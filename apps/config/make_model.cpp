@@ -139,18 +139,33 @@ void try_on_meta(const ModelConfig& model, const BatchSpec& spec) {
   }
 }
 
+models::AdapterOptions adapter_options(const Config& config, Module& network) {
+  models::AdapterOptions options = config.adapter;
+  std::string head = network.head_prefix();
+  if (head.empty() || config.model.head != "reset") return options;
+  head.pop_back();  // the dot
+  if (std::find(options.trained.begin(), options.trained.end(), head) == options.trained.end())
+    options.trained.push_back(head);
+  return options;
+}
+
 ModelPtr make_model(const Config& config, const BatchSpec& spec, Device device) {
   Init init;
   init.rng = streams::kInitialWeights.rng(static_cast<uint64_t>(config.run.seed));
   init.device = device;
   const auto make = [&](Init& at) {
     const ModelPtr network = make_network(at, config.model, spec);
+    const bool adapts = config.adapter.type != models::AdapterType::none;
+    at_section("adapter",
+               [&] { models::add_adapters(*network, at, adapter_options(config, *network)); });
+    network->leave_out_frozen(adapts && config.model.weights.has_value());
     freeze_as_told(*network, config.train);
     return network;
   };
   const ModelPtr network = with_key("model.frozen", "[pack]", [&] {
     return models::make_packed(make, init, config.model.packing);
   });
+  if (config.model.packing.format != ops::MatrixFormat::f32) models::reset_magnitudes(*network);
   if (config.run.has_bf16()) network->set_activations(DType::bf16);
   return network;
 }

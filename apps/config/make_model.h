@@ -41,8 +41,13 @@ void try_on_meta(const ModelConfig& model, const BatchSpec& spec);
 // Errors (ConfigError): values that do not fit the data; a network for other data.
 void resolve_model(Config& config, const BatchSpec& spec);
 
-// Makes the network with initial weights and freezes what train.freeze names.
-// Errors (ConfigError): those of freeze().
+// config.adapter for this network. A last layer that starts anew is trained with the adapters.
+models::AdapterOptions adapter_options(const Config& config, Module& network);
+
+// Makes the network with initial weights and the adapters that config.adapter describes, and
+// freezes what these or train.freeze say. With model.weights, files of a network with adapters hold
+// what is trained alone (Module::leaves_out_frozen).
+// Errors (ConfigError): those of freeze() and models::add_adapters().
 // REQUIRES: resolve_model(config, spec).
 std::shared_ptr<Module> make_model(const Config& config, const BatchSpec& spec, Device device);
 

@@ -24,7 +24,7 @@ bool is_one_of(const std::string& path, std::initializer_list<const char*> names
 // Does the key decide which tensors are saved, which of them are packed, or their widths?
 bool decides_widths(const Config& config, const std::string& path) {
   if (path.starts_with("model."))
-    return !is_one_of(path, {"model.weights", "model.head", "model.num_classes",
+    return !is_one_of(path, {"model.weights", "model.adapter", "model.head", "model.num_classes",
                              "model.in_channels", "model.vocab_size", "model.max_positions"});
   if (path.starts_with("train."))
     return is_one_of(path, {"train.checkpointing", "train.checkpointed_blocks", "train.freeze"});

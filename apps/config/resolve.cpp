@@ -133,6 +133,10 @@ void resolve_keys(Config& config) {
     throw ConfigError("train.freeze_epochs",
                       fmt::format("expected 0 with model.frozen {}: packed weights never train",
                                   ops::name_of(config.model.packing.format)));
+  if (config.adapter.type != models::AdapterType::none && !config.train.freeze.empty())
+    throw ConfigError("train.freeze",
+                      "expected [] with adapter.type, which freezes all but the adapters and "
+                      "adapter.modules_to_save");
   if (config.train.in_backward) {
     const char* other = config.train.clip_norm > 0               ? "optim.clip_norm"
                         : config.train.gradient_accumulation > 1 ? "train.gradient_accumulation"

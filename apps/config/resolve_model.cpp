@@ -68,6 +68,8 @@ void check_self_supervised(const Config& config) {
   };
   if (!config.train.freeze.empty())
     refuse("train.freeze", "[], which is for fine-tuning the trunk afterwards,");
+  if (config.adapter.type != models::AdapterType::none)
+    refuse("adapter.type", "none, because another network follows this one,");
   if (config.train.label_smoothing > 0)
     refuse("train.label_smoothing", "0, because there are no labels,");
   if (config.train.patience > 0) refuse("train.patience", "0, because evaluations have no loss,");

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <filesystem>
 
+#include "apps/config/adapter_files.h"
 #include "apps/config/data/csv_columns.h"
 #include "apps/config/data/data_kinds.h"
 #include "apps/config/data/make_data.h"
@@ -17,9 +18,11 @@
 #include "apps/config/set_up_device.h"
 #include "core/log.h"
 #include "core/quoted.h"
+#include "data/fetch/sha256.h"
 #include "data/formats/json_strict.h"
 #include "data/formats/safetensors.h"
 #include "data/text/characters.h"
+#include "models/adapters/adapters.h"
 #include "ops/precision.h"
 #include "train/metric_names.h"
 #include "train/run/weights.h"
@@ -31,6 +34,7 @@ constexpr const char* kInput = "input.json";
 constexpr const char* kClasses = "classes.json";
 constexpr const char* kColumns = "columns.json";
 constexpr const char* kData = "data.json";
+constexpr const char* kBase = "base.json";
 constexpr int64_t kVersion = 1;  // the format of input.json
 constexpr int64_t kMost = int64_t{1} << 40;
 
@@ -436,10 +440,97 @@ std::string weights_file(const StoredRun& run, const std::string& which) {
                   in_quotes(folder)));
 }
 
+namespace {
+
+bool has_adapters(const data::SafetensorsShards& weights) {
+  return std::any_of(weights.names().begin(), weights.names().end(), models::is_of_adapter);
+}
+
+struct BaseFiles {
+  std::string sha256;
+  int64_t bytes = 0;
+};
+
+BaseFiles digest_of_files(const data::SafetensorsShards& weights) {
+  BaseFiles found;
+  std::string digests;
+  for (const std::string& path : weights.files()) {
+    digests += data::sha256_of_file(path);
+    found.bytes += static_cast<int64_t>(std::filesystem::file_size(path));
+  }
+  found.sha256 = data::sha256_hex(digests);
+  return found;
+}
+
+}  // namespace
+
+data::SafetensorsShards open_base(const Config& config) {
+  auto weights = open_weights(*config.model.weights);
+  if (config.adapter.type != models::AdapterType::none && has_adapters(weights))
+    throw ConfigError(
+        "model.weights",
+        fmt::format("expected the weights of a whole network, got those of an adapter "
+                    "in {}; `frugal export --format merged` writes both as one",
+                    in_quotes(weights.path())));
+  return weights;
+}
+
+std::string base_json(const Config& config) {
+  const BaseFiles files = digest_of_files(open_base(config));
+  const Json json = {{"weights", std::filesystem::absolute(*config.model.weights).string()},
+                     {"sha256", files.sha256},
+                     {"bytes", files.bytes}};
+  return json.dump(2) + "\n";
+}
+
+data::SafetensorsShards open_base_again(const std::string& folder, const Config& config) {
+  const auto [place, sha256] = read_own(folder + "/" + kBase, [](const Json& json) {
+    return std::pair(json.at("weights").get<std::string>(), json.at("sha256").get<std::string>());
+  });
+  std::error_code none;
+  Config found = config;
+  if (!std::filesystem::exists(*config.model.weights, none)) found.model.weights = place;
+  if (!std::filesystem::exists(*found.model.weights, none))
+    throw ConfigError(
+        "model.weights",
+        fmt::format("expected the weights beside which the run in {} trains its "
+                    "adapters, got neither {} nor {}",
+                    in_quotes(folder), in_quotes(*config.model.weights), in_quotes(place)));
+  auto weights = open_base(found);
+  if (digest_of_files(weights).sha256 != sha256)
+    throw ConfigError(
+        "model.weights",
+        fmt::format("expected the weights that the run in {} began with, got others in "
+                    "{}: the digest of its base.json is another one",
+                    in_quotes(folder), in_quotes(*found.model.weights)));
+  return weights;
+}
+
+models::StateNotes load_base(Module& network, const data::SafetensorsShards& base,
+                             const Config& config) {
+  auto notes = load_weights(network, base,
+                            {.reset_head = config.model.head == "reset",
+                             .resize_positions = true,
+                             .without_adapters = true});
+  models::reset_magnitudes(network);
+  return notes;
+}
+
 std::shared_ptr<Module> stored_network(const StoredRun& run, const std::string& weights,
                                        Device device) {
   const auto tensors = open_weights(weights_file(run, weights));
   const auto network = run_recipe(run.config, run.description.spec).make_model(device);
+  const bool adapts = run.config.adapter.type != models::AdapterType::none;
+  if (adapts && !has_adapters(tensors)) {
+    load_weights(*network, tensors, {.without_adapters = true});
+    models::reset_magnitudes(*network);
+    if (run.config.model.adapter) load_adapter(*network, run.config, *run.config.model.adapter);
+    return network;
+  }
+  if (network->leaves_out_frozen())
+    load_base(*network,
+              run.folder.empty() ? open_base(run.config) : open_base_again(run.folder, run.config),
+              run.config);
   load_weights(*network, tensors);
   return network;
 }

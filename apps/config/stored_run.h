@@ -7,6 +7,8 @@
 
 #include "apps/config/config.h"
 #include "apps/config/run_encoding.h"
+#include "data/formats/safetensors_shards.h"
+#include "models/state.h"
 #include "train/run/model.h"
 #include "train/run/run_folder.h"
 
@@ -52,7 +54,22 @@ std::string data_json_now(const Config& config, const std::string& folder);
 // the best. Errors: a run that has written none.
 std::string weights_file(const StoredRun& run, const std::string& which);
 
-// Errors: those of the file.
+// The frozen weights that a run with adapters starts from, model.weights.
+// Errors: those of open_weights(); weights of adapters alone.
+data::SafetensorsShards open_base(const Config& config);
+// base.json: where these weights lie, and a digest of their files.
+std::string base_json(const Config& config);
+// open_base() for a run that has begun. Where model.weights is gone, the place in base.json counts.
+// Errors: those of open_base(); other weights than those that the run began with.
+data::SafetensorsShards open_base_again(const std::string& folder, const Config& config);
+// Fills the network but for its adapters, which then change no output.
+// Errors: those of load_weights().
+models::StateNotes load_base(Module& network, const data::SafetensorsShards& base,
+                             const Config& config);
+
+// The network of a run with its weights. Where these hold no adapters and the configuration has
+// some, model.adapter gives them.
+// Errors: those of the files.
 std::shared_ptr<Module> stored_network(const StoredRun& run, const std::string& weights,
                                        Device device);
 

@@ -121,6 +121,12 @@ void SafetensorsShards::read_index(const std::string& path) {
   }
 }
 
+std::vector<std::string> SafetensorsShards::files() const {
+  std::vector<std::string> paths;
+  for (const SafetensorsFile& file : files_) paths.push_back(file.path());
+  return paths;
+}
+
 const SafetensorsInfo& SafetensorsShards::info(const std::string& name) const {
   return files_[file_of_.at(name)].info(name);
 }

@@ -20,6 +20,7 @@ class SafetensorsShards {
   static SafetensorsShards open(const std::string& path);
 
   const std::string& path() const { return path_; }
+  std::vector<std::string> files() const;  // their paths
   const std::vector<std::string>& names() const { return names_; }
   bool contains(const std::string& name) const { return file_of_.contains(name); }
   const SafetensorsInfo& info(const std::string& name) const;    // REQUIRES: one of names()

@@ -148,8 +148,8 @@ TEST_CASE("export refuses what would surprise") {
     CHECK(ran.out == "");
   };
   refused("run --format onxx", "onnx");
-  refused("run", "expected --format onnx, safetensors or hf");
-  refused("run --output a.pt", "expected --format onnx, safetensors or hf");
+  refused("run", "expected --format onnx, safetensors, hf");
+  refused("run --output a.pt", "expected --format onnx, safetensors, hf");
   refused("config.json --format safetensors", "--random exports random weights");
   refused("run --format onnx --dtype f16", "--dtype: expected f32 with --format onnx, got f16");
   refused("run --format safetensors --example a", "--example: expected --format onnx");

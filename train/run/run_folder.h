@@ -9,6 +9,7 @@
 //   tensor_times.json  how long the tensors of recorded steps took to pack and unpack
 //   columns.json     of tables: how a row becomes an input
 //   data.json        what else the run keeps of its data: classes, parts, a digest
+//   base.json        of a run that trains adapters: where the frozen weights lie, and their digest
 //   summary.json, report.html    when the run has ended
 //   checkpoint/state.safetensors   what a run resumes from; checkpoint/seconds: what steps took
 //   checkpoint/last.safetensors    the same weights alone, under PyTorch's names
@@ -27,6 +28,9 @@
 // and metrics.csv are appended to. They may run ahead of the checkpoint and are cut back on resume.
 // Numbers in metrics.jsonl never depend on time, so that an interrupted run leaves the same bytes
 // as one that was not.
+//
+// Where the network leaves out its frozen parameters (Module::leaves_out_frozen), so do all of
+// these files of weights.
 //
 // Nothing is written through a link in the folder. The folder itself may be one.
 #pragma once

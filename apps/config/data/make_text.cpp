@@ -101,7 +101,7 @@ std::vector<DataKey> TextKind::keys() const {
                  "Text: the tokenizer's vocabulary (vocab.txt; byte_bpe: the folder of "
                  "vocab.json and merges.txt; hub and conversations: the folder of a model with "
                  "tokenizer.json); null: text/bert-base-uncased-vocab.txt or text/gpt2 in the "
-                 "folders of the data, or model.weights."}),
+                 "folders of the data; or model.weights, or else data.dir."}),
             &DataConfig::vocabulary},
            {"GLUE, jsonl, conversations, and text whose tokenizer is not characters",
             {"data.name", "data.tokenizer"},

@@ -51,9 +51,10 @@ std::string hub_folder(const Config& config) {
                     in_quotes(path.string()), other ? ", which has a tokenizer.model alone" : ""));
   }
   if (config.model.weights && has(*config.model.weights)) return *config.model.weights;
+  if (config.data.dir && has(*config.data.dir)) return *config.data.dir;
   throw ConfigError("data.vocabulary",
                     "expected the folder of a model with a tokenizer.json, since model.weights "
-                    "names none; got null");
+                    "and data.dir name none; got null");
 }
 
 constexpr const char* kCharacters = "characters.txt";

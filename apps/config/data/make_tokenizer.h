@@ -24,7 +24,7 @@ class Tokenizers {
   // those of the file.
   std::shared_ptr<const data::WordPiece> word_pieces(const Config& config);
   // The tokenizer.json of a model's folder with what stands beside it, which is read once: that of
-  // data.vocabulary, or of model.weights. Errors: as above.
+  // data.vocabulary, of model.weights, or of data.dir. Errors: as above.
   std::shared_ptr<const data::SampleEncoder> samples(const Config& config);
   // The files at `paths` by data.tokenizer; read(path) is the text of one. Characters are those of
   // all files. Errors: those of read and of the vocabulary.

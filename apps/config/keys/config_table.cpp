@@ -74,6 +74,12 @@ Section model() {
              "gives the keys of the network that are not given here. A resumed run does not read "
              "them again.",
              every_run()),
+       field(
+           s, "adapter", &C::adapter, or_null(text()),
+           "Start from this adapter: a folder of PEFT or of MLX, or a file .gguf of llama.cpp. It "
+           "gives the keys of the section adapter that are not given here. A resumed run does "
+           "not read it again.",
+           every_run()),
        field(s, "head", &C::head, choice({"keep", "reset"}),
              "reset: take all weights but those of the last layer, which starts anew: for "
              "other classes than the weights were trained on.",
@@ -98,8 +104,9 @@ Section model() {
   section.fields.back().reader = networks("neighbours", "simsiam, byol and moco_v2");
   return in_order(
       std::move(section),
-      "name weights head frozen frozen_layers num_classes in_channels modules shortcut stem hidden "
-      "dropout "
+      "name weights adapter head frozen frozen_layers num_classes in_channels modules shortcut "
+      "stem "
+      "hidden dropout "
       "attention_dropout stochastic_depth input_dropout layers width window heads "
       "feed_forward max_positions vocab_size family kv_heads head_size norm_eps "
       "activation tied attention_bias mlp_bias rope_base rope_scaling rope_factor "
@@ -594,6 +601,11 @@ Section run() {
 const std::vector<Section>& config_sections() {
   static const std::vector<Section> sections = {
       model(),
+      section_of(
+          "adapter",
+          "Small matrices that are trained beside frozen weights: LoRA and what came of it. The "
+          "names of the keys are those of Hugging Face's library PEFT, but for some.",
+          "adapter", models::AdapterOptions::list(), [](auto& c) -> auto& { return c.adapter; }),
       data(),
       views_of_data(),
       optim(),

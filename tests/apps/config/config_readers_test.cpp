@@ -38,9 +38,9 @@ const std::map<std::string, Row>& rows() {
       dice = {"model.name=unet", "data.name=image_masks", "train.loss=dice"},
       retinanet = {"model.name=retinanet_resnet50_fpn", "data.name=image_boxes"},
       faster_rcnn = {"model.name=fasterrcnn_resnet50_fpn", "data.name=image_boxes"},
-      csv = {"model.name=mlp", "data.name=csv"}, tensors = {"data.name=tensors"},
-      jsonl = {"model.name=bert_tiny", "data.name=jsonl"}, simsiam = {"model.name=simsiam"},
-      byol = {"model.name=byol"}, moco = {"model.name=moco_v2"},
+      lora = {"adapter.type=lora"}, csv = {"model.name=mlp", "data.name=csv"},
+      tensors = {"data.name=tensors"}, jsonl = {"model.name=bert_tiny", "data.name=jsonl"},
+      simsiam = {"model.name=simsiam"}, byol = {"model.name=byol"}, moco = {"model.name=moco_v2"},
       jsonl_gpt = {"model.name=gpt2", "data.name=jsonl"};
   const auto with = [](std::vector<std::string> sets, const std::string& set) {
     sets.push_back(set);
@@ -56,6 +56,14 @@ const std::map<std::string, Row>& rows() {
                                  budget = {"compression.memory_budget=1/6"}, cpu = {},
                                  cuda = {"device=cuda"};
   static const std::map<std::string, Row> all = {
+      {"adapter.rank", {4, lora, images}},
+      {"adapter.alpha", {4.5, lora, images}},
+      {"adapter.dropout", {0.5, lora, images}},
+      {"adapter.targets", {{"fc"}, lora, images}},
+      {"adapter.rank_pattern", {{"fc=2"}, lora, images}},
+      {"adapter.alpha_pattern", {{"fc=2"}, lora, images}},
+      {"adapter.modules_to_save", {{"fc"}, lora, images}},
+      {"adapter.bias", {"all", lora, images}},
       {"model.head", {"reset", {"model.weights=w"}, images}},
       {"model.in_channels", {3, images, gcn}},
       {"model.modules", {{"flatten"}, {"model.name=sequential"}, images}},

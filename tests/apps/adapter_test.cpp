@@ -1,0 +1,341 @@
+// Runs that train adapters, and adapters in the files of other programs.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <filesystem>
+
+#include "apps/config/adapter_files.h"
+#include "data/formats/gguf.h"
+#include "data/formats/json_strict.h"
+#include "data/formats/safetensors.h"
+#include "ops/dense/copy.h"
+#include "tests/apps/run.h"
+
+namespace frugal::apps {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A tiny decoder with grouped heads, whose rows llama.cpp has in another order.
+constexpr const char* kNetwork =
+    " --set model.name=decoder --set model.layers=2 --set model.width=16 --set model.heads=4"
+    " --set model.kv_heads=2 --set model.feed_forward=24 --set model.vocab_size=40"
+    " --set model.max_positions=16";
+constexpr const char* kData =
+    " --set data.name=random_tokens --set data.max_length=8 --set data.train_samples=32"
+    " --set data.batch_size=4 --set optim.name=adamw --set optim.lr=0.02 --set train.steps=4"
+    " --set schedule.name=constant"
+    " --set compression.bits=4";
+
+std::string adapter(const std::string& type, const std::string& more = "") {
+  return fmt::format(" --set adapter.type={} --set adapter.rank=3 --set adapter.alpha=6 {}", type,
+                     more);
+}
+
+struct Base {
+  TempFolder folder;
+  std::string config = folder / "config.json", base = folder / "base", run = folder / "run";
+  Base() {
+    write_file(config, "{}");
+    const Ran made = frugal(fmt::format("export {} --random{}{} --format hf --output {}", config,
+                                        kNetwork, kData, base));
+    REQUIRE_MESSAGE(made.status == 0, made.err);
+  }
+  std::string start() const {
+    return fmt::format("{}{} --set model.weights={}", config, kData, base);
+  }
+  Ran train(const std::string& more, const std::string& out) const {
+    return frugal(fmt::format("train {}{} --out {}", start(), more, folder / out));
+  }
+};
+
+double loss_of(const std::string& arguments) {
+  const Ran ran = frugal("eval " + arguments + " --json");
+  REQUIRE_MESSAGE(ran.status == 0, ran.err);
+  return data::parse_json<nlohmann::json>(ran.out).at("loss").get<double>();
+}
+
+std::map<std::string, Tensor> tensors_of(const std::string& path) {
+  std::map<std::string, Tensor> all;
+  for (auto& [name, tensor] : data::SafetensorsFile::open(path).read_all()) all[name] = tensor;
+  return all;
+}
+
+double largest_difference(const Tensor& a, const Tensor& b) {
+  REQUIRE(a.shape() == b.shape());
+  double most = 0;
+  for (int64_t i = 0; i < a.numel(); ++i)
+    most = std::max(most, std::fabs(static_cast<double>(a.data<float>()[i]) -
+                                    static_cast<double>(b.data<float>()[i])));
+  return most;
+}
+
+}  // namespace
+
+TEST_CASE("adapters: a run keeps what it trains, and resumes to the same bits") {
+  const Base base;
+  for (const char* type : {"lora", "dora"}) {
+    const std::string keys = adapter(type,
+                                     "--set adapter.dropout=0.2 --set train.steps=40 --set "
+                                     "train.epochs=9 --set train.checkpoint_interval=1"),
+                      name = type;
+    REQUIRE(base.train(keys, name + "whole").status == 0);
+    const std::string state = base.folder / name + "whole/checkpoint/last.safetensors";
+    const auto whole = tensors_of(state);
+    CHECK(whole.size() == 14 * (name == "dora" ? 3 : 2));
+    for (const auto& [tensor, value] : whole) CHECK(tensor.find(".lora_") != std::string::npos);
+    const std::string cut = base.folder / name + "cut",
+                      train = fmt::format("train {}{} --resume", base.start(), keys);
+    REQUIRE(cut_run(train, cut, "checkpoint/state.safetensors", 0, SIGKILL) == 128 + SIGKILL);
+    const Ran more = frugal(train + " --out " + cut);
+    REQUIRE_MESSAGE(more.status == 0, more.err);
+    for (const auto& [tensor, value] : tensors_of(cut + "/checkpoint/last.safetensors"))
+      CHECK(value.to_vector<float>() == whole.at(tensor).to_vector<float>());
+    CHECK(read_file(cut + "/metrics.jsonl") ==
+          read_file(base.folder / name + "whole/metrics.jsonl"));
+  }
+}
+
+TEST_CASE("adapters: a base that changed or went is an error that names it") {
+  const Base base;
+  REQUIRE(base.train(adapter("lora"), "run").status == 0);
+  const std::string run = base.folder / "run", weights = base.base + "/model.safetensors";
+  const double loss = loss_of(run);
+  const Ran shown = frugal("inspect " + run);
+  CHECK(has(shown.out, "adapters in 14 layers"));
+  CHECK(has(shown.out, "adapter.rank"));
+  // Another place is found by the run's own note of it, or by the key.
+  fs::rename(base.base, base.folder / "moved");
+  Ran gone = frugal("eval " + run);
+  CHECK(gone.status == 2);
+  CHECK(has(gone.err, "model.weights: expected the weights beside which the run"));
+  CHECK(loss_of(run + " --set model.weights=" + (base.folder / "moved")) == loss);
+  fs::rename(base.folder / "moved", base.base);
+  auto changed = tensors_of(weights);
+  changed.at("model.norm.weight").mut<float>()[0] += 1;
+  data::write_safetensors(weights, {changed.begin(), changed.end()}, {{"format", "pt"}});
+  for (const std::string& command :
+       {"eval " + run, "export " + run + " --format merged --output " + (base.folder / "out"),
+        fmt::format("train {}{} --out {} --resume --extend 8", base.start(), adapter("lora"),
+                    run)}) {
+    const Ran ran = frugal(command);
+    CHECK(ran.status == 2);
+    CHECK(has(ran.err, "model.weights: expected the weights that the run"));
+  }
+}
+
+TEST_CASE("adapters: files of PEFT, MLX and GGUF are read back equal") {
+  const Base base;
+  for (const char* type : {"lora", "rslora", "dora"}) {
+    const std::string name = type, run = base.folder / name;
+    const Ran trained = base.train(adapter(type,
+                                           "--set 'adapter.rank_pattern=[\"k_proj=2\"]' --set "
+                                           "'adapter.alpha_pattern=[\"up_proj=1\"]'"),
+                                   name);
+    REQUIRE_MESSAGE(trained.status == 0, trained.err);
+    const double loss = loss_of(run);
+    const auto own = tensors_of(run + "/checkpoint/last.safetensors");
+    for (const char* format : {"peft", "mlx-lora", "gguf-lora"}) {
+      CAPTURE(type);
+      CAPTURE(format);
+      const std::string out =
+          base.folder / fmt::format("{}_{}{}", type, format, format[0] == 'g' ? ".gguf" : "");
+      const Ran written =
+          frugal(fmt::format("export {} --weights last --format {} --out {}", run, format, out));
+      if (name == "dora" && format[0] == 'g') {
+        CHECK(written.status == 2);
+        CHECK(has(written.err, "adapter.type: expected lora or rslora"));
+        continue;
+      }
+      REQUIRE_MESSAGE(written.status == 0, written.err);
+      CHECK(frugal("inspect " + out).status == 0);
+      // One more run from it, without a step.
+      const std::string more = base.folder / fmt::format("{}_{}_run", type, format);
+      const Ran again =
+          frugal(fmt::format("train {} --set model.adapter={} --set optim.lr=1e-30 --set "
+                             "optim.weight_decay=0 --set train.steps=1 --out {}",
+                             base.start(), out, more));
+      REQUIRE_MESSAGE(again.status == 0, again.err);
+      // MLX and GGUF files have one scale, so B is rescaled where layers have others.
+      if (format[0] == 'p')
+        for (const auto& [tensor, value] : tensors_of(more + "/checkpoint/last.safetensors"))
+          CHECK(value.to_vector<float>() == own.at(tensor).to_vector<float>());
+      CHECK(std::fabs(loss_of(more) - loss) < 1e-5);
+    }
+  }
+}
+
+TEST_CASE("adapters: names, shapes and keys of files are those that other programs publish") {
+  const Base base;
+  REQUIRE(base.train(adapter("lora", "--set 'adapter.targets=[\"q_proj\",\"down_proj\"]'"), "run")
+              .status == 0);
+  const std::string run = base.folder / "run";
+  const auto write = [&](const std::string& format, const std::string& out) {
+    const Ran ran = frugal(fmt::format("export {} --weights last --format {} --out {}", run, format,
+                                       base.folder / out));
+    REQUIRE_MESSAGE(ran.status == 0, ran.err);
+    return base.folder / out;
+  };
+  const auto own = tensors_of(run + "/checkpoint/last.safetensors");
+  const std::string q = "model.layers.1.self_attn.q_proj", peft = write("peft", "peft");
+  const Tensor a = own.at(q + ".lora_A.weight"), b = own.at(q + ".lora_B.weight");
+  const auto theirs = tensors_of(peft + "/adapter_model.safetensors");
+  CHECK(theirs.size() == 8);
+  CHECK(theirs.at("base_model.model." + q + ".lora_A.weight").shape() == Shape{3, 16});
+  CHECK(theirs.at("base_model.model." + q + ".lora_B.weight").to_vector<float>() ==
+        b.to_vector<float>());
+  CHECK(data::SafetensorsFile::open(peft + "/adapter_model.safetensors").metadata().at("format") ==
+        "pt");
+  const auto config = data::parse_json<nlohmann::json>(read_file(peft + "/adapter_config.json"));
+  CHECK(config.at("peft_type") == "LORA");
+  CHECK(config.at("r") == 3);
+  CHECK(config.at("lora_alpha") == 6);
+  CHECK(config.at("target_modules") == nlohmann::json({"down_proj", "q_proj"}));
+  CHECK(config.at("task_type") == "CAUSAL_LM");
+  CHECK(config.at("base_model_name_or_path") == base.base);
+
+  const std::string mlx = write("mlx-lora", "mlx");
+  const auto turned = tensors_of(mlx + "/adapters.safetensors");
+  CHECK(turned.at(q + ".lora_a").shape() == Shape{16, 3});
+  CHECK(turned.at(q + ".lora_b").shape() == Shape{3, 16});
+  CHECK(turned.at(q + ".lora_a").data<float>()[1] == a.data<float>()[16]);
+  const auto keys = data::parse_json<nlohmann::json>(read_file(mlx + "/adapter_config.json"));
+  CHECK(keys.at("fine_tune_type") == "lora");
+  CHECK(keys.at("num_layers") == 2);
+  CHECK(keys.at("lora_parameters").at("scale") == 2);
+  CHECK(keys.at("lora_parameters").at("keys") ==
+        nlohmann::json({"mlp.down_proj", "self_attn.q_proj"}));
+
+  const std::string path = write("gguf-lora", "adapter.gguf");
+  const data::Gguf gguf = data::read_gguf(path);
+  CHECK(gguf.text(path, "general.type") == "adapter");
+  CHECK(gguf.text(path, "adapter.type") == "lora");
+  CHECK(gguf.text(path, "general.architecture") == "llama");
+  CHECK(gguf.number(path, "adapter.lora.alpha") == 6);
+  std::map<std::string, Tensor> blocks(gguf.tensors.begin(), gguf.tensors.end());
+  CHECK(blocks.size() == 8);
+  CHECK(blocks.at("blk.1.attn_q.weight.lora_a").to_vector<float>() == a.to_vector<float>());
+  CHECK(blocks.contains("blk.0.ffn_down.weight.lora_b"));
+  // llama.cpp's converter has row i of the first half of a head behind row i - 1 of the second one:
+  // rows 0 to 3 of a head of 4 are 0, 2, 1, 3.
+  const std::vector<float> ours = b.to_vector<float>(),
+                           moved = blocks.at("blk.1.attn_q.weight.lora_b").to_vector<float>();
+  for (int64_t row = 0; row < 16; ++row) {
+    const int64_t from =
+        row / 4 * 4 + std::vector<int64_t>{0, 2, 1, 3}[static_cast<size_t>(row % 4)];
+    for (int64_t i = 0; i < 3; ++i)
+      CHECK(moved[static_cast<size_t>(row * 3 + i)] == ours[static_cast<size_t>(from * 3 + i)]);
+  }
+}
+
+TEST_CASE("adapters: a merged folder is base and adapter, and eval and generate agree with it") {
+  const Base base;
+  for (const char* type : {"lora", "dora"}) {
+    const std::string name = type, run = base.folder / name,
+                      merged = base.folder / name + "_merged";
+    REQUIRE(base.train(adapter(type), name).status == 0);
+    const Ran written =
+        frugal(fmt::format("export {} --weights last --format merged --out {}", run, merged));
+    REQUIRE_MESSAGE(written.status == 0, written.err);
+    const auto before = tensors_of(base.base + "/model.safetensors"),
+               after = tensors_of(merged + "/model.safetensors");
+    CHECK(after.size() == before.size());
+    CHECK(largest_difference(after.at("model.norm.weight"), before.at("model.norm.weight")) == 0);
+    CHECK(largest_difference(after.at("model.layers.0.mlp.up_proj.weight"),
+                             before.at("model.layers.0.mlp.up_proj.weight")) > 1e-4);
+    const double apart = loss_of(run + " --weights last");
+    const double together =
+        loss_of(fmt::format("{} --checkpoint {} --set adapter.type=none", base.start(), merged));
+    CHECK(std::fabs(apart - together) < 1e-5);
+  }
+}
+
+TEST_CASE("adapters: tensors and keys that find no home are errors that name them") {
+  const Base base;
+  REQUIRE(base.train(adapter("lora"), "run").status == 0);
+  const std::string peft = base.folder / "peft", file = peft + "/adapter_model.safetensors",
+                    keys = peft + "/adapter_config.json";
+  REQUIRE(
+      frugal(fmt::format("export {} --format peft --out {}", base.folder / "run", peft)).status ==
+      0);
+  const auto tensors = tensors_of(file);
+  const auto config = data::parse_json<nlohmann::json>(read_file(keys));
+  int runs = 0;
+  const auto fails = [&](std::map<std::string, Tensor> changed, const nlohmann::json& json,
+                         const std::string& part) {
+    data::write_safetensors(file, {changed.begin(), changed.end()}, {{"format", "pt"}});
+    write_file(keys, json.dump());
+    const Ran ran = frugal(fmt::format("train {} --set model.adapter={} --out {}", base.start(),
+                                       peft, base.folder / fmt::format("no{}", ++runs)));
+    CHECK(ran.status != 0);
+    CHECK(has(ran.err, part));
+  };
+  const std::string q = "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight";
+  auto changed = tensors;
+  changed["base_model.model.model.layers.9.self_attn.q_proj.lora_A.weight"] = tensors.at(q);
+  fails(changed, config, "layers.9.self_attn.q_proj.lora_A.weight\", which finds no home");
+  changed = tensors;
+  changed.erase(q);
+  fails(changed, config, "got none for model.layers.0.self_attn.q_proj.lora_A.weight");
+  changed = tensors;
+  changed[q] = Tensor::zeros({3, 17});
+  fails(changed, config, "expected the shape [3, 16], got [3, 17]");
+  changed[q] = Tensor::full({3, 16}, std::nan(""));
+  fails(changed, config, "expected finite values");
+  const auto with = [&](const char* key, const nlohmann::json& value) {
+    auto json = config;
+    json[key] = value;
+    return json;
+  };
+  fails(tensors, with("use_qalora", true), "use_qalora: expected no such key");
+  fails(tensors, with("peft_type", "LOHA"), "peft_type: expected \"LORA\"");
+  fails(tensors, with("init_lora_weights", "pissa"), "init_lora_weights");
+  fails(tensors, with("r", 4), "expected the shape [4, 24], got [3, 24]");
+  fails(tensors, with("target_modules", {"q_porj"}), "which fits none");
+  // Keys of the same meaning are read.
+  write_file(keys, with("layers_to_transform", {0, 1}).dump());
+  data::write_safetensors(file, {tensors.begin(), tensors.end()}, {{"format", "pt"}});
+  CHECK(
+      frugal(fmt::format("train {} --set model.adapter={} --set train.steps=1", base.start(), peft))
+          .status == 0);
+  // What no run can mean.
+  const Ran both = base.train(adapter("lora", "--set 'train.freeze=[\"model.norm\"]'"), "both");
+  CHECK(both.status == 2);
+  CHECK(has(both.err, "train.freeze: expected [] with adapter.type"));
+  const Ran none = frugal(fmt::format("export {} --random{}{} --format peft --out {}", base.config,
+                                      kNetwork, kData, base.folder / "none"));
+  CHECK(none.status == 2);
+  CHECK(has(none.err, "expected a run with an adapter"));
+}
+
+TEST_CASE("adapters: damaged GGUF files are errors with the path") {
+  const TempFolder folder;
+  const std::string path = folder / "a.gguf";
+  data::Gguf file;
+  file.values = {{"general.type", std::string("adapter")}, {"x", uint64_t{3}}, {"y", 0.5}};
+  file.tensors = {{"a", Tensor::full({2, 3}, 1.5)}, {"b", Tensor::full({5}, 2)}};
+  data::write_gguf(path, file);
+  const data::Gguf again = data::read_gguf(path);
+  CHECK(again.values == file.values);
+  CHECK(again.tensors[0].second.shape() == Shape{2, 3});
+  CHECK(again.tensors[1].second.to_vector<float>() == std::vector<float>(5, 2));
+  const std::string whole = read_file(path);
+  for (size_t size = 0; size + 32 < whole.size(); ++size) {
+    write_file(path, whole.substr(0, size));
+    CHECK_THROWS_WITH_AS(data::read_gguf(path), doctest::Contains("a.gguf"), Error);
+  }
+  write_file(path, "GGUX" + whole.substr(4));
+  CHECK_THROWS_WITH_AS(data::read_gguf(path), doctest::Contains("expected a GGUF file"), Error);
+}
+
+TEST_CASE("adapters: the configuration for instructions trains as it is") {
+  const TempFolder folder;
+  const Ran ran =
+      frugal(fmt::format("train {0}/lora_sft.json --set data.dir={0}/lora_sft "
+                         "--set train.steps=2 --out {1}",
+                         FRUGAL_CONFIGS, folder / "run"));
+  REQUIRE_MESSAGE(ran.status == 0, ran.err);
+  CHECK(has(ran.err, "adapters in 28 layers"));
+}
+
+}  // namespace frugal::apps
