@@ -5,6 +5,7 @@
 #include "autograd/transformer_functions.h"
 #include "models/activations.h"
 #include "models/checkpointed.h"
+#include "models/matrix_weight.h"
 
 namespace frugal::models {
 namespace {

@@ -6,6 +6,7 @@
 #include "core/quoted.h"
 #include "models/matrix_weight.h"
 #include "models/name_pattern.h"
+#include "models/option.h"
 
 namespace frugal::models {
 namespace {
@@ -98,6 +99,13 @@ std::vector<std::string> packable_names(Module& model, const PackOptions& option
 void pack(Module& model, const PackOptions& options, const LaterDraws* later) {
   if (options.format == ops::MatrixFormat::f32) return;
   pack_names(model, packable_names(model, options), options.format, later);
+}
+
+int64_t packed_weights(Module& model) {
+  int64_t count = 0;
+  for (const Module::NamedMatrix& m : model.matrices())
+    if (m.weight->packed.defined()) count += m.weight->packed.rows * m.weight->packed.columns;
+  return count;
 }
 
 std::shared_ptr<Module> make_packed(const std::function<std::shared_ptr<Module>(Init&)>& make,

@@ -34,6 +34,9 @@ std::vector<std::string> packable_names(Module& model, const PackOptions& option
 // Errors: those of packable_names(); weights that are not finite.
 void pack(Module& model, const PackOptions& options, const LaterDraws* later = nullptr);
 
+// How many weights are packed.
+int64_t packed_weights(Module& model);
+
 // make(init), packed. The whole weights that are packed are never there at once. `make` freezes
 // what does not train. It is called twice, first on `meta`.
 std::shared_ptr<Module> make_packed(const std::function<std::shared_ptr<Module>(Init&)>& make,

@@ -29,6 +29,7 @@
 #include "core/parallel.h"
 #include "core/quoted.h"
 #include "data/formats/atomic_file.h"
+#include "models/pack.h"
 #include "ops/dense/copy.h"
 #include "ops/library_fallbacks.h"
 #include "train/captured_step.h"
@@ -492,6 +493,7 @@ void bench_step(const BenchArguments& arguments) {
     }
     Module& model = runs ? bench.run->model() : bench.steps->model();
     for (const auto& p : model.parameters()) parameter_count += p.parameter->value().numel();
+    parameter_count += models::packed_weights(model);
   } catch (const OutOfMemory& e) {
     throw Error(explain(e, config));
   }

@@ -18,6 +18,7 @@
 #include "core/quoted.h"
 #include "data/formats/json_strict.h"
 #include "models/adapters/adapters.h"
+#include "models/pack.h"
 #include "ops/image/batch_norm.h"
 #include "train/run/weights.h"
 #include "train/step_times.h"
@@ -153,6 +154,8 @@ std::string TrainingRun::frozen_text() {
     all += p.parameter->value().numel();
     if (!p.parameter->requires_grad()) frozen += p.parameter->value().numel();
   }
+  const int64_t packed = models::packed_weights(run_.model());
+  all += packed, frozen += packed;
   if (const size_t layers = models::adapted_layers(run_.model()).size(); layers > 0)
     return fmt::format("adapters in {} layers: {} of {} weights are trained", layers, all - frozen,
                        all);

@@ -1,6 +1,7 @@
 #include "apps/config/resolve.h"
 
 #include "apps/config/data/make_data.h"
+#include "apps/config/keys/config_readers.h"
 #include "apps/config/keys/config_table.h"
 #include "apps/config/keys/level_keys.h"
 #include "apps/config/make_choice.h"
