@@ -2,8 +2,8 @@
 # ISA-L 2.30.0: crc32_gzip_refl() and crc32_ieee() invert the first and the last value themselves, as the standards of
 # these sums have it. crc32_iscsi(), which is for CRC-32C and stands between them in the same header, does not.
 # It also takes its arguments in another order: bytes, length, first value; and the length is an int.
-# Seen, of the nine bytes "123456789": crc32_gzip_refl(0, ...) cbf43926 and crc32_ieee(0, ...) fc891918, the check values
-# of CRC-32 and CRC-32/BZIP2. crc32_iscsi(..., 0) is 58e3fa20; the check value of CRC-32C, e3069283, comes from
+# Seen, of the nine bytes "123456789": crc32_gzip_refl(0, ...) cbf43926 and crc32_ieee(0, ...) fc891918, the check
+# values of CRC-32 and CRC-32/BZIP2. crc32_iscsi(..., 0) is 58e3fa20; the check value of CRC-32C, e3069283, comes from
 # ~crc32_iscsi(..., ~0). The header does not mention it.
 # Frugal: apps/cli/event_file.cpp inverts; tests/apps/event_reader.h computes the sums of event files on its own.
 . "$(dirname "$0")/packages.sh"

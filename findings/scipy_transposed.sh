@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SciPy 1.10.1 and 1.15.3: the transpose of a sparse matrix by rows (CSR) is one by columns (CSC), and so are sums and
-# maxima that begin with it: A.T + A, A.T.maximum(A). save_npz() writes both kinds in arrays of the same names, so that a
+# maxima that begin with it: A.T + A, A.T.maximum(A). save_npz() writes both kinds in arrays of the same names, so a
 # program that reads indptr, indices and data gets the transpose of what was saved. Only the array "format" tells.
 # Seen, for A with the elements (0, 1) and (0, 2) of 3 x 3: A + A.T is csr, A.T + A csc; read as rows, the arrays of A.T
 # have the elements (0, 1) and (0, 2), which are those of A.

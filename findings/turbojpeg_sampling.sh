@@ -65,7 +65,8 @@ int main(void) {
 END_OF_PROGRAM
 inside bookworm gcc /tmp/sampling.c -o /tmp/sampling -ljpeg -lturbojpeg || not_tried "the program does not compile"
 inside bookworm /tmp/sampling | tee "$work/out"
-expect "a sampling with a name is read" grep -qx '2x2 1x1 1x1: header 0, 48 x 48, sampling 2; pixels 0, right' "$work/out"
+expect "a sampling with a name is read" \
+  grep -qx '2x2 1x1 1x1: header 0, 48 x 48, sampling 2; pixels 0, right' "$work/out"
 for factors in '2x2 1x2 2x1' '3x1 1x1 1x1'; do
   expect "$factors: the header is an error, the pixels are right" \
     grep -qx "$factors: header -1, 48 x 48, sampling -1; pixels 0, right" "$work/out"
