@@ -139,6 +139,7 @@ class Campaign:
     # One training, broken at each place.
     def break_training(self, name, compression, part):
         config, out = self.config(name, compression), os.path.join(self.folder, name)
+        shutil.rmtree(out, ignore_errors=True)
         counts = self.counts("train", config, "--out", out, "--quiet")
         reference = self.files(out)
         shutil.rmtree(out)
