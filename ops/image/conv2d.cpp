@@ -134,10 +134,10 @@ std::optional<onednn::Plan> adjoint_plan(
 
 // For a 1x1 window with a stride, oneDNN gathers the pixels that are used. With a number of
 // channels that is not a multiple of 16 it writes beyond its scratchpad (2.6, gradient of the
-// weight). In bf16 its kernel takes three times as long. So these pixels are gathered here.
-bool skips_pixels(const Shape& weight, const Conv2dOptions& o, DType dtype) {
-  return weight[1] == 1 && weight[2] == 1 && (weight[3] % 16 != 0 || dtype == DType::bf16) &&
-         o.padding == Pair{0, 0} && o.stride != Pair{1, 1};
+// weight). So these pixels are gathered here.
+bool skips_pixels(const Shape& weight, const Conv2dOptions& o) {
+  return weight[1] == 1 && weight[2] == 1 && weight[3] % 16 != 0 && o.padding == Pair{0, 0} &&
+         o.stride != Pair{1, 1};
 }
 Tensor pixels_met(const Tensor& x, const Shape& y, const Conv2dOptions& o) {
   const Shape& from = x.strides();
@@ -251,6 +251,18 @@ Tensor channels_of(const Tensor& y, const WeightPart& part) {
   return contiguous(y.slice(3, part.begin, part.end));
 }
 
+// In bf16 the gradient of the weight of a 1x1 window is a matrix product over pixels, whose kernels
+// are faster, and do not wait for each other at a barrier.
+bool is_product(const Tensor& dy, const Shape& weight, const Conv2dOptions& o) {
+  return dy.dtype() == DType::bf16 && runs_onednn(dy) && weight[1] == 1 && weight[2] == 1 &&
+         o.groups == 1 && o.padding == Pair{0, 0};
+}
+// The pixels [N, OH, OW, C] of that product.
+Tensor factor_of_product(const Tensor& x, const Shape& y, const Conv2dOptions& o) {
+  const CategoryScope scope(Category::workspace);
+  return contiguous(o.stride == Pair{1, 1} ? x : pixels_met(x, y, o));
+}
+
 // Counts on `meta` what a kernel of this problem takes on the CPU. `y`: the output, or its
 // gradient.
 template <class FindPlan>
@@ -323,7 +335,7 @@ void conv2d_backward_weight_kernel(Cpu, const Tensor& dweight, const Tensor& dy,
   if (dweight.numel() == 0) return;
   if (dy.numel() == 0) return fill_kernel(Cpu{}, dweight, 0);
   if (dy.dtype() == DType::f64) return reference::conv2d_backward_weight<double>(dweight, dy, x, o);
-  if (skips_pixels(dweight.shape(), o, dy.dtype())) {
+  if (skips_pixels(dweight.shape(), o)) {
     Conv2dOptions dense = o;
     dense.stride = {1, 1};
     CategoryScope scope(Category::workspace);
@@ -349,7 +361,7 @@ namespace {
 
 void count_weight_kernel(const Tensor& dy, const Tensor& x, const Shape& weight,
                          const Conv2dOptions& o) {
-  if (!skips_pixels(weight, o, dy.dtype()))
+  if (!skips_pixels(weight, o))
     return count_convolution(kConv2dBackward, dy, x.shape(), weight, o, weight_plan);
   if (!counts_kernel_memory(dy.device()) || !onednn::takes(dy.dtype())) return;
   Conv2dOptions dense = o;
@@ -579,7 +591,7 @@ void make_weight_gradient_by_taps(const Tensor& dweight, const Tensor& dy, const
 bool adds_weight(const Tensor& sum, const Tensor& dy, const Tensor& x, const Conv2dOptions& o) {
   const bool counts = counts_kernel_memory(dy.device());
   if (!runs_onednn(dy) || dy.numel() == 0 || x.numel() == 0 || sum.numel() == 0 ||
-      skips_pixels(sum.shape(), o, dy.dtype()) || lies_in_padding(dy, x.shape(), sum.shape(), o))
+      skips_pixels(sum.shape(), o) || lies_in_padding(dy, x.shape(), sum.shape(), o))
     return false;
   const Problem p(x.shape(), sum.shape(), dy.shape(), o, dy.dtype());
   if (p.takes_loops()) return false;
@@ -629,6 +641,9 @@ void add_conv2d_backward_weight(const Tensor& sum, const Tensor& dy, const Tenso
                "[conv2d backward] expected a contiguous sum of dtype {} on {}, got {} with strides "
                "{}",
                name_of(dtype), dy.device().str(), describe(sum), sum.strides());
+  if (is_product(dy, sum.shape(), options))
+    return add_linear_backward_weight(sum.view({sum.size(0), sum.size(3)}), dy,
+                                      factor_of_product(x, dy.shape(), options));
   for_weight_gradients(sum, dy, x, options,
                        [&](const Tensor& to, const Tensor& gradient, const Tensor& in) {
                          if (adds_weight(to, gradient, in, options)) return to.bump_version();
@@ -641,6 +656,8 @@ void add_conv2d_backward_weight(const Tensor& sum, const Tensor& dy, const Tenso
 Tensor conv2d_backward_weight(const Tensor& dy, const Tensor& x, const Shape& weight_shape,
                               const Conv2dOptions& options) {
   check_backward_weight(dy, x, weight_shape, options);
+  if (is_product(dy, weight_shape, options))
+    return linear_backward_weight(dy, factor_of_product(x, dy.shape(), options)).view(weight_shape);
   Tensor dweight = Tensor::empty(weight_shape, dtype_beside(dy), dy.device());
   for_weight_gradients(dweight, dy, x, options,
                        [&](const Tensor& to, const Tensor& gradient, const Tensor& in) {
