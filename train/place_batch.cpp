@@ -51,17 +51,20 @@ Tensor moved_to(const Tensor& x, Device device) {
 Batch place_batch(Batch batch, const Module& model) {
   const Device device = model.device();
   const DType dtype = model.activations();
-  if (device.type == DeviceType::meta && is_floating(batch.input.dtype())) {
+  const bool real = is_floating(batch.input.dtype());
+  if (device.type == DeviceType::meta && real) {
     const CategoryScope scope(Category::input);
     batch.input = ops::cast(batch.input, dtype);  // as it will be on CUDA
   }
+  if (device == kCpu && dtype == DType::bf16 && real && batch.input.dtype() != dtype)
+    batch.input =
+        batch.held ? moved_once(batch.input, device, dtype) : moved_in(dtype, batch.input, device);
   if (device.type != DeviceType::cuda || batch.input.device() == device) return batch;
   std::erase_if(batch.extras, [](const auto& extra) {
     return extra.first == "attention_mask" && hides_nothing(extra.second);
   });
-  batch.input = batch.held && is_floating(batch.input.dtype())
-                    ? moved_once(batch.input, device, dtype)
-                    : moved_in(dtype, batch.input, device);
+  batch.input = batch.held && real ? moved_once(batch.input, device, dtype)
+                                   : moved_in(dtype, batch.input, device);
   batch.target = moved_to(batch.target, device);
   for (auto& [name, tensor] : batch.extras)
     if (std::find(kOfHost.begin(), kOfHost.end(), name) == kOfHost.end())
