@@ -3,6 +3,7 @@
 #include "autograd/record.h"
 #include "autograd/trace.h"
 #include "autograd/transformer_functions.h"
+#include "ops/dense/copy.h"
 
 namespace frugal {
 namespace {
@@ -37,6 +38,16 @@ Tensor part_of(const Tensor& x, int64_t part) {
 
 Tensor gradient_like(const Tensor& x, bool wanted) {
   return wanted ? Tensor::empty(x.shape(), x.dtype(), x.device()) : Tensor();
+}
+
+// The gradient of a bias is added in f32, and then has the dtype of the bias.
+Tensor bias_gradient_like(const Tensor& bias, bool wanted) {
+  if (!wanted) return {};
+  const DType dtype = bias.dtype() == DType::bf16 ? DType::f32 : bias.dtype();
+  return Tensor::empty(bias.shape(), dtype, bias.device());
+}
+Tensor of_bias(const Tensor& dbias, const Tensor& bias) {
+  return dbias.defined() ? ops::cast(dbias, bias.dtype()) : dbias;
 }
 
 // Returns y and lse of the forward pass if q, k and v have their exact values. Otherwise both must
@@ -74,10 +85,10 @@ Variable scaled_dot_product_attention(const Variable& q, const Variable& k, cons
                                       b.saved(kBias)};
         const ops::AttentionGradients g{
             gradient_like(in.q, b.needs(0)), gradient_like(in.k, b.needs(1)),
-            gradient_like(in.v, b.needs(2)), b.needs(3) ? gradient_like(in.bias, true) : Tensor()};
+            gradient_like(in.v, b.needs(2)), bias_gradient_like(in.bias, b.needs(3))};
         ops::attention_backward(
             b.dy(), in, output_of(b, in, options, {kQ, kK, kV, kBias}, kY, kLse), options, g);
-        return Grads{g.dq, g.dk, g.dv, g.dbias};
+        return Grads{g.dq, g.dk, g.dv, of_bias(g.dbias, in.bias)};
       });
 }
 
@@ -99,11 +110,11 @@ Variable qkv_attention(const Variable& qkv, const Tensor& mask, const Variable& 
         const Tensor dqkv = gradient_like(all, b.needs(0));
         ops::AttentionGradients g;
         if (b.needs(0)) g = {part_of(dqkv, 0), part_of(dqkv, 1), part_of(dqkv, 2), {}};
-        if (b.needs(1)) g.dbias = gradient_like(in.bias, true);
+        g.dbias = bias_gradient_like(in.bias, b.needs(1));
         ops::attention_backward(
             b.dy(), in, output_of(b, in, options, {kQkv, kPackedBias}, kPackedY, kPackedLse),
             options, g);
-        return Grads{dqkv, g.dbias};
+        return Grads{dqkv, of_bias(g.dbias, in.bias)};
       });
 }
 
