@@ -49,7 +49,7 @@ Variable Gat::convolve(int64_t conv, const NodeFeatures& x, const GraphPtr& grap
     y = mean(y, {1});
   else
     y = reshape(y, {nodes, c.heads * c.width});
-  return add(y, c.bias);
+  return add(y, cast(c.bias, y.value().dtype()));
 }
 
 }  // namespace frugal::models
