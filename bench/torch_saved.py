@@ -1,9 +1,10 @@
 """What models of PyTorch save for the backward pass, whole and by frugal.torch.
 
-usage: torch_saved.py [--bits 4 2] [--time] [MODEL ...]      needs frugal in PYTHONPATH, torch, and torchvision
+usage: torch_saved.py [--bits 4 2] [--time] [--cpu] [MODEL ...]      needs frugal in PYTHONPATH, torch, and torchvision
 
 Prints the bytes of one step, and with --time how long a step takes whole and compressed (medians of
-alternating steps).
+alternating steps). --cpu takes the processor time of all threads instead of the time that passes,
+which other programs disturb less (with OMP_WAIT_POLICY=passive, so that no thread spins).
 """
 
 import argparse
@@ -119,21 +120,28 @@ class Loss(nn.Module):
 LOSS = Loss()
 
 
+clock = time.perf_counter
+
+
 def step(model, x):
-    begun = time.perf_counter()
+    begun = clock()
     LOSS(model(x)).backward()
     model.zero_grad()
-    return time.perf_counter() - begun
+    return clock() - begun
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--bits", type=int, nargs="+", default=[4, 2])
     parser.add_argument("--time", action="store_true")
+    parser.add_argument("--cpu", action="store_true")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--why", action="store_true", help="says by what a tensor stayed whole")
     parser.add_argument("models", nargs="*")
     arguments = parser.parse_args()
+    if arguments.cpu:
+        global clock
+        clock = time.process_time
     print(f"torch {torch.__version__}, {torch.get_num_threads()} threads")
     for name in arguments.models or MODELS:
         torch.manual_seed(0)

@@ -387,7 +387,7 @@ class Places final : public Kept {
   int64_t bytes() const override { return codes_.nbytes(); }
   Tensor unpack() const override {
     const Windows& w = windows_;
-    int64_t distances[256] = {};  // of each place from where its window begins
+    int64_t distances[256] = {};  // from where a window begins to each of its places
     for (int64_t place = 0; place < w.kernel[0] * w.kernel[1]; ++place)
       distances[place] =
           place / w.kernel[1] * w.dilation[0] * w.width + place % w.kernel[1] * w.dilation[1];

@@ -20,7 +20,7 @@ declare -A ours=(
   [export]="export/ models/ data/formats/ autograd/ ops/ core/"
   [apps]="apps/ train/ export/ autograd/ compress/ core/ data/ distributed/ models/ ops/ optim/ bench/op_table/"
   [bench]="bench/ autograd/ ops/ core/"
-  [python]="python/ apps/ train/ compress/ models/ ops/ core/"
+  [python]="python/ apps/ train/ compress/ models/ optim/ autograd/ ops/ core/"
   [lab]="lab/ apps/ train/ autograd/ compress/ core/ data/ distributed/ models/ ops/ optim/"
 )
 # Libraries: who may include headers that start so (path prefixes of our files). Any other header in <> is the system's.
