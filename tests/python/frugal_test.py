@@ -346,6 +346,22 @@ class Examples(unittest.TestCase):
         self.assertRegex(said, r"epoch 1: loss \d\.\d+, \d+ bytes kept")
         self.assertRegex(said, r"test accuracy: [01]\.")
 
+    def test_notebook(self):
+        """The code of the notebook runs from its first cell to its last one."""
+        file = os.path.join(os.path.dirname(__file__), "..", "..", "examples", "python", "first_steps.ipynb")
+        with open(file, encoding="utf-8") as text:
+            cells = [cell for cell in json.load(text)["cells"] if cell["cell_type"] == "code"]
+        self.assertGreater(len(cells), 4)
+        names, before = {}, os.getcwd()
+        with tempfile.TemporaryDirectory() as folder:
+            os.chdir(folder)
+            try:
+                for number, cell in enumerate(cells):
+                    self.assertEqual(cell["outputs"], [])  # they would grow old in git
+                    exec(compile("".join(cell["source"]), f"cell {number}", "exec"), names)
+            finally:
+                os.chdir(before)
+
     def test_own_op(self):
         folder = os.path.join(os.path.dirname(__file__), "..", "..", "examples", "python")
         said = subprocess.run(
