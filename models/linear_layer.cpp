@@ -22,18 +22,14 @@ constexpr const char* kMagnitudeVector = "lora_magnitude_vector";
 Tensor adapted_rows(const MatrixWeight& weight, const LinearLayer::Adapter& adapter, int64_t begin,
                     int64_t end) {
   const Tensor more = ops::matmul(adapter.b.value().slice(0, begin, end), adapter.a.value());
-  const Tensor rows =
-      weight.packed.defined()
-          ? ops::unpack_tile(weight.packed, {begin, end - begin, 0, weight.in()}, more.dtype())
-          : weight.whole.value().slice(0, begin, end);
-  return ops::add(rows, ops::affine(more, adapter.scale, 0));
+  return ops::add(weight.rows(begin, end, more.dtype()), ops::affine(more, adapter.scale, 0));
 }
 
 // Calls f(begin, end) for rows of a weight [rows, columns] that take a few MiB at once.
 template <class F>
-void for_rows(const MatrixWeight& weight, F f) {
+void for_rows(const MatrixWeight& matrix, F f) {
   constexpr int64_t kElements = int64_t{1} << 20;
-  const int64_t rows = weight.out(), step = std::max<int64_t>(1, kElements / weight.in());
+  const int64_t rows = matrix.out(), step = std::max<int64_t>(1, kElements / matrix.in());
   for (int64_t begin = 0; begin < rows; begin += step) f(begin, std::min(begin + step, rows));
 }
 
@@ -64,10 +60,9 @@ Variable LinearLayer::forward(Variable x, Context& context) {
 void LinearLayer::add_adapter(Init& init, const AdapterOptions& options) {
   FRUGAL_CHECK(adapter_ == nullptr, "[adapter] expected a layer without an adapter, got one with");
   const int64_t in = weight_->in(), out = weight_->out(), rank = options.rank;
-  const DType dtype = weight_->packed.defined() ? DType::f32 : weight_->whole.dtype();
   const auto of_weight = [&](const Tensor& values) {
     const CategoryScope scope(Category::parameter);
-    return ops::cast(values, dtype);
+    return ops::cast(values, weight_->dtype());
   };
   auto adapter = std::make_unique<Adapter>();
   adapter->scale = options.scale;
@@ -78,18 +73,20 @@ void LinearLayer::add_adapter(Init& init, const AdapterOptions& options) {
   if (options.magnitude)
     adapter->magnitude = register_parameter(kMagnitudeVector, of_weight(constant(init, {out}, 1)));
   adapter_ = std::move(adapter);
-  reset_magnitude();
+  // A weight that is drawn later has no lengths yet (models/pack.h).
+  if (weight_->packed.defined() || weight_->whole.device() == init.device) reset_magnitude();
 }
 
 Tensor LinearLayer::adapted_norms() const {
-  const Tensor& b = adapter_->b.value();
+  const MatrixWeight& weight = *weight_;
+  const Tensor& like = adapter_->a.value();
   Tensor norms = [&] {
     const CategoryScope scope(Category::workspace);
-    return Tensor::empty({weight_->out()}, b.dtype(), b.device());
+    return Tensor::empty({weight.out()}, like.dtype(), like.device());
   }();
-  for_rows(*weight_, [&](int64_t begin, int64_t end) {
+  for_rows(weight, [&](int64_t begin, int64_t end) {
     const CategoryScope scope(Category::workspace);
-    const Tensor rows = adapted_rows(*weight_, *adapter_, begin, end);
+    const Tensor rows = adapted_rows(weight, *adapter_, begin, end);
     ops::copy_into(norms.slice(0, begin, end),
                    ops::unary(ops::Unary::sqrt, ops::sum(ops::mul(rows, rows), {1})));
   });
@@ -98,16 +95,14 @@ Tensor LinearLayer::adapted_norms() const {
 
 void LinearLayer::reset_magnitude() {
   if (adapter_ == nullptr || !adapter_->magnitude.defined()) return;
-  // A weight that is packed before it is there (models/pack.h) has no lengths yet.
-  if (!weight_->packed.defined() && weight_->whole.device() != adapter_->magnitude.device()) return;
   ops::copy_into(adapter_->magnitude.value(), adapted_norms());
   adapter_->magnitude.value().bump_version();
 }
 
 void LinearLayer::merge_adapter() {
   FRUGAL_CHECK(adapter_ != nullptr, "[adapter] expected a layer with an adapter, got one without");
-  const Tensor weight = weight_->variable().value();  // a packed one cannot hold the sum
-  Tensor lengths;                                     // by how much rows become longer
+  const Tensor weight = weight_->variable().value();
+  Tensor lengths;  // by how much rows become longer
   if (adapter_->magnitude.defined())
     lengths = ops::div(adapter_->magnitude.value(), adapted_norms()).view({weight.size(0), 1});
   for_rows(*weight_, [&](int64_t begin, int64_t end) {

@@ -5,6 +5,11 @@
 
 namespace frugal {
 
+Tensor MatrixWeight::rows(int64_t begin, int64_t end, DType dtype) const {
+  return packed.defined() ? ops::unpack_tile(packed, {begin, end - begin, 0, packed.columns}, dtype)
+                          : whole.value().slice(0, begin, end);
+}
+
 const Variable& MatrixWeight::variable() const {
   FRUGAL_CHECK(!packed.defined(),
                "[linear] expected a weight [{}, {}] that is whole, because it is read as a whole "

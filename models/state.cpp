@@ -82,12 +82,17 @@ bool is_in_files(const Module& module, const Module::NamedParameter& p) {
   return !module.leaves_out_frozen() || p.parameter->requires_grad();
 }
 
+bool is_in_files(const Module& module, const Module::NamedBuffer& b) {
+  return !module.leaves_out_frozen() || !b.packed;
+}
+
 std::map<std::string, Target> targets_of(Module& module, const StateOptions& options) {
   std::map<std::string, Target> targets;
   for (const auto& p : module.parameters())
     if (options.without_adapters ? !is_of_adapter(p.name) : is_in_files(module, p))
       targets[p.name] = {p.parameter->value(), p.layout};
-  for (const auto& b : module.buffers()) targets[b.name] = {*b.buffer};
+  for (const auto& b : module.buffers())
+    if (options.without_adapters || is_in_files(module, b)) targets[b.name] = {*b.buffer};
   return targets;
 }
 
@@ -106,7 +111,8 @@ NamedTensors state_dict(Module& module) {
   for (const auto& p : module.parameters())
     if (is_in_files(module, p))
       state.emplace_back(p.name, to_file_layout(p.parameter->value(), p.layout));
-  for (const auto& b : module.buffers()) state.emplace_back(b.name, host_copy(*b.buffer));
+  for (const auto& b : module.buffers())
+    if (is_in_files(module, b)) state.emplace_back(b.name, host_copy(*b.buffer));
   return state;
 }
 
@@ -114,7 +120,8 @@ NamedTensors state_views(Module& module) {
   NamedTensors state;
   for (const auto& p : module.parameters())
     if (is_in_files(module, p)) state.emplace_back(p.name, as_file(p.parameter->value(), p.layout));
-  for (const auto& b : module.buffers()) state.emplace_back(b.name, *b.buffer);
+  for (const auto& b : module.buffers())
+    if (is_in_files(module, b)) state.emplace_back(b.name, *b.buffer);
   return state;
 }
 
@@ -174,7 +181,7 @@ void compare_whole(Module& module, std::map<std::string, Target>& targets, Named
   for (const Module::NamedMatrix& m : module.matrices()) {
     MatrixWeight& weight = *m.weight;
     const auto found = given.find(m.name);
-    if (found == given.end()) continue;
+    if (found == given.end() || !targets.contains(m.name)) continue;
     ops::PackedMatrix packed = packed_in(given, m.name, weight.out(), weight.in());
     const bool coded = is_coded(weight.packed.format);
     const bool floats = is_floating(found->second.dtype());

@@ -8,6 +8,7 @@
 #include "core/quoted.h"
 #include "core/value.h"
 #include "models/freeze.h"
+#include "models/matrix_weight.h"
 
 namespace frugal::models {
 namespace {
@@ -278,7 +279,7 @@ void add_adapters(Module& network, Init& init, const AdapterOptions& options) {
   const std::vector<AdaptedLayer> chosen = targets_in(targetable_in(network), options);
   for (const auto& [name, layer] : chosen) {
     const int64_t rank = options.rank_of(name);
-    const Shape& shape = layer->weight().shape();
+    const Shape shape{layer->matrix().out(), layer->matrix().in()};
     if (rank > std::min(shape[0], shape[1]))
       throw OptionError("rank",
                         fmt::format("expected at most {} for {}, whose weight is {}, got {}",

@@ -7,6 +7,7 @@
 
 #include "autograd/engine.h"
 #include "models/activations.h"
+#include "models/adapters/adapters.h"
 #include "models/dense.h"
 #include "models/freeze.h"
 #include "models/layers.h"
@@ -151,6 +152,49 @@ TEST_CASE("packed networks compute what networks with the unpacked weights compu
     for (size_t i = 0; i < a.size(); ++i)
       for (size_t k = 0; k < a[i].size(); ++k)
         CHECK(a[i][k] == doctest::Approx(b[i][k]).epsilon(1e-10));
+  }
+}
+
+TEST_CASE("adapters beside packed weights are those beside the unpacked ones, in f64") {
+  for (const AdapterType type : {AdapterType::lora, AdapterType::dora}) {
+    CAPTURE(static_cast<int>(type));
+    const auto make = [&](Init& init) {
+      auto net = std::make_shared<Decoder>(init, tiny());
+      AdapterOptions adapters;
+      adapters.type = type;
+      adapters.rank = 2;
+      add_adapters(*net, init, adapters);
+      return net;
+    };
+    Init first{Rng(1)}, second{Rng(2)};
+    const auto packed = make_packed(make, first, {MatrixFormat::nf4, {}});
+    reset_magnitudes(*packed);
+    size_t parts = 0;
+    for (const auto& b : packed->buffers()) parts += b.packed ? 1 : 0;
+    CHECK(parts == 2 * 7 * 4);
+    uint64_t seed = 0;
+    for (const auto& p : packed->parameters())  // an adapter that starts anew changes nothing
+      if (p.name.ends_with("lora_B.weight"))
+        ops::copy_into(p.parameter->value(), Tensor::randn(p.parameter->shape(), {9, ++seed}));
+    const std::shared_ptr<Module> whole = make(second);
+    load_state_dict(*whole, state_dict(*packed));
+    const auto run = [](Module& net) {
+      to_dtype(net, DType::f64);
+      Context context;
+      const Tensor ids = Tensor::from<int64_t>({3, 1, 4, 1, 5, 9, 2, 6}, {2, 4});
+      const Variable y = net.forward(Variable(ids), context);
+      backward(sum(mul(y, y)));
+      std::vector<std::vector<double>> all = {y.value().to_vector()};
+      for (const auto& p : net.parameters())
+        if (p.parameter->requires_grad()) all.push_back(p.parameter->grad().to_vector());
+      return all;
+    };
+    const auto a = run(*packed), b = run(*whole);
+    REQUIRE(a.size() == b.size());
+    REQUIRE(a.size() > 2 * 7 * 2);
+    for (size_t i = 0; i < a.size(); ++i)
+      for (size_t k = 0; k < a[i].size(); ++k)
+        CHECK(a[i][k] == doctest::Approx(b[i][k]).epsilon(1e-9));
   }
 }
 
