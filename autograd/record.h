@@ -207,6 +207,7 @@ struct ReplaySpec {
   ReplayFn fn;
   Replay lossy = Replay::biased;
   bool by_rows = false;
+  uint32_t linear_slots = 0;  // bit i: a corrected output is linear in slot i
 };
 inline ReplaySpec replay(ReplayFn fn) { return {std::move(fn), Replay::biased}; }
 // For an output that is linear (or affine) in its activations: the rebuilt output is unbiased.
@@ -214,7 +215,10 @@ inline ReplaySpec linear_replay(ReplayFn fn, bool by_rows = false) {
   return {std::move(fn), Replay::unbiased, by_rows};
 }
 // For an output that is smooth in them: `fn` takes away what the slots' variance adds on average.
-inline ReplaySpec smooth_replay(ReplayFn fn) { return {std::move(fn), Replay::corrected}; }
+// The output may be linear in some of them, to which nothing is added.
+inline ReplaySpec smooth_replay(ReplayFn fn, uint32_t linear_slots = 0) {
+  return {std::move(fn), Replay::corrected, false, linear_slots};
+}
 
 // The output as a Variable. If an input requires a gradient and grad mode is on, the Variable has a
 // Node that keeps `saves`. An active trace is told of the op.

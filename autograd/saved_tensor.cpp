@@ -197,7 +197,9 @@ class SaveContext {
       recipe.quality = std::max(recipe.quality, slots[i].quality());
       recipe.depth = std::max(recipe.depth, slots[i].replay_depth() + 1);
       recipe.elements += slots[i].rebuilt_elements();
-      const bool reads_curve = replay.lossy == Replay::corrected || slots[i].is_recipe();
+      const bool is_linear = (replay.linear_slots >> i & 1u) != 0;
+      const bool reads_curve =
+          (replay.lossy == Replay::corrected && !is_linear) || slots[i].is_recipe();
       if (reads_curve && slots[i].defined())
         recipe.told_curved = recipe.told_curved && entry_of(slots[i])->told_curved();
     }

@@ -83,7 +83,7 @@ Variable gated(const Variable& gate, const Variable& up, Gate kind) {
       {"gated", describe}, inputs, std::move(y),
       {input, gate.requires_grad() ? save(up) : for_replay(up)},
       [kind](const Backward& b) { return gated_gradients(b, kind); },
-      smooth_replay([kind](const Slots& s) { return rebuild_gated(s, kind); }));
+      smooth_replay([kind](const Slots& s) { return rebuild_gated(s, kind); }, 1u << kUp));
 }
 
 }  // namespace frugal
