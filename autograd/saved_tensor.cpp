@@ -429,7 +429,8 @@ Tensor SavedTensor::unpack_rows(const Rows& rows) const {
     FRUGAL_ASSERT(has_rows(rows));
     return entry_->unpack_mask_rows(rows);
   }
-  if (!has_rows(rows)) return unpack().slice(0, rows.begin, rows.end);
+  // A raw entry may be another view of the bytes.
+  if (is_raw() || !has_rows(rows)) return unpack().slice(0, rows.begin, rows.end);
   Shape shape = shape_;
   shape[0] = rows.end - rows.begin;
   return entry_->unpack_rows(rows).view(shape);

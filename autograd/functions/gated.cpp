@@ -12,10 +12,16 @@ namespace {
 
 enum Slot { kGate, kUp };
 
+// Of what is kept of gate, row-major; undefined: it is known exactly.
+Tensor noise_of(const SavedTensor& gate) {
+  const Tensor variance = variance_of(gate);
+  return variance.defined() ? ops::contiguous(variance) : variance;
+}
+
 // y from the slots, written over the variance of gate.
 Tensor rebuild_gated(const Slots& s, Gate kind) {
   const SavedTensor &gate = s[kGate], &up = s[kUp];
-  const Tensor variance = variance_of(gate);
+  const Tensor variance = noise_of(gate);
   if (!variance.defined()) return ops::gated(kind, gate.unpack(), up.unpack());
   const Tensor y = over(variance);
   for_slices({&gate, &up}, variance, [&](const Rows& rows) {
@@ -33,7 +39,7 @@ Grads gated_gradients(const Backward& b, Gate kind) {
   const auto like = [&] { return Tensor::empty(dy.shape(), dy.dtype(), dy.device()); };
   const ops::GatedGradients to{of_gate ? over(dy) : Tensor(), of_up ? like() : Tensor()};
   const SavedTensor &gate = b.slot(kGate), &up = b.slot(kUp);
-  const Tensor variance = variance_of(gate);
+  const Tensor variance = noise_of(gate);
   const auto run = [&](const Rows& rows) {
     ops::gated_backward_into(kind, rows_of(dy, rows), ops::contiguous(gate.unpack_rows(rows)),
                              of_gate ? ops::contiguous(up.unpack_rows(rows)) : Tensor(),

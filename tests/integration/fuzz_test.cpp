@@ -18,7 +18,7 @@ using namespace frugal::compress;
 
 namespace {
 
-constexpr uint64_t kGraphs = 250;
+constexpr uint64_t kGraphs = 360;
 
 // Keeps each entry in one of the ways that are open to it, by its number.
 class Mixed final : public SavePolicy {

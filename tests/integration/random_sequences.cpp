@@ -53,38 +53,34 @@ Variable as_sequence(const Variable& x) {
 
 Variable like(const Variable& y, const Variable& x) { return reshape(y, x.shape()); }
 
+// What adapters and packed weights compute: one of three functions.
+Variable beside_frozen_weights(Builder& b, const Variable& x) {
+  const int64_t in = x.size(-1);
+  if (x.value().numel() == 0 || in > 64) return Variable();
+  const double limit = 1 / std::sqrt(static_cast<double>(in));
+  const int64_t kind = b.pick(0, 2);
+  if (kind == 0 && b.device().type != DeviceType::cuda) {
+    constexpr ops::MatrixFormat kFormats[] = {ops::MatrixFormat::bf16, ops::MatrixFormat::int8,
+                                              ops::MatrixFormat::nf4};
+    const int64_t out = b.pick(2, 8);
+    const Tensor weight = ops::cast(b.constant({out, in}, limit), DType::f32);
+    return packed_linear(x, ops::pack_matrix(weight, kFormats[b.pick(0, 2)]),
+                         b.maybe_parameter({out}));
+  }
+  if (kind == 1) {
+    const Tensor norm = ops::affine(b.constant({in}, 0.25), 1, 1);
+    return scale_to_magnitude(x, b.parameter({in}), norm, b.maybe_parameter({in}));
+  }
+  LowRankOptions options{.scale = 0.5};
+  if (b.chance(50)) {
+    options.dropout = 0.25;
+    options.key = b.dropout_key();
+  }
+  return add_low_rank(tanh(x), x, b.parameter({2, in}, limit), b.parameter({in, 2}), options);
+}
+
 const Choice kChoices[] = {
-    {[](Builder& b, const Variable& x) {
-       const int64_t in = x.size(-1), out = b.pick(2, 8);
-       if (x.value().numel() == 0 || in > 64 || b.device().type == DeviceType::cuda)
-         return Variable();
-       constexpr ops::MatrixFormat kFormats[] = {ops::MatrixFormat::bf16, ops::MatrixFormat::int8,
-                                                 ops::MatrixFormat::nf4};
-       const Tensor weight =
-           ops::cast(b.constant({out, in}, 1 / std::sqrt(static_cast<double>(in))), DType::f32);
-       return packed_linear(x, ops::pack_matrix(weight, kFormats[b.pick(0, 2)]),
-                            b.maybe_parameter({out}));
-     },
-     1},
-    {[](Builder& b, const Variable& x) {
-       const int64_t in = x.size(-1);
-       if (x.value().numel() == 0 || in > 64) return Variable();
-       LowRankOptions options{.scale = 0.5};
-       if (b.chance(50)) {
-         options.dropout = 0.25;
-         options.key = b.dropout_key();
-       }
-       return add_low_rank(tanh(x), x, b.parameter({2, in}, 1 / std::sqrt(static_cast<double>(in))),
-                           b.parameter({in, 2}), options);
-     },
-     1},
-    {[](Builder& b, const Variable& x) {
-       const Shape width{x.size(-1)};
-       if (x.value().numel() == 0) return Variable();
-       const Tensor norm = ops::affine(b.constant(width, 0.25), 1, 1);
-       return scale_to_magnitude(x, b.parameter(width), norm, b.maybe_parameter(width));
-     },
-     2},
+    {beside_frozen_weights, 2},
     {[](Builder& b, const Variable& x) {
        const Gate kind = b.chance(50) ? Gate::silu : b.chance(50) ? Gate::gelu : Gate::gelu_tanh;
        return gated(x, tanh(b.partner(x, false).variable), kind);
