@@ -140,7 +140,8 @@ TEST_CASE("layer and RMS norm on CUDA: rows of every width") {
         of_rows.gain = normals({size.width}, 5, DType::f32, 0.1f, 1);
         const RowMoments there_too{centred ? there(of_rows.mean) : Tensor(), there(of_rows.invstd),
                                    there(of_rows.scale), there(of_rows.gain)};
-        const LayerNormGradients gained = layer_norm_backward(dv, u, there_too, w, wants);
+        const LayerNormGradients gained =
+            layer_norm_backward(there(dy, dtype), u, there_too, w, wants);
         const LayerNormGradients expected = layer_norm_backward(dy, x, of_rows, weight, wants);
         CHECK(near(gained.dx, expected.dx, tolerance(dtype)));
         const Tensor y = layer_norm_apply(u, there_too, w, b), written = there(x, dtype);
