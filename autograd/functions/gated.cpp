@@ -12,7 +12,7 @@ namespace {
 
 enum Slot { kGate, kUp };
 
-// Of what is kept of gate, row-major; undefined: it is known exactly.
+// The variance of what is kept of gate, row-major. It is undefined where gate is known exactly.
 Tensor noise_of(const SavedTensor& gate) {
   const Tensor variance = variance_of(gate);
   return variance.defined() ? ops::contiguous(variance) : variance;

@@ -181,16 +181,14 @@ class Campaign:
             sys.exit("the training for the readers failed")
         reference = self.files(out)
         other = os.path.join(self.folder, "written")
-        for words in (["eval", out], ["export", out, "--out", other], ["report", out, "--out", other],
+        for words in (["eval", out], ["export", out, "--format", "safetensors", "--output", other], ["report", out, "--out", other],
                       ["inspect", out]):
             counts = self.counts(*words)
             before = self.tried
             for kind in KINDS:
                 for place in self.places(counts[kind]):
-                    for path in (other, other + ".html"):
-                        shutil.rmtree(path, ignore_errors=True) if os.path.isdir(path) else None
-                        if os.path.exists(path):
-                            os.remove(path)
+                    if os.path.exists(other):
+                        os.remove(other)
                     what = f"{words[0]}, failure, {kind} {place}"
                     ran = self.start(*words, folder=self.folder, fail=f"{kind}:{place}")
                     self.tried += 1
