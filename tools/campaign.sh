@@ -35,9 +35,11 @@ wrong=0
 fuzz_reader() {  # PROGRAM READER SECONDS
   local folder=$out/fuzz/$2 log=$out/fuzz/$2.log
   mkdir -p "$folder/corpus" "$folder/found"
-  FRUGAL_FUZZ_READER=$2 FRUGAL_FUZZ_SEEDS=$folder "$1"
+  FRUGAL_FUZZ_READER=$2 FRUGAL_FUZZ_SEEDS=$folder "$1" >/dev/null 2>&1
+  local words=()
+  [ ! -s "$folder/words" ] || words=(-dict="$folder/words")
   if FRUGAL_FUZZ_READER=$2 FRUGAL_LOG=off OMP_NUM_THREADS=1 "$1" "$folder/corpus" "$folder/seeds" \
-      -dict="$folder/words" -seed="$seed" -max_total_time="$3" -max_len=16384 -timeout=20 -malloc_limit_mb=1024 \
+      "${words[@]}" -seed="$seed" -max_total_time="$3" -max_len=16384 -timeout=20 -malloc_limit_mb=1024 \
       -rss_limit_mb=4096 -print_final_stats=1 -artifact_prefix="$folder/found/" >"$log" 2>&1; then
     result=ok
   else

@@ -292,6 +292,8 @@ bool open_png(PngReader& reader, Bytes bytes) {
   if (reader.info == nullptr || setjmp(png_jmpbuf(reader.png)) != 0) return false;
   png_set_read_fn(reader.png, &reader, png_take);
   png_set_user_limits(reader.png, 1u << 20, 1u << 20);
+  // libpng takes the memory that a chunk claims before it reads the chunk.
+  png_set_chunk_malloc_max(reader.png, std::max<size_t>(bytes.size(), 1u << 20));
   png_read_info(reader.png, reader.info);
   return true;
 }
