@@ -97,8 +97,12 @@ class Campaign:
                     found[relative] = file.read()
         return found
 
-    def same_as(self, what, reference, out, ran):
+    def same_as(self, what, reference, out, ran, peaks=True):
         now = self.files(out)
+        if not peaks:
+            reference = dict(reference)
+            for files in (now, reference):
+                files["checkpoint/state.safetensors"] = without_peaks(files["checkpoint/state.safetensors"])
         if sorted(now) != sorted(reference):
             missing, more = set(reference) - set(now), set(now) - set(reference)
             self.report(what, ran, f"other files: missing {sorted(missing)}, more {sorted(more)}")
@@ -164,7 +168,8 @@ class Campaign:
                     expected = dict(reference)
                     if "report.html was not written" in ran.stdout + ran.stderr:
                         expected.pop("report.html")
-                    self.same_as(what, expected, out, ran)
+                    # Another way to open the file of activations needs other buffers.
+                    self.same_as(what, expected, out, ran, peaks=name != "offload")
                     continue
                 again = self.finish(config, out)
                 if again.returncode != 0:
@@ -228,6 +233,17 @@ class Campaign:
 
 def out_parent(out):
     return os.path.dirname(out)
+
+
+def without_peaks(state):
+    """A checkpoint without the peaks of memory that it notes."""
+    size = int.from_bytes(state[:8], "little")
+    header = json.loads(state[8:8 + size])
+    run = json.loads(header["__metadata__"]["run"])
+    for key in ("peak", "at_peak"):
+        run["memory"].pop(key)
+    header["__metadata__"]["run"] = run
+    return json.dumps(header, sort_keys=True).encode() + state[8 + size:]
 
 
 def read_trace(path):
