@@ -80,7 +80,7 @@ struct Rate {
 
 void bench_quantizer(const BenchArguments& arguments) {
   const bool on_cuda = arguments.device != "cpu";
-  const auto [device, dtype, repeats] = bench_place(arguments, on_cuda ? 11 : 5);
+  const auto [device, dtype, repeats] = bench_place(arguments, on_cuda ? 11 : 5, false);
   const int64_t bytes = arguments.mebibytes << 20;
   const int64_t rows = std::max<int64_t>(bytes / size_of(dtype) / arguments.channels, 1);
   Tensor values = random_values(rows, arguments.channels, device);
