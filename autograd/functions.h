@@ -1,6 +1,7 @@
-// The differentiable functions. Images NHWC, weights [K, R, S, C/groups]; f32, bf16
-// and f64, which CUDA has not. Each function's formula, saved bytes and recipe stand in its .cpp
-// (autograd/functions/), forward and backward side by side.
+// The differentiable functions. Images are NHWC, weights [K, R, S, C/groups]. Tensors are f32, bf16
+// or, on the CPU alone, f64.
+// Each function's formula, saved bytes and recipe stand in its .cpp (autograd/functions/), where
+// forward and backward are side by side.
 #pragma once
 #include <optional>
 #include <vector>

@@ -80,8 +80,9 @@ class GroupNorm : public Module {
 };
 
 // A layer y = x weight^T + bias, [..., in] -> [..., out], that may carry an adapter
-// (models/adapters/adapters.h). Parameters: weight [out, in], bias [out] if it has one, and those
-// of the adapter: lora_A.weight [r, in], lora_B.weight [out, r] and, for DoRA,
+// (models/adapters/adapters.h).
+// Parameters: weight [out, in]; bias [out] if the layer has one.
+// An adapter adds lora_A.weight [r, in], lora_B.weight [out, r] and, for DoRA,
 // lora_magnitude_vector [out].
 class LinearLayer : public Module {
  public:

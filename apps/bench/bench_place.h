@@ -20,8 +20,8 @@ struct BenchPlace {
   int64_t repeats;
 };
 // Sets the device up. `repeats`: the number of repeats if the arguments give none. `computes`
-// false: values are packed and copied only, which every processor does in bf16, too. Errors: those
-// of set_up_device().
+// false: values are packed and copied only, which every processor does in bf16, too.
+// Errors: those of set_up_device().
 BenchPlace bench_place(const PlaceArguments& arguments, int64_t repeats, bool computes = true);
 
 // Seconds that f() takes, until the device has done it; on average over `times` in a row, so that

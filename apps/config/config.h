@@ -216,8 +216,8 @@ Json read_json(const std::string& path);
 // model.modules.3.dropout.p or model.modules[3].dropout.p.
 void apply_set(Json& document, const std::string& assignment);
 // Applies each of `sets`. If a compression.level is among them, the keys that levels set leave the
-// document first. So the level counts, and what `sets` gives beside it. In the same way, a folder
-// of the hub among them as model.weights says which network it is.
+// document first. So the level counts, and what `sets` gives beside it. If model.weights is among
+// them and names a folder of the hub, the keys of the network leave the document in the same way.
 void apply_sets(Json& document, const std::vector<std::string>& sets);
 
 // Errors: a key of `sets` that nothing reads in this run, such as data.split with images.

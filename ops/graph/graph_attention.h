@@ -1,5 +1,5 @@
-// Attention over the edges into each node; no tensor has one row for each edge. f32 (SIMD), f64,
-// and bf16 with parameters and their gradients in f32.
+// Attention over the edges into each node; no tensor has one row for each edge.
+// Nodes are f32 (SIMD), f64 or bf16. Beside bf16, parameters and their gradients are f32.
 // Ref: Velickovic et al. 2018, equations 3 to 6.
 #pragma once
 #include "core/rng.h"

@@ -204,7 +204,7 @@ class Campaign:
 
     def cut_power(self, name, config, out, reference):
         trace = os.path.join(self.folder, "trace")
-        ran = self.start("train", config, "--out", out, "--quiet", folder=out_parent(out), trace=trace)
+        ran = self.start("train", config, "--out", out, "--quiet", folder=self.folder, trace=trace)
         if ran.returncode != 0:
             sys.exit(f"the run that is traced ended with {ran.returncode}:\n{ran.stderr}")
         records = [r for r in read_trace(trace) if touches(r, out)]
@@ -229,10 +229,6 @@ class Campaign:
                     self.same_as(what, reference, out, again)
         print(f"{name}: power: {self.tried - before} different disks after {len(records)} changes")
         sys.stdout.flush()
-
-
-def out_parent(out):
-    return os.path.dirname(out)
 
 
 def without_peaks(state):
@@ -284,7 +280,6 @@ def disk_after(records, out, names_kept):
     saw; with `names_kept` all of them, as a file system may write names before contents."""
     content, synced = {}, {}
     names, synced_names, folders = {}, {}, {}
-    root_inode = None
     for record in records:
         verb = record[0]
         if verb == "create":
@@ -293,8 +288,6 @@ def disk_after(records, out, names_kept):
         elif verb == "folder":
             folders[record[1]] = record[2]
             names[record[2]] = None
-            if record[2] == out:
-                root_inode = record[1]
         elif verb == "write":
             inode, offset, data = record[1:]
             old = content.get(inode, b"").ljust(offset, b"\0")
@@ -317,7 +310,6 @@ def disk_after(records, out, names_kept):
             else:  # the folder around the run
                 if out in names:
                     synced_names[out] = names[out]
-    del root_inode
     shown = names if names_kept else synced_names
     state = {}
     for path, inode in shown.items():

@@ -65,6 +65,19 @@ void check_equal(const NamedTensors& a, const NamedTensors& b) {
 
 constexpr const char* kWeight = "model.layers.1.mlp.down_proj.weight";  // [32, 48]
 
+// The logits of a small batch in f64, and the gradients of all that trains.
+std::vector<std::vector<double>> outputs_and_gradients(Module& net) {
+  to_dtype(net, DType::f64);
+  Context context;
+  const Tensor ids = Tensor::from<int64_t>({3, 1, 4, 1, 5, 9, 2, 6}, {2, 4});
+  const Variable y = net.forward(Variable(ids), context);
+  backward(sum(mul(y, y)));
+  std::vector<std::vector<double>> all = {y.value().to_vector()};
+  for (const auto& p : net.parameters())
+    if (p.parameter->requires_grad()) all.push_back(p.parameter->grad().to_vector());
+  return all;
+}
+
 }  // namespace
 
 TEST_CASE("packed weights are no parameters: their parts are buffers and in states") {
@@ -135,18 +148,7 @@ TEST_CASE("packed networks compute what networks with the unpacked weights compu
     Init init{Rng(2)};
     const auto whole = decoder(init);
     load_state_dict(*whole, state_dict(*packed));
-    const auto run = [](Module& net) {
-      to_dtype(net, DType::f64);
-      Context context;
-      const Tensor ids = Tensor::from<int64_t>({3, 1, 4, 1, 5, 9, 2, 6}, {2, 4});
-      const Variable y = net.forward(Variable(ids), context);
-      backward(sum(mul(y, y)));
-      std::vector<std::vector<double>> all = {y.value().to_vector()};
-      for (const auto& p : net.parameters())
-        if (p.parameter->requires_grad()) all.push_back(p.parameter->grad().to_vector());
-      return all;
-    };
-    const auto a = run(*packed), b = run(*whole);
+    const auto a = outputs_and_gradients(*packed), b = outputs_and_gradients(*whole);
     REQUIRE(a.size() == b.size());
     REQUIRE(a.size() == 1 + 2 + 5);  // logits; embedding and head; norms
     for (size_t i = 0; i < a.size(); ++i)
@@ -178,18 +180,7 @@ TEST_CASE("adapters beside packed weights are those beside the unpacked ones, in
         ops::copy_into(p.parameter->value(), Tensor::randn(p.parameter->shape(), {9, ++seed}));
     const std::shared_ptr<Module> whole = make(second);
     load_state_dict(*whole, state_dict(*packed));
-    const auto run = [](Module& net) {
-      to_dtype(net, DType::f64);
-      Context context;
-      const Tensor ids = Tensor::from<int64_t>({3, 1, 4, 1, 5, 9, 2, 6}, {2, 4});
-      const Variable y = net.forward(Variable(ids), context);
-      backward(sum(mul(y, y)));
-      std::vector<std::vector<double>> all = {y.value().to_vector()};
-      for (const auto& p : net.parameters())
-        if (p.parameter->requires_grad()) all.push_back(p.parameter->grad().to_vector());
-      return all;
-    };
-    const auto a = run(*packed), b = run(*whole);
+    const auto a = outputs_and_gradients(*packed), b = outputs_and_gradients(*whole);
     REQUIRE(a.size() == b.size());
     REQUIRE(a.size() > 2 * 7 * 2);
     for (size_t i = 0; i < a.size(); ++i)
@@ -212,7 +203,7 @@ TEST_CASE("states: whole weights are packed, and packed ones unpacked or taken a
     const auto copy = packed_decoder(format, 8);
     load_state_dict(*copy, state_dict(*net));
     check_equal(state_dict(*copy), state_dict(*net));
-    // to f32
+    // A whole network unpacks it.
     Init other{Rng(9)};
     const auto back = decoder(other);
     load_state_dict(*back, state_dict(*net));
@@ -221,7 +212,7 @@ TEST_CASE("states: whole weights are packed, and packed ones unpacked or taken a
       if (m.name == kWeight) expected = ops::unpack_matrix(m.weight->packed);
     CHECK(find(state_dict(*back), kWeight)->to_vector() == expected.to_vector());
   }
-  // from one format to another
+  // A network of another format packs it again.
   const auto int8 = packed_decoder(MatrixFormat::int8), nf4 = packed_decoder(MatrixFormat::nf4, 2);
   load_state_dict(*nf4, state_dict(*int8));
   for (const auto& m : int8->matrices()) {
