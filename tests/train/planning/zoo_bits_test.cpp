@@ -51,6 +51,8 @@ models::Options options_of(const Network& network, const BatchSpec& spec) {
   set("num_classes", spec.classes);
   set("in_features", spec.sample.numel());
   if (spec.vocabulary > 0) set("vocab_size", spec.vocabulary);
+  // Most of what it keeps is then what its gated units read.
+  if (network.name == "decoder") options["feed_forward"] = int64_t{8192};
   if (network.name == "sequential") {
     const auto conv = models::layer("conv2d", {{"out_channels", 16}, {"kernel_size", 3}});
     options["modules"] =
