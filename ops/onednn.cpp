@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <atomic>
 #include <unordered_map>
 #include <utility>
 
@@ -193,6 +194,14 @@ void account(const Plan& plan) {
 }  // namespace frugal::ops::onednn
 
 namespace frugal::ops {
+namespace {
+
+std::atomic<bool> chosen_bf16_products{true};
+
+}  // namespace
+
+void set_bf16_products(bool multiplies) { chosen_bf16_products = multiplies; }
+bool bf16_products() { return chosen_bf16_products && processor_multiplies_bf16(); }
 
 bool processor_multiplies_bf16() {
   static const bool can = [] {

@@ -7,7 +7,6 @@ namespace frugal::ops {
 namespace {
 
 std::atomic<MatmulPrecision> chosen_precision{MatmulPrecision::f32};
-std::atomic<bool> chosen_bf16_products{true};
 std::atomic<bool> chosen_deterministic{true};
 std::atomic<int64_t> chosen_workspace{int64_t{512} << 20};
 
@@ -15,8 +14,6 @@ std::atomic<int64_t> chosen_workspace{int64_t{512} << 20};
 
 void set_matmul_precision(MatmulPrecision precision) { chosen_precision = precision; }
 MatmulPrecision matmul_precision() { return chosen_precision; }
-void set_bf16_products(bool multiplies) { chosen_bf16_products = multiplies; }
-bool bf16_products() { return chosen_bf16_products && processor_multiplies_bf16(); }
 void set_deterministic(bool deterministic) { chosen_deterministic = deterministic; }
 bool deterministic() { return chosen_deterministic; }
 void set_convolution_workspace(int64_t bytes) { chosen_workspace = bytes; }
