@@ -9,18 +9,18 @@ namespace {
 thread_local int recomputations = 0;
 
 // Sets `rng` to `state`, and restores it in the destructor.
-class RngReplay {
+class RngAgain {
  public:
-  RngReplay(Rng* rng, RngKey state) : rng_(rng) {
+  RngAgain(Rng* rng, RngKey state) : rng_(rng) {
     if (rng_ == nullptr) return;
     resume_ = rng_->state();
     rng_->restore(state);
   }
-  ~RngReplay() {
+  ~RngAgain() {
     if (rng_ != nullptr) rng_->restore(resume_);
   }
-  RngReplay(const RngReplay&) = delete;
-  RngReplay& operator=(const RngReplay&) = delete;
+  RngAgain(const RngAgain&) = delete;
+  RngAgain& operator=(const RngAgain&) = delete;
 
  private:
   Rng* rng_;
@@ -73,7 +73,7 @@ Variable checkpoint(const std::function<Variable(Variables)>& f, const Variables
       CategoryScope category(Category::activation);
       RecomputeScope recompute;
       EnableGrad grad;
-      RngReplay replay(rng, start);
+      RngAgain rebuild(rng, start);
       y = f(std::move(leaves));
     }
     if (y.producer() != nullptr)

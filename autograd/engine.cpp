@@ -197,7 +197,7 @@ void backward(const Variable& root, Tensor dy, const LeafFn& leaf_done,
     }
     node.slots.clear();
     node.backward = nullptr;
-    node.replay = {};
+    node.recipe = {};
     if (leaves) leaves->walked(node, leaf_done);
   }
 }

@@ -20,7 +20,7 @@ struct Node {
   std::vector<Edge> inputs;
   Slots slots;
   BackwardFn backward;
-  ReplaySpec replay;
+  RecipeSpec recipe;
   Shape shape;  // the shape of the output, whose dtype and device follow
   DType dtype{};
   Device device{};
@@ -56,7 +56,7 @@ class GradientProbe {
 
 std::shared_ptr<Node> make_node(const char* op, const Variables& inputs, const Tensor& output,
                                 const std::vector<Save>& saves, BackwardFn backward,
-                                ReplaySpec replay);
+                                RecipeSpec recipe);
 Variable make_output(Tensor value, std::shared_ptr<Node> producer);
 
 // What an op makes of the tensor that it keeps first.
@@ -79,6 +79,6 @@ SavedTensor keep(const char* op, int slot, const Save& request, Fusion* fusion =
 int64_t slice_bytes();
 
 // How deep recipes may nest. Rebuilding and freeing them are recursive functions.
-inline constexpr int kMaxReplayDepth = 64;
+inline constexpr int kMaxRecipeDepth = 64;
 
 }  // namespace frugal

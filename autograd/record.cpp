@@ -65,7 +65,7 @@ Save save_sign(const Tensor& mask) {
 }
 Save save_exact(const Tensor& x) { return {x, Role::exact}; }
 Save save_whole(const Tensor& x) { return {x, Role::whole}; }
-Save for_replay(const Variable& x) {
+Save for_recipe(const Variable& x) {
   return {x.value(), x.is_held() ? Role::weight : Role::activation, x.producer(), true};
 }
 
@@ -126,14 +126,14 @@ std::vector<Edge> edges_to(const Variables& inputs) {
 
 std::shared_ptr<Node> make_node(const char* op, const Variables& inputs, const Tensor& output,
                                 const std::vector<Save>& saves, BackwardFn backward,
-                                ReplaySpec replay) {
+                                RecipeSpec recipe) {
   auto node = std::make_shared<Node>();
   node->op = op;
   node->number = next_node_number++;
   if (Timeline* timeline = active_timeline(); timeline != nullptr) timeline->made(node->number);
   node->inputs = edges_to(inputs);
   node->backward = std::move(backward);
-  node->replay = std::move(replay);
+  node->recipe = std::move(recipe);
   node->shape = output.shape();
   node->dtype = output.dtype();
   node->device = output.device();
@@ -144,7 +144,7 @@ std::shared_ptr<Node> make_node(const char* op, const Variables& inputs, const T
                                            : keep(op, static_cast<int>(slots.size()), request));
   for (size_t i = 0; i < saves.size(); ++i) {
     // A recipe needs all of its sources.
-    if (saves[i].only_for_replay && !slots[i].defined()) node->replay = {};
+    if (saves[i].only_for_recipe && !slots[i].defined()) node->recipe = {};
     if (saves[i].is_output_sign && slots[i].defined()) node->sign_slot = static_cast<int>(i);
   }
   node->slots = Slots(std::move(slots));
@@ -161,7 +161,7 @@ void tell(Trace& trace, const OpName& op, const Variables& inputs, const Tensor&
 }
 
 Variable record(const OpName& op, const Variables& inputs, Tensor output,
-                const std::vector<Save>& saves, BackwardFn backward, ReplaySpec replay) {
+                const std::vector<Save>& saves, BackwardFn backward, RecipeSpec recipe) {
   if (Trace* trace = active_trace(); trace != nullptr) tell(*trace, op, inputs, output);
   Timeline* const timeline = active_timeline();
   if (timeline != nullptr)
@@ -169,7 +169,7 @@ Variable record(const OpName& op, const Variables& inputs, Tensor output,
       if (x.defined()) timeline->reads(x.value().storage()->id());
   std::shared_ptr<Node> node;
   if (recording(inputs))
-    node = make_node(op.name(), inputs, output, saves, std::move(backward), std::move(replay));
+    node = make_node(op.name(), inputs, output, saves, std::move(backward), std::move(recipe));
   if (timeline != nullptr) timeline->op(op.name());
   if (node == nullptr) return Variable(std::move(output));
   return make_output(std::move(output), std::move(node));
@@ -191,9 +191,9 @@ Node::~Node() {
 }
 
 bool Node::has_recipe() const {
-  if (!replay.fn || walked) return false;
+  if (!recipe.fn || walked) return false;
   for (int i = 0; i < slots.size(); ++i)
-    if (slots[i].replay_depth() >= kMaxReplayDepth) return false;
+    if (slots[i].recipe_depth() >= kMaxRecipeDepth) return false;
   return true;
 }
 

@@ -18,7 +18,7 @@
 //                          ? ops::unary_backward_estimate(op, b.dy(), b.saved(0), variance)
 //                          : ops::unary_backward(op, b.dy(), b.saved(0))};
 //       },
-//       smooth_replay([op](const Slots& s) { ... y from s[0] in the same way ... }));
+//       smooth_recipe([op](const Slots& s) { ... y from s[0] in the same way ... }));
 //
 // Most functions are shorter: tanh saves its output and calls ops::unary_backward.
 //
@@ -64,7 +64,7 @@ struct Save {
   Tensor value;
   Role role = Role::activation;
   std::shared_ptr<Node> producer = nullptr;  // the op that made `value`: its recipe may rebuild it
-  bool only_for_replay = false;              // backward does not read it, the recipe does
+  bool only_for_recipe = false;              // backward does not read it, the recipe does
   Sign sign = {};                            // a mask of the elements that codes may carry
   bool is_output_sign = false;               // `value` is the mask of this op's output
 
@@ -123,7 +123,7 @@ void share_codes(const SavedTensor& saved, const Tensor& unpacked);
 bool keeps_known_noise(const char* op, const Variables& inputs, Save& x);
 // A slot that only the recipe reads. If x has a recipe, the slot keeps that recipe, which costs
 // nothing. If x has none, the slot stays empty and this op's output has no recipe.
-Save for_replay(const Variable& x);
+Save for_recipe(const Variable& x);
 
 class Backward {
  public:
@@ -203,27 +203,27 @@ using BackwardFn = std::function<Grads(const Backward&)>;
 //   lossy:    what the rebuilt output is where the slots are unbiased, but not exact
 //   by_rows:  item i of the output's leading axis needs only items i of the activations and masks
 //             among the slots, and all of the other slots; so slices can be rebuilt
-struct ReplaySpec {
-  ReplayFn fn;
-  Replay lossy = Replay::biased;
+struct RecipeSpec {
+  RecipeFn fn;
+  Rebuilt lossy = Rebuilt::biased;
   bool by_rows = false;
   uint32_t linear_slots = 0;  // bit i: a corrected output is linear in slot i
 };
-inline ReplaySpec replay(ReplayFn fn) { return {std::move(fn), Replay::biased}; }
+inline RecipeSpec biased_recipe(RecipeFn fn) { return {std::move(fn), Rebuilt::biased}; }
 // For an output that is linear (or affine) in its activations: the rebuilt output is unbiased.
-inline ReplaySpec linear_replay(ReplayFn fn, bool by_rows = false) {
-  return {std::move(fn), Replay::unbiased, by_rows};
+inline RecipeSpec linear_recipe(RecipeFn fn, bool by_rows = false) {
+  return {std::move(fn), Rebuilt::unbiased, by_rows};
 }
 // For an output that is smooth in them: `fn` takes away what the slots' variance adds on average.
 // The output may be linear in some of them, to which nothing is added.
-inline ReplaySpec smooth_replay(ReplayFn fn, uint32_t linear_slots = 0) {
-  return {std::move(fn), Replay::corrected, false, linear_slots};
+inline RecipeSpec smooth_recipe(RecipeFn fn, uint32_t linear_slots = 0) {
+  return {std::move(fn), Rebuilt::corrected, false, linear_slots};
 }
 
 // The output as a Variable. If an input requires a gradient and grad mode is on, the Variable has a
 // Node that keeps `saves`. An active trace is told of the op.
 Variable record(const OpName& op, const Variables& inputs, Tensor output,
-                const std::vector<Save>& saves, BackwardFn backward, ReplaySpec replay = {});
+                const std::vector<Save>& saves, BackwardFn backward, RecipeSpec recipe = {});
 
 // An input x that an op saves as slot 0, and what the op makes of x: y and, where the pass
 // rectifies, the mask of what it kept.

@@ -9,13 +9,13 @@
 namespace frugal {
 namespace {
 
-// How many recipes are being replayed on this thread.
-thread_local int replays = 0;
-struct ReplayScope {
-  ReplayScope() { ++replays; }
-  ~ReplayScope() { --replays; }
-  ReplayScope(const ReplayScope&) = delete;
-  ReplayScope& operator=(const ReplayScope&) = delete;
+// How many recipes are being rebuilt on this thread.
+thread_local int rebuilds = 0;
+struct RebuildScope {
+  RebuildScope() { ++rebuilds; }
+  ~RebuildScope() { --rebuilds; }
+  RebuildScope(const RebuildScope&) = delete;
+  RebuildScope& operator=(const RebuildScope&) = delete;
 };
 
 // How many nodes backward has come to on this thread.
@@ -51,7 +51,7 @@ Tensor SavedEntry::rebuild() {
   Tensor value;
   {
     const TimeSpan span(Timeline::Kind::rebuild);
-    ReplayScope scope;
+    RebuildScope scope;
     value = ops::contiguous(recipe.fn(recipe.sources));
   }
   if (others_claim()) {
@@ -64,8 +64,8 @@ Tensor SavedEntry::rebuild() {
   return value;
 }
 
-// Outside a replay one of the claims belongs to the caller.
-bool SavedEntry::others_claim() const { return claims_ > (replays == 0 ? 1 : 0); }
+// Outside a rebuild one of the claims belongs to the caller.
+bool SavedEntry::others_claim() const { return claims_ > (rebuilds == 0 ? 1 : 0); }
 
 void SavedEntry::expect() const {
   if (expected_at_ != position) expected_ = 0;
@@ -74,7 +74,7 @@ void SavedEntry::expect() const {
 }
 
 bool SavedEntry::others_are_near() const {
-  return replays == 0 && expected_at_ == position && expected_ >= claims_ - 1;
+  return rebuilds == 0 && expected_at_ == position && expected_ >= claims_ - 1;
 }
 
 bool SavedEntry::has_rows(const Rows& rows) const {
@@ -142,7 +142,7 @@ Tensor SavedEntry::rebuild_rows(const Rows& rows) {
   Tensor value;
   {
     const TimeSpan span(Timeline::Kind::rebuild);
-    ReplayScope scope;
+    RebuildScope scope;
     const Recipe& now = std::get<Recipe>(content_);
     value = ops::contiguous(now.fn(now.sources.at(rows)));
   }
@@ -181,7 +181,7 @@ bool SavedEntry::run(PackedPass& pass, SavedEntry* mask) const {
 
 bool SavedEntry::knows_variance() const {
   const auto* packed = std::get_if<std::shared_ptr<Packed>>(&content_);
-  return (packed != nullptr && (*packed)->knows_variance()) || quality() == Replay::exact;
+  return (packed != nullptr && (*packed)->knows_variance()) || quality() == Rebuilt::exact;
 }
 
 bool SavedEntry::serves_one_op() const {
@@ -189,10 +189,10 @@ bool SavedEntry::serves_one_op() const {
   return packed != nullptr && (*packed)->serves_one_op();
 }
 
-Replay SavedEntry::quality() const {
+Rebuilt SavedEntry::quality() const {
   const auto* packed = std::get_if<std::shared_ptr<Packed>>(&content_);
-  if (is_lossless() || (packed != nullptr && (*packed)->loses_nothing())) return Replay::exact;
-  return recipe() != nullptr ? recipe()->quality : Replay::unbiased;
+  if (is_lossless() || (packed != nullptr && (*packed)->loses_nothing())) return Rebuilt::exact;
+  return recipe() != nullptr ? recipe()->quality : Rebuilt::unbiased;
 }
 
 void SavedEntry::collect_sources(std::vector<uint64_t>& seqs) const {

@@ -21,8 +21,8 @@ class SavedEntry {
   // The producer's slots and how they give its output.
   struct Recipe {
     Slots sources;
-    ReplayFn fn;
-    Replay quality = Replay::none;
+    RecipeFn fn;
+    Rebuilt quality = Rebuilt::none;
     bool told_curved = true;       // see SaveInfo
     int depth = 1;                 // how many recipes run, this one included
     int64_t elements = 0;          // how many elements the other rebuilt tensors have
@@ -56,7 +56,7 @@ class SavedEntry {
   bool run(PackedPass& pass, SavedEntry* mask) const;
   bool knows_variance() const;  // see SavedTensor
   bool serves_one_op() const;   // see Packed
-  Replay quality() const;
+  Rebuilt quality() const;
   // See SavedTensor::rests_on(). `seq` is the SaveInfo::seq that the policy decided about.
   void collect_sources(std::vector<uint64_t>& seqs) const;
   void set_seq(uint64_t seq) { seq_ = seq; }

@@ -85,7 +85,7 @@ class SaveContext {
     Tensor layout = request.value;
     if (!view.dense) {
       // A view with holes: keep a copy of its own elements rather than the whole storage.
-      if (request.only_for_replay) return {};
+      if (request.only_for_recipe) return {};
       view.ordered = layout = ops::contiguous(request.value);
     }
     view.ordered = with_one_channel_axis(view.ordered, request.channel_axes);
@@ -93,11 +93,11 @@ class SaveContext {
     std::shared_ptr<SavedEntry> entry = find(key);
     if (entry != nullptr && entry->serves_one_op()) {
       const bool reads =
-          request.role == Role::activation && !request.lossless && !request.only_for_replay;
+          request.role == Role::activation && !request.lossless && !request.only_for_recipe;
       if (!reads || !serve_all(*entry, view.ordered)) entry = nullptr;
     }
     const SavedEntry::Raw raw{view.ordered, view.ordered.storage()->version(), op};
-    if (request.only_for_replay) {
+    if (request.only_for_recipe) {
       if (entry == nullptr) entry = source_of(request, raw);
       if (entry == nullptr) return {};
     } else if (request.lossless && entry != nullptr && !entry->is_lossless()) {
@@ -123,7 +123,7 @@ class SaveContext {
     SavedTensor saved = handle(std::move(entry), layout);
     saved.role_ = request.role;
     saved.use_ = request.use;
-    if (!request.only_for_replay) saved.claim_ = saved.entry_->claim();
+    if (!request.only_for_recipe) saved.claim_ = saved.entry_->claim();
     return saved;
   }
 
@@ -188,25 +188,25 @@ class SaveContext {
     return saved;
   }
 
-  static SavedEntry::Recipe recipe_of(const Slots& slots, const ReplaySpec& replay) {
+  static SavedEntry::Recipe recipe_of(const Slots& slots, const RecipeSpec& spec) {
     SavedEntry::Recipe recipe{.sources = slots.as_sources(),
-                              .fn = replay.fn,
-                              .quality = Replay::exact,
-                              .by_rows = replay.by_rows};
+                              .fn = spec.fn,
+                              .quality = Rebuilt::exact,
+                              .by_rows = spec.by_rows};
     for (int i = 0; i < slots.size(); ++i) {
       recipe.quality = std::max(recipe.quality, slots[i].quality());
-      recipe.depth = std::max(recipe.depth, slots[i].replay_depth() + 1);
+      recipe.depth = std::max(recipe.depth, slots[i].recipe_depth() + 1);
       recipe.elements += slots[i].rebuilt_elements();
-      const bool is_linear = (replay.linear_slots >> i & 1u) != 0;
+      const bool is_linear = (spec.linear_slots >> i & 1u) != 0;
       const bool reads_curve =
-          (replay.lossy == Replay::corrected && !is_linear) || slots[i].is_recipe();
+          (spec.lossy == Rebuilt::corrected && !is_linear) || slots[i].is_recipe();
       if (reads_curve && slots[i].defined())
         recipe.told_curved = recipe.told_curved && entry_of(slots[i])->told_curved();
     }
-    if (recipe.quality != Replay::exact) recipe.quality = std::max(recipe.quality, replay.lossy);
-    if (replay.lossy == Replay::corrected)
+    if (recipe.quality != Rebuilt::exact) recipe.quality = std::max(recipe.quality, spec.lossy);
+    if (spec.lossy == Rebuilt::corrected)
       for (int i = 0; i < slots.size(); ++i)
-        if (!slots[i].knows_variance()) recipe.quality = Replay::biased;
+        if (!slots[i].knows_variance()) recipe.quality = Rebuilt::biased;
     return recipe;
   }
 
@@ -215,7 +215,7 @@ class SaveContext {
     if (request.role == Role::weight) return std::make_shared<SavedEntry>(raw, raw.tensor.shape());
     if (request.producer == nullptr || !request.producer->has_recipe()) return nullptr;
     return std::make_shared<SavedEntry>(
-        recipe_of(request.producer->slots, request.producer->replay), raw.tensor.shape());
+        recipe_of(request.producer->slots, request.producer->recipe), raw.tensor.shape());
   }
 
   SavedEntry::Content decide(const char* op, int slot, const Save& request,
@@ -233,17 +233,17 @@ class SaveContext {
                   .released = raw.tensor.storage()->id() == released};
     SavedEntry::Recipe recipe;
     if (request.producer != nullptr && request.producer->has_recipe()) {
-      recipe = recipe_of(request.producer->slots, request.producer->replay);
-      info.replay = recipe.quality;
+      recipe = recipe_of(request.producer->slots, request.producer->recipe);
+      info.rebuilt = recipe.quality;
       // Nobody knows the variance of a rebuilt tensor.
-      const bool noisy = info.replay == Replay::unbiased || info.replay == Replay::corrected;
-      if (request.curved && noisy) info.replay = Replay::biased;
-      info.replay_elements = recipe.elements;
+      const bool noisy = info.rebuilt == Rebuilt::unbiased || info.rebuilt == Rebuilt::corrected;
+      if (request.curved && noisy) info.rebuilt = Rebuilt::biased;
+      info.recipe_elements = recipe.elements;
       info.told_curved = recipe.told_curved;
     }
     const Decision decision = policy->decide(info, raw.tensor);
-    if (decision.what == Decision::replay) {
-      if (info.replay == Replay::none)
+    if (decision.what == Decision::rebuild) {
+      if (info.rebuilt == Rebuilt::none)
         throw InternalError(
             fmt::format("[{}] the policy chose a recipe for slot {}, which has none", op, slot));
       recipe.info = info;
@@ -464,7 +464,7 @@ bool SavedTensor::run(PackedPass& pass, const SavedTensor& mask) const {
 
 bool SavedTensor::is_recipe() const { return defined() && entry_->recipe() != nullptr; }
 
-Replay SavedTensor::quality() const { return defined() ? entry_->quality() : Replay::exact; }
+Rebuilt SavedTensor::quality() const { return defined() ? entry_->quality() : Rebuilt::exact; }
 bool SavedTensor::knows_variance() const { return !defined() || entry_->knows_variance(); }
 bool SavedTensor::is_raw() const { return defined() && entry_->is_raw(); }
 bool SavedTensor::is_sole_owner() const {
@@ -481,7 +481,7 @@ SavedTensor SavedTensor::as_source() const {
   source.claim_.reset();
   return source;
 }
-int SavedTensor::replay_depth() const {
+int SavedTensor::recipe_depth() const {
   return defined() && entry_->recipe() != nullptr ? entry_->recipe()->depth : 0;
 }
 int64_t SavedTensor::rebuilt_elements() const {

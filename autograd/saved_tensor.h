@@ -26,7 +26,7 @@ enum class Role : uint8_t { activation, weight, mask, exact, whole };
 //   unbiased:  the slots are lossy but unbiased, and the recipe is linear in them
 //   corrected: the recipe is smooth in them and takes away what their known variance adds
 //   biased:    the slots are lossy, and the recipe is neither of these
-enum class Replay : uint8_t { none, exact, unbiased, corrected, biased };
+enum class Rebuilt : uint8_t { none, exact, unbiased, corrected, biased };
 
 // What an activation function did to each element of a saved tensor, or to the value that was made
 // of the element. A codec may write the bits into its codes; then nobody keeps the mask.
@@ -110,14 +110,14 @@ struct SaveInfo {
   // number in every step.
   uint64_t seq = 0;
   uint64_t step = 0;  // see begin_step()
-  Replay replay = Replay::none;
-  int64_t replay_elements = 0;  // elements of the other tensors that a recipe rebuilds on its way
+  Rebuilt rebuilt = Rebuilt::none;
+  int64_t recipe_elements = 0;  // elements of the other tensors that a recipe rebuilds on its way
   const Sign* sign = nullptr;   // a mask of the elements that the codes may carry; null: none
   Use use = {};                 // how this op uses the tensor; another op may use it otherwise
   // The gradient and the output of the op are smooth in the tensor, but not linear. If its codec
-  // tells the variance of the codes, the op corrects both (Replay::corrected).
+  // tells the variance of the codes, the op corrects both (Rebuilt::corrected).
   bool curved = false;
-  // Replay::corrected: did `curved` tell the policy of each tensor whose variance is taken away?
+  // Rebuilt::corrected: did `curved` tell the policy of each tensor whose variance is taken away?
   // Not so if another op saved the tensor first.
   bool told_curved = true;
   bool lossless = false;  // the tensor must come back unchanged
@@ -206,8 +206,8 @@ class Codec {
 };
 
 struct Decision {
-  enum What : uint8_t { raw, replay, pack } what = raw;
-  // `pack`: what packs the tensor. `replay`: what packs the rebuilt tensor, if a recipe of another
+  enum What : uint8_t { raw, rebuild, pack } what = raw;
+  // `pack`: what packs the tensor. `rebuild`: what packs the rebuilt tensor, if a recipe of another
   // tensor passes through it before its own consumer runs; it then waits packed, or raw without a
   // codec, so that nothing is rebuilt twice. The codec must outlive the graph.
   const Codec* codec = nullptr;
@@ -220,8 +220,8 @@ class SavePolicy {
  public:
   virtual ~SavePolicy() = default;
   // Called once for each activation; ops that save the same bytes share one answer. REQUIRES:
-  // answers `replay` only where info.replay is not `none`. Where info.lossless is set, it answers
-  // `raw`, a codec without loss, or an exact replay without a codec.
+  // answers `rebuild` only where info.rebuilt is not `none`. Where info.lossless is set, it answers
+  // `raw`, a codec without loss, or an exact rebuild without a codec.
   virtual Decision decide(const SaveInfo& info, const Tensor& value) = 0;
   // May decide() answer `pack` with a codec that loses something?
   virtual bool lossy() const { return true; }
@@ -286,7 +286,7 @@ void begin_step(uint64_t step);
 
 struct Node;
 class Slots;
-using ReplayFn = std::function<Tensor(const Slots&)>;
+using RecipeFn = std::function<Tensor(const Slots&)>;
 
 // One kept tensor, shared by all that saved it. Internal: autograd/saved_entry.h.
 class SavedEntry;
@@ -317,7 +317,7 @@ class SavedTensor {
   const Shape& shape() const { return shape_; }
   Role role() const { return role_; }
   const Use& use() const { return use_; }
-  // Does the op's backward read it? Else only its recipe does (for_replay()).
+  // Does the op's backward read it? Else only its recipe does (for_recipe()).
   bool serves_backward() const { return claim_ != nullptr; }
   // SaveInfo::seq of the activations whose kept bytes unpack() reads: its own, or those of the
   // tensors that its recipe reads.
@@ -325,7 +325,7 @@ class SavedTensor {
   // Is the variance of unpack() known? Also true of what is kept without loss, which has none.
   bool knows_variance() const;
   // What unpack() gives: exact, unbiased or biased. Exact also where nothing is kept.
-  Replay quality() const;
+  Rebuilt quality() const;
   bool is_raw() const;
   // Is this the only holder of the bytes behind unpack()? Then a backward may write over them;
   // unpack() is an error afterwards.
@@ -333,7 +333,7 @@ class SavedTensor {
   void prefetch() const;
   // A handle for a recipe that reads this tensor. It does not count as a consumer.
   SavedTensor as_source() const;
-  int replay_depth() const;          // how many recipes lie between unpack() and what is kept
+  int recipe_depth() const;          // how many recipes lie between unpack() and what is kept
   int64_t rebuilt_elements() const;  // elements of the tensors that these recipes rebuild
 
  private:

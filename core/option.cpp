@@ -5,7 +5,7 @@
 
 #include "core/quoted.h"
 
-namespace frugal::options {
+namespace frugal::by_name {
 namespace {
 
 std::string bound(const Range& range, double value) {
@@ -118,4 +118,4 @@ void check_range(const Range& range, const Value& value, const std::string& path
   }
 }
 
-}  // namespace frugal::options
+}  // namespace frugal::by_name

@@ -12,7 +12,7 @@
 #include "core/error.h"
 #include "core/value.h"
 
-namespace frugal::options {
+namespace frugal::by_name {
 
 // What a value may be. Each `may_be_` allows a kind of values; the functions below make the usual
 // ranges.
@@ -226,4 +226,4 @@ std::vector<Option<S>> joined(std::vector<Option<S>> options, const std::vector<
   return options;
 }
 
-}  // namespace frugal::options
+}  // namespace frugal::by_name

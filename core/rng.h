@@ -23,7 +23,8 @@ float uniform(RngKey key, uint64_t index);
 float normal(RngKey key, uint64_t index);
 uint64_t uniform_int(RngKey key, uint64_t index, uint64_t bound);  // [0, bound)
 
-// Hands out keys in order. Its whole state is two words, so checkpoints and replays can restore it.
+// Hands out keys in order. Its whole state is two words, so checkpoints and recomputation can
+// restore it.
 class Rng {
  public:
   explicit Rng(uint64_t seed = 0) : state_{seed, 0} {}

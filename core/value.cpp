@@ -4,7 +4,7 @@
 
 #include "core/error.h"
 
-namespace frugal::options {
+namespace frugal::by_name {
 
 bool Value::is_integer() const {
   if (is<int64_t>()) return true;
@@ -78,4 +78,4 @@ const char* type_name(const Value& value) {
   return value.is<Value::Object>() ? "object" : "null";
 }
 
-}  // namespace frugal::options
+}  // namespace frugal::by_name

@@ -8,7 +8,7 @@
 #include <variant>
 #include <vector>
 
-namespace frugal::options {
+namespace frugal::by_name {
 
 // Nothing, true or false, a number, a text, a list, or an object of named values.
 class Value {
@@ -66,4 +66,4 @@ using Options = std::map<std::string, Value>;
 std::string text_of(const Value& value);
 const char* type_name(const Value& value);  // "null", "boolean", "number", "string", "array", ...
 
-}  // namespace frugal::options
+}  // namespace frugal::by_name

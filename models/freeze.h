@@ -17,8 +17,8 @@ struct FreezeOptions {
   // use the batch's, and their running statistics move.
   bool keep_statistics = true;
 
-  static std::vector<options::Option<FreezeOptions>> list() {
-    return {{{"freeze_statistics", options::range::flag(),
+  static std::vector<by_name::Option<FreezeOptions>> list() {
+    return {{{"freeze_statistics", by_name::range::flag(),
               "freeze: batch norms of frozen layers use their running statistics and leave them; "
               "false: they use the batch's."},
              &FreezeOptions::keep_statistics}};

@@ -9,10 +9,10 @@
 
 namespace frugal::models {
 
-namespace range = options::range;
-using options::check_range, options::choices_of, options::fits, options::joined,
-    options::set_options, options::shown, options::text_of, options::type_name;
-using options::Key, options::Option, options::Options, options::Range, options::Value;
+namespace range = by_name::range;
+using by_name::check_range, by_name::choices_of, by_name::fits, by_name::joined,
+    by_name::set_options, by_name::shown, by_name::text_of, by_name::type_name;
+using by_name::Key, by_name::Option, by_name::Options, by_name::Range, by_name::Value;
 
 // Options by name: the published networks of one kind, in order.
 template <class S>

@@ -38,7 +38,7 @@ void pack_names(Module& model, const std::vector<std::string>& names, ops::Matri
 
 }  // namespace
 
-std::vector<options::Option<PackOptions>> PackOptions::list() {
+std::vector<by_name::Option<PackOptions>> PackOptions::list() {
   using O = PackOptions;
   return {{{"frozen", range::choice("f32, bf16, int8, nf4"),
             "How weights of linear layers that do not train are held: nf4 takes 4.13 bits a weight "

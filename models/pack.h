@@ -20,7 +20,7 @@ struct PackOptions {
   // Empty: all.
   std::vector<std::string> layers;
 
-  static std::vector<options::Option<PackOptions>> list();
+  static std::vector<by_name::Option<PackOptions>> list();
 };
 
 // The names of the weights that pack() packs: those of linear products that require no gradient and

@@ -6,7 +6,7 @@
 
 namespace frugal::optim {
 
-std::vector<options::Option<AdafactorOptions>> AdafactorOptions::list() { return {}; }
+std::vector<by_name::Option<AdafactorOptions>> AdafactorOptions::list() { return {}; }
 
 Adafactor::Adafactor(const std::vector<ParameterGroup>& groups, const AdafactorOptions& options)
     : SlotOptimizer("adafactor", groups, options.weight_decay), options_(options) {

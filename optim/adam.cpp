@@ -6,7 +6,7 @@
 
 namespace frugal::optim {
 
-std::vector<options::Option<AdamOptions>> AdamOptions::list() {
+std::vector<by_name::Option<AdamOptions>> AdamOptions::list() {
   return {{keys::kBeta1, &AdamOptions::beta1},
           {keys::kBeta2, &AdamOptions::beta2},
           {keys::kEps, &AdamOptions::eps}};

@@ -4,8 +4,8 @@
 
 namespace frugal::optim {
 
-std::vector<options::Option<Adam8bitOptions>> Adam8bitOptions::list() {
-  return options::options_of(&Adam8bitOptions::adam, AdamOptions::list());
+std::vector<by_name::Option<Adam8bitOptions>> Adam8bitOptions::list() {
+  return by_name::options_of(&Adam8bitOptions::adam, AdamOptions::list());
 }
 
 Adam8bit::Adam8bit(const std::vector<ParameterGroup>& groups, const Adam8bitOptions& options)

@@ -5,7 +5,7 @@
 
 namespace frugal::optim {
 
-std::vector<options::Option<LambOptions>> LambOptions::list() {
+std::vector<by_name::Option<LambOptions>> LambOptions::list() {
   return {{keys::kBeta1, &LambOptions::beta1},
           {keys::kBeta2, &LambOptions::beta2},
           {keys::kEps, &LambOptions::eps}};

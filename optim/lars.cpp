@@ -5,9 +5,9 @@
 
 namespace frugal::optim {
 
-std::vector<options::Option<LarsOptions>> LarsOptions::list() {
+std::vector<by_name::Option<LarsOptions>> LarsOptions::list() {
   return {{keys::kMomentum, &LarsOptions::momentum},
-          {{"trust", options::range::positive(10),
+          {{"trust", by_name::range::positive(10),
             "lars: how far a step of rate 1 moves a parameter, relative to its norm. Norms and "
             "biases take the rate as it is."},
            &LarsOptions::trust}};

@@ -6,7 +6,7 @@
 
 namespace frugal::optim {
 
-std::vector<options::Option<LionOptions>> LionOptions::list() {
+std::vector<by_name::Option<LionOptions>> LionOptions::list() {
   return {{keys::kBeta1, &LionOptions::beta1}, {keys::kBeta2, &LionOptions::beta2}};
 }
 

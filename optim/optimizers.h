@@ -19,7 +19,7 @@ struct SgdOptions {
   bool nesterov = false;
   double weight_decay = 0;  // the decay of groups that name none
 
-  static std::vector<options::Option<SgdOptions>> list();
+  static std::vector<by_name::Option<SgdOptions>> list();
 };
 
 class Sgd : public Optimizer {
@@ -70,7 +70,7 @@ struct AdamOptions {
   bool decoupled = true;    // AdamW; else the decay is a part of the gradient (Adam)
   double weight_decay = 0;  // the decay of groups that name none
 
-  static std::vector<options::Option<AdamOptions>> list();
+  static std::vector<by_name::Option<AdamOptions>> list();
 };
 
 // Errors: a beta outside [0, 1), eps not above 0. Messages name `op`.
@@ -109,7 +109,7 @@ struct LambOptions {
   bool adapt_without_decay = false;
   double weight_decay = 0;  // the decay of groups that name none
 
-  static std::vector<options::Option<LambOptions>> list();
+  static std::vector<by_name::Option<LambOptions>> list();
 };
 
 // State: "m/<parameter>" and "v/<parameter>", of the parameter's shape.
@@ -144,7 +144,7 @@ struct LarsOptions {
   bool adapt_one_dimensional = false;
   double weight_decay = 0;  // the decay of groups that name none
 
-  static std::vector<options::Option<LarsOptions>> list();
+  static std::vector<by_name::Option<LarsOptions>> list();
 };
 
 // State: "velocity/<parameter>", of the parameter's shape. It holds whole steps, rates included.
@@ -178,7 +178,7 @@ struct AdafactorOptions {
   bool scale_parameter = true;
   double weight_decay = 0;  // the decay of groups that name none
 
-  static std::vector<options::Option<AdafactorOptions>> list();
+  static std::vector<by_name::Option<AdafactorOptions>> list();
 };
 
 // Weight decay is decoupled, as in AdamW. State of a parameter with at least 2 axes:
@@ -213,7 +213,7 @@ struct LionOptions {
   double weight_decay = 0;                     // the decay of groups that name none
   std::optional<BlockwiseOptions> state = {};  // set: the moment has 8 bits
 
-  static std::vector<options::Option<LionOptions>> list();
+  static std::vector<by_name::Option<LionOptions>> list();
 };
 
 // Weight decay is decoupled, as in AdamW. State: "m/<parameter>" of the parameter's shape; in 8
@@ -249,7 +249,7 @@ struct Sgd8bitOptions {
   SgdOptions sgd = {};
   BlockwiseOptions state = {};
 
-  static std::vector<options::Option<Sgd8bitOptions>> list();
+  static std::vector<by_name::Option<Sgd8bitOptions>> list();
 };
 
 // State of a parameter of n elements: "momentum8/" [n] u8 and "momentum_scales/" [ceil(n / 256)]
@@ -283,7 +283,7 @@ struct Adam8bitOptions {
   AdamOptions adam = {};
   BlockwiseOptions state = {};
 
-  static std::vector<options::Option<Adam8bitOptions>> list();
+  static std::vector<by_name::Option<Adam8bitOptions>> list();
 };
 
 // State of a parameter of n elements: "m8/", "v8/" [n] u8 and "m_scales/", "v_scales/" [ceil(n /

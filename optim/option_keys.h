@@ -5,8 +5,8 @@
 
 namespace frugal::optim::keys {
 
-using options::Key;
-namespace range = options::range;
+using by_name::Key;
+namespace range = by_name::range;
 
 // What Optimizer::set_momentum() sets.
 inline constexpr Key kMomentum{"momentum", range::below(0, 1), "sgd, sgd_8bit, lars: momentum."};

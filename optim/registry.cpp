@@ -9,7 +9,7 @@
 namespace frugal::optim {
 namespace {
 
-using options::Key, options::Options, options::Value;
+using by_name::Key, by_name::Options, by_name::Value;
 
 // An optimizer with options for state in 8 bits takes `state`, unless it keeps none so.
 void take_state(BlockwiseOptions& own, const BlockwiseOptions& state) { own = state; }
@@ -21,7 +21,7 @@ template <class O, class S>
 Kind kind_of(const char* name, const S& own = {}) {
   Kind kind;
   kind.name = name;
-  for (const options::Option<S>& each : S::list()) kind.keys.push_back(each.key);
+  for (const by_name::Option<S>& each : S::list()) kind.keys.push_back(each.key);
   kind.make = [own](const std::vector<ParameterGroup>& groups, const Options& given,
                     const BlockwiseOptions& state) -> std::unique_ptr<Optimizer> {
     S some = own;
@@ -30,7 +30,7 @@ Kind kind_of(const char* name, const S& own = {}) {
     return std::make_unique<O>(groups, some);
   };
   kind.usual = [own](const std::string& key) {
-    for (const options::Option<S>& each : S::list())
+    for (const by_name::Option<S>& each : S::list())
       if (key == each.key.name) return each.get(own);
     return Value();
   };

@@ -16,13 +16,13 @@ namespace frugal::optim {
 // An optimizer under one name.
 struct Kind {
   std::string name;
-  std::vector<options::Key> keys;
+  std::vector<by_name::Key> keys;
   // `state`: how optimizers with 8-bit state keep it; others do not read it.
   std::function<std::unique_ptr<Optimizer>(const std::vector<ParameterGroup>& groups,
-                                           const options::Options& given,
+                                           const by_name::Options& given,
                                            const BlockwiseOptions& state)>
       make;
-  std::function<options::Value(const std::string& key)> usual;  // REQUIRES: one of `keys`
+  std::function<by_name::Value(const std::string& key)> usual;  // REQUIRES: one of `keys`
 
   bool has(const std::string& key) const;
   // The option in whose place Optimizer::set_momentum() puts a value; empty: there is none.
@@ -33,12 +33,12 @@ const std::vector<Kind>& kinds();           // in the order in which help lists 
 const Kind& kind(const std::string& name);  // Errors: OptionError at "name"
 
 // Every option of any optimizer, once, in the order of kinds().
-std::vector<options::Key> all_keys();
+std::vector<by_name::Key> all_keys();
 
 // Errors: those of the optimizer; an unknown name; OptionError for an option that the optimizer
 // does not have and for a value that it cannot have, at the option's name.
 std::unique_ptr<Optimizer> make(const std::string& name, const std::vector<ParameterGroup>& groups,
-                                const options::Options& given = {},
+                                const by_name::Options& given = {},
                                 const BlockwiseOptions& state = {});
 
 }  // namespace frugal::optim

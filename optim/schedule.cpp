@@ -229,20 +229,20 @@ SchedulePtr one_cycle_schedule(const OneCycleOptions& options) {
   return std::make_shared<OneCycle>(options);
 }
 
-std::vector<options::Option<ScheduleOptions>> ScheduleOptions::list() {
-  namespace range = options::range;
+std::vector<by_name::Option<ScheduleOptions>> ScheduleOptions::list() {
+  namespace range = by_name::range;
   using S = ScheduleOptions;
   constexpr int64_t kMany = int64_t{1} << 40;
-  const auto named = [](const std::vector<std::string>& names) -> options::ReadWhen<S> {
+  const auto named = [](const std::vector<std::string>& names) -> by_name::ReadWhen<S> {
     return {fmt::format("@name {}", fmt::join(names, ", ")), {"name"}, [names](const S& s) {
               return std::find(names.begin(), names.end(), s.name) != names.end();
             }};
   };
   const auto warms = named({"constant", "step", "cosine", "linear", "inverse_sqrt"});
   const auto one_cycle = named({"one_cycle"}), step = named({"step"});
-  const options::ReadWhen<S> cycled{
+  const by_name::ReadWhen<S> cycled{
       "@cycle_momentum", {"name", "cycle_momentum"}, [](const S& s) { return s.cycles(); }};
-  const options::Range share{
+  const by_name::Range share{
       .may_be_number = true, .most = 1, .opens_least = true, .opens_most = true};
   return {
       {{"name", range::choice("constant, step, cosine, one_cycle, linear, inverse_sqrt"),

@@ -84,7 +84,7 @@ struct ScheduleOptions {
   double max_momentum = OneCycleOptions::Momentum().highest;
 
   bool cycles() const { return name == "one_cycle" && cycle_momentum; }
-  static std::vector<options::Option<ScheduleOptions>> list();
+  static std::vector<by_name::Option<ScheduleOptions>> list();
 };
 
 // Errors (OptionError): options that no schedule of highest rate `lr` can have together.

@@ -11,9 +11,9 @@
 
 namespace frugal::optim {
 
-std::vector<options::Option<SgdOptions>> SgdOptions::list() {
+std::vector<by_name::Option<SgdOptions>> SgdOptions::list() {
   return {{keys::kMomentum, &SgdOptions::momentum},
-          {{"nesterov", options::range::flag(), "sgd, sgd_8bit: Nesterov's momentum."},
+          {{"nesterov", by_name::range::flag(), "sgd, sgd_8bit: Nesterov's momentum."},
            &SgdOptions::nesterov}};
 }
 namespace {

@@ -4,8 +4,8 @@
 
 namespace frugal::optim {
 
-std::vector<options::Option<Sgd8bitOptions>> Sgd8bitOptions::list() {
-  return options::options_of(&Sgd8bitOptions::sgd, SgdOptions::list());
+std::vector<by_name::Option<Sgd8bitOptions>> Sgd8bitOptions::list() {
+  return by_name::options_of(&Sgd8bitOptions::sgd, SgdOptions::list());
 }
 
 Sgd8bit::Sgd8bit(const std::vector<ParameterGroup>& groups, const Sgd8bitOptions& options)

@@ -71,7 +71,7 @@ void Compression::begin_step(int64_t step) {
   tracked_ = learned_ = false;
 }
 
-void Compression::before_forward(const Batch& batch, const StepReplay& pass, int64_t step,
+void Compression::before_forward(const Batch& batch, const PassSettings& pass, int64_t step,
                                  bool last) {
   if (tracks_ && !std::exchange(tracked_, true)) tracking_->before(batch, step_);
   // After the tracker, whose passes have samples of their own.
@@ -142,7 +142,7 @@ void Compression::share_decisions() {
   offload_before_ = moved;  // each rank counts what it moves itself
 }
 
-bool Compression::adapt(const Batch& batch, int64_t step, const StepReplay& pass) {
+bool Compression::adapt(const Batch& batch, int64_t step, const PassSettings& pass) {
   if (!adaptation_) return false;
   adaptation_->refresh(batch, step, pass);
   return true;

@@ -58,7 +58,7 @@ class Compression {
   // Begins forward pass `number` of the run, with a batch on the host. A policy that knows samples
   // again (compress/policies/per_sample.h) is shown Batch::samples. REQUIRES: no gradients before
   // the first batch of a step. `step`, counted from 0, is the one that the pass belongs to.
-  void before_forward(const Batch& batch, const StepReplay& pass, int64_t step, bool last);
+  void before_forward(const Batch& batch, const PassSettings& pass, int64_t step, bool last);
   // May this pass be the rerun of a captured one? False: something is measured or learned in it.
   bool is_usual() const { return !adapts_ && !tracks_ && !learns_; }
   void after_backward();
@@ -80,7 +80,7 @@ class Compression {
 
   // Measures all sensitivities with the batch of a pass and sets the widths, as after step `step`.
   // False: widths do not depend on sensitivities. REQUIRES: the policy decided that pass.
-  bool adapt(const Batch& batch, int64_t step, const StepReplay& pass);
+  bool adapt(const Batch& batch, int64_t step, const PassSettings& pass);
 
   // For checkpoints: all that later decisions depend on.
   using State = CompressionState;
@@ -122,7 +122,7 @@ class Compression {
   // In a step that adapts: samples of its last batch, to measure with, and how the pass over it was
   // made.
   std::unique_ptr<Measured> kept_;
-  StepReplay pass_;
+  PassSettings pass_;
   double adaptation_seconds_ = 0;
   double tracking_seconds_before_ = 0;  // what trackers took that were replaced since
 };

@@ -31,7 +31,7 @@ class PartPolicy final : public SavePolicy {
     Shape shape = value.shape();
     shape[0] = shape[0] / samples_ * of_;
     SaveInfo whole = info;
-    whole.replay_elements = info.replay_elements / samples_ * of_;
+    whole.recipe_elements = info.recipe_elements / samples_ * of_;
     const CategoryScope scope(value.storage()->category());
     return policy_.decide(whole, Tensor::empty(shape, value.dtype(), kMeta));
   }
@@ -68,8 +68,8 @@ int fine_bits(double bits) {
 
 }  // namespace
 
-std::vector<options::Option<TrackingOptions>> TrackingOptions::list() {
-  namespace range = options::range;
+std::vector<by_name::Option<TrackingOptions>> TrackingOptions::list() {
+  namespace range = by_name::range;
   using S = TrackingOptions;
   return {{{"guard", range::number(0, 1e3),
             "How large the variance that compression adds to the gradient and its squared bias may "

@@ -17,10 +17,10 @@ double measure(const EpochResult& result, const std::string& which, bool higher)
 
 }  // namespace
 
-std::vector<options::Option<EarlyStopOptions>> EarlyStopOptions::list() {
-  namespace range = options::range;
+std::vector<by_name::Option<EarlyStopOptions>> EarlyStopOptions::list() {
+  namespace range = by_name::range;
   using S = EarlyStopOptions;
-  const options::ReadWhen<S> stopping{
+  const by_name::ReadWhen<S> stopping{
       "@patience", {"patience"}, [](const S& s) { return s.patience > 0; }};
   return {{{"patience", range::integer(0, 1'000'000),
             "Stop after so many evaluations in a row without a better one; 0: never. The best "

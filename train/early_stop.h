@@ -20,7 +20,7 @@ struct EarlyStopOptions {
   // What the patience counts.
   enum class Unit : uint8_t { evaluations, epochs } unit = Unit::evaluations;
 
-  static std::vector<options::Option<EarlyStopOptions>> list();
+  static std::vector<by_name::Option<EarlyStopOptions>> list();
 };
 
 // The measure of an evaluation, on the validation set where there is one, else on the test set.

@@ -9,7 +9,7 @@
 
 namespace frugal::train {
 
-BatchResult GradientProbe::run(const Batch& batch, SavePolicy* policy, const StepReplay& pass,
+BatchResult GradientProbe::run(const Batch& batch, SavePolicy* policy, const PassSettings& pass,
                                const PassOptions& options) {
   Rng rng;
   rng.restore(pass.rng);
@@ -21,7 +21,7 @@ BatchResult GradientProbe::run(const Batch& batch, SavePolicy* policy, const Ste
 }
 
 std::vector<float> GradientProbe::gradient(const Batch& batch, SavePolicy* policy,
-                                           const StepReplay& pass) {
+                                           const PassSettings& pass) {
   model_.zero_grad();
   if (policy != nullptr)
     if (const PolicyParts parts(*policy); parts.per_sample != nullptr)
@@ -39,7 +39,7 @@ std::vector<float> GradientProbe::gradient(const Batch& batch, SavePolicy* polic
 }
 
 std::vector<SavedRecord> GradientProbe::saved(const Batch& batch, SavePolicy& policy,
-                                              Optimizer& optimizer, const StepReplay& pass) {
+                                              Optimizer& optimizer, const PassSettings& pass) {
   model_.zero_grad();
   begin_peak(model_.device());
   StepRecorder recorder(model_, optimizer, &policy);
@@ -53,7 +53,7 @@ std::vector<SavedRecord> GradientProbe::saved(const Batch& batch, SavePolicy& po
 }
 
 SingleGradient single_gradient(const Task& task, Module& model, Batch batch, SavePolicy* policy,
-                               const StepReplay& pass) {
+                               const PassSettings& pass) {
   const Device device = model.device();
   Rng rng;
   rng.restore(pass.rng);

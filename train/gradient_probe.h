@@ -16,14 +16,14 @@ class GradientProbe {
 
   // Returns the gradients of all parameters, one after the other: f32, on the host. Parameters
   // without a gradient have 0. The policy decides what is kept; null: all is kept raw.
-  std::vector<float> gradient(const Batch& batch, SavePolicy* policy, const StepReplay& pass);
+  std::vector<float> gradient(const Batch& batch, SavePolicy* policy, const PassSettings& pass);
   // What such a pass keeps, with the layers. `optimizer`: of the run.
   std::vector<SavedRecord> saved(const Batch& batch, SavePolicy& policy, Optimizer& optimizer,
-                                 const StepReplay& pass);
+                                 const PassSettings& pass);
   const StepMemory& memory() const { return memory_; }  // what the last gradient() took
 
  private:
-  BatchResult run(const Batch& batch, SavePolicy* policy, const StepReplay& pass,
+  BatchResult run(const Batch& batch, SavePolicy* policy, const PassSettings& pass,
                   const PassOptions& options);
   const Task& task_;
   Module& model_;
@@ -40,6 +40,6 @@ struct SingleGradient {
 // Leaves the gradients in the parameters. Without targets the loss is the sum of the output.
 // Errors: a loss that is not finite.
 SingleGradient single_gradient(const Task& task, Module& model, Batch batch, SavePolicy* policy,
-                               const StepReplay& pass);
+                               const PassSettings& pass);
 
 }  // namespace frugal::train

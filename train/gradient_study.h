@@ -87,7 +87,7 @@ class GradientStudy {
   static constexpr int64_t kLearning = 16;
 
  private:
-  StepReplay pass(uint64_t step, RngKey start, int64_t checkpointed_blocks = 0) const {
+  PassSettings pass(uint64_t step, RngKey start, int64_t checkpointed_blocks = 0) const {
     return {step, start, smoothing_, checkpointed_blocks};
   }
   double smoothing_, lr_;

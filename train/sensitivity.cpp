@@ -13,7 +13,7 @@ namespace {
 
 // Computes the gradient of `batch` and takes it away from the parameters.
 std::vector<Tensor> gradient(const Task& task, Module& model, SavePolicy& policy,
-                             const Batch& batch, const StepReplay& step) {
+                             const Batch& batch, const PassSettings& step) {
   RecomputeScope no_trace;
   Rng stream;
   stream.restore(step.rng);
@@ -49,7 +49,7 @@ compress::AdaptivePolicy& adaptive_of(const PolicyParts& policy) {
 }  // namespace
 
 std::vector<double> measure_sensitivity(const Task& task, Module& model, PolicyParts policy,
-                                        const Batch& batch, int64_t of, const StepReplay& step,
+                                        const Batch& batch, int64_t of, const PassSettings& step,
                                         const std::vector<uint64_t>& seqs) {
   compress::AdaptivePolicy& adaptive = adaptive_of(policy);
   std::map<uint64_t, const compress::AdaptivePolicy::Item> items;
@@ -131,7 +131,7 @@ Measured Adaptation::keep(const Batch& batch) const {
   return {copy_of(task_, batch, 0, samples), of};
 }
 
-void Adaptation::refresh(const Measured& kept, int64_t step, const StepReplay& replay) {
+void Adaptation::refresh(const Measured& kept, int64_t step, const PassSettings& pass) {
   const Batch& batch = kept.batch;
   std::vector<compress::AdaptivePolicy::Item> items = packed_items();
   if (!ranks_.any(!items.empty(), "tensors to measure")) return;
@@ -159,7 +159,7 @@ void Adaptation::refresh(const Measured& kept, int64_t step, const StepReplay& r
   for (const auto& item : items) seqs.push_back(item.seq);
   const Batch part = task_.part(batch, 0, samples);
   const std::vector<double> found = ranks_.mean(
-      seqs, measure_sensitivity(task_, model_, policy_, part, n, replay, seqs), "sensitivities");
+      seqs, measure_sensitivity(task_, model_, policy_, part, n, pass, seqs), "sensitivities");
   for (size_t i = 0; i < seqs.size(); ++i)
     adaptive_.measured(seqs[i], (items[i].sensitivity.value_or(found[i]) + found[i]) / 2, step);
   options_.allocate ? options_.allocate() : adaptive_.allocate();

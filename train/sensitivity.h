@@ -34,7 +34,7 @@ struct SensitivityOptions : compress::Measuring {
 // an AdaptivePolicy is, decided a whole step of this model. Errors: a loss or a gradient that is
 // not finite.
 std::vector<double> measure_sensitivity(const Task& task, Module& model, PolicyParts policy,
-                                        const Batch& batch, int64_t of, const StepReplay& step,
+                                        const Batch& batch, int64_t of, const PassSettings& step,
                                         const std::vector<uint64_t>& seqs);
 
 // What a refresh takes of a batch.
@@ -55,9 +55,9 @@ class Adaptation {
   Measured keep(const Batch& batch) const;
   // Refreshes sensitivities, of which the mean with the last is taken, and widths with that step's
   // batch.
-  void refresh(const Measured& kept, int64_t step, const StepReplay& replay);
-  void refresh(const Batch& batch, int64_t step, const StepReplay& replay) {
-    refresh(Measured{batch, batch.input.size(0)}, step, replay);
+  void refresh(const Measured& kept, int64_t step, const PassSettings& pass);
+  void refresh(const Batch& batch, int64_t step, const PassSettings& pass) {
+    refresh(Measured{batch, batch.input.size(0)}, step, pass);
   }
 
  private:

@@ -398,7 +398,7 @@ void StepRecorder::note_slot(const Node& node, int slot, const std::string& laye
                                    [](const auto& item) { return !item.second.found; });
     if (next == decided_.end()) return;
     Row& row = next->second;
-    if (row.decided != Decision::replay || row.record.op != node.op || row.record.slot != slot ||
+    if (row.decided != Decision::rebuild || row.record.op != node.op || row.record.slot != slot ||
         row.record.shape.numel() != saved.shape().numel())
       return;
     use(row);

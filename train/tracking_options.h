@@ -26,7 +26,7 @@ struct TrackingOptions {
   double guard = 0;       // the allowed Convergence::added_share; 0: bits stay as they are
   double least_bits = 1;  // the guard chooses no fewer bits
 
-  static std::vector<options::Option<TrackingOptions>> list();
+  static std::vector<by_name::Option<TrackingOptions>> list();
 };
 
 // What was found up to the last measurement. Fields are those of optim::ConvergenceTracker. alpha

@@ -65,9 +65,9 @@ TrainerOptions completed(TrainerOptions options, Module& model, const Optimizer&
 
 }  // namespace
 
-std::vector<options::Option<TrainerOptions>> TrainerOptions::list() {
-  namespace range = options::range;
-  using options::without_effect;
+std::vector<by_name::Option<TrainerOptions>> TrainerOptions::list() {
+  namespace range = by_name::range;
+  using by_name::without_effect;
   using S = TrainerOptions;
   constexpr int64_t kMany = int64_t{1} << 40, kEpochs = 1'000'000;
   return {

@@ -133,7 +133,7 @@ struct TrainerOptions {
   // Asked between steps and between batches of an evaluation: true ends the run at once.
   std::function<bool()> stop = {};
 
-  static std::vector<options::Option<TrainerOptions>> list();
+  static std::vector<by_name::Option<TrainerOptions>> list();
 };
 
 // What all steps of a trainer of these options do.

@@ -47,7 +47,7 @@ struct BatchResult {
 };
 
 // How a step was made, to make it again.
-struct StepReplay {
+struct PassSettings {
   uint64_t number = 0;  // what begin_step() got
   RngKey rng;           // dropout's generator before the step
   double label_smoothing = 0;

@@ -38,7 +38,7 @@ struct ModelConfig {
   std::string head = "keep";
   models::PackOptions packing;  // how weights that do not train are held
   // The other keys, which are the networks' own (core/option.h), without those that are null.
-  options::Options options;
+  by_name::Options options;
 
   std::optional<int64_t> integer(const char* key) const;  // a number of `options`
   std::string trunk() const;
@@ -109,12 +109,12 @@ struct OptimConfig {
   double layer_decay = 1;
   double ema = 0;
   bool no_decay_norms = true;
-  options::Options own;  // the optimizer's own options that are given (optim/registry.h)
+  by_name::Options own;  // the optimizer's own options that are given (optim/registry.h)
   // The value of the option `key`. Where `own` lacks it, this is the default of the optimizer
   // `name`. Where that one has no such option, it is the default of the first optimizer that does.
-  options::Value value(const std::string& key) const;
+  by_name::Value value(const std::string& key) const;
   // What is read for every optimizer (make_optimizer.cpp), without `name`.
-  static std::vector<options::Option<OptimConfig>> list();
+  static std::vector<by_name::Option<OptimConfig>> list();
 };
 
 // The options of the policies, and what is beside them. All policies share FixedPolicyOptions.
@@ -176,7 +176,7 @@ struct RunConfig {
   bool on_cuda() const { return device.starts_with("cuda"); }
   bool has_bf16() const { return precision.starts_with("bf16"); }  // activations
   // Without seed and device.
-  static std::vector<options::Option<RunConfig>> list();
+  static std::vector<by_name::Option<RunConfig>> list();
 };
 
 struct Config {

@@ -119,7 +119,7 @@ std::unique_ptr<Optimizer> make_optimizer(const Config& all, Module& model,
   // Gradients of the rows of embeddings differ much in size.
   const optim::BlockwiseOptions state{.full_precision = {"embedding", "wte.", "wpe."},
                                       .seed = static_cast<uint64_t>(all.run.seed)};
-  options::Options own;
+  by_name::Options own;
   for (const auto& [key, value] : config.own)
     if (optim::kind(config.name).has(key)) own[key] = value;
   const auto make = [&, name = config.name](const Groups& some) {
@@ -137,8 +137,8 @@ std::unique_ptr<Optimizer> make_optimizer(const Config& all, Module& model,
   return std::make_unique<optim::Averaged>(std::move(optimizer), std::move(parameters), average);
 }
 
-std::vector<options::Option<OptimConfig>> OptimConfig::list() {
-  namespace range = options::range;
+std::vector<by_name::Option<OptimConfig>> OptimConfig::list() {
+  namespace range = by_name::range;
   using S = OptimConfig;
   return {{{"lr", range::positive(1e4), "Learning rate: the highest of the schedule."}, &S::lr},
           {{"ema", range::below(0, 1),
@@ -165,7 +165,7 @@ std::vector<options::Option<OptimConfig>> OptimConfig::list() {
            &S::no_decay_norms}};
 }
 
-options::Value OptimConfig::value(const std::string& key) const {
+by_name::Value OptimConfig::value(const std::string& key) const {
   if (const auto given = own.find(key); given != own.end()) return given->second;
   if (const optim::Kind& named = optim::kind(name); named.has(key)) return named.usual(key);
   for (const optim::Kind& each : optim::kinds())

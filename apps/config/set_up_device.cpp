@@ -17,12 +17,12 @@
 
 namespace frugal::apps {
 
-std::vector<options::Option<RunConfig>> RunConfig::list() {
-  namespace range = options::range;
+std::vector<by_name::Option<RunConfig>> RunConfig::list() {
+  namespace range = by_name::range;
   using S = RunConfig;
-  const options::ReadWhen<S> cuda_alone{
+  const by_name::ReadWhen<S> cuda_alone{
       "device cuda", {"device"}, [](const S& s) { return s.on_cuda(); }};
-  const options::ReadWhen<S> cuda{"device cuda, and meta in its place", {"device"}, [](const S& s) {
+  const by_name::ReadWhen<S> cuda{"device cuda, and meta in its place", {"device"}, [](const S& s) {
                                     return s.on_cuda() || s.device == "meta";
                                   }};
   return {{{"precision", range::choice("f32, tf32, bf16, bf16_in_f32"),
@@ -30,7 +30,7 @@ std::vector<options::Option<RunConfig>> RunConfig::list() {
             "activations are bf16, parameters f32; bf16_in_f32: as bf16, for a CPU that does not "
             "multiply bf16: it computes in f32."},
            &S::precision},
-          {options::without_effect({"cuda_graphs", range::flag(),
+          {by_name::without_effect({"cuda_graphs", range::flag(),
                                     "Capture a step of each shape once and rerun it (CUDA)."}),
            &S::cuda_graphs, cuda_alone},
           {{"deterministic", range::flag(),
@@ -45,10 +45,10 @@ std::vector<options::Option<RunConfig>> RunConfig::list() {
             "at most."},
            &S::workspace_limit,
            cuda},
-          {options::without_effect(
+          {by_name::without_effect(
                {"threads", range::integer(0, 4096), "Threads to compute with; 0: one per core."}),
            &S::threads},
-          {options::without_effect(
+          {by_name::without_effect(
                {"memory_limit", range::bytes(),
                 "Fail beyond so many bytes of tensors (\"2 GiB\"); 0: no limit. On CUDA "
                 "the parts of a language model's logits follow it."}),

@@ -60,7 +60,7 @@ ops::AttentionOutput output_of(const Backward& b, const ops::AttentionInputs& in
                                int y, int lse) {
   bool same = true, known = true;
   for (const int slot : inputs) {
-    same = same && b.slot(slot).quality() == Replay::exact;
+    same = same && b.slot(slot).quality() == Rebuilt::exact;
     known = known && b.slot(slot).knows_variance();
   }
   if (same) return {b.saved(y), b.saved(lse)};

@@ -226,11 +226,11 @@ Variable record_norm(const Call& call, const Variable& x, const PassedSave& out,
       {call.op, describe}, call.inputs(x), out.y,
       {out.x, save(call.weight), save(call.bias), save_whole(moments.mean),
        save_whole(moments.invstd), out.sign,
-       residual_form && needs_x ? for_replay(call.residual) : Save{}},
+       residual_form && needs_x ? for_recipe(call.residual) : Save{}},
       [training = call.options.training, residual_form](const Backward& b) {
         return backward(b, training, residual_form);
       },
-      needs_x ? linear_replay(rebuild, true) : ReplaySpec{});
+      needs_x ? linear_recipe(rebuild, true) : RecipeSpec{});
 }
 
 Variable normalize(const Call& call, const Variable& x, bool over_residual) {

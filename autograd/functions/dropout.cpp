@@ -33,15 +33,15 @@ Tensor drop_channels(const Tensor& x, double p, RngKey key) {
 Variable dropout(const Variable& x, double p, RngKey key) {
   return record(
       {"dropout", [&](TracedOp& t) { t.set("p", p); }}, {x}, ops::dropout(x.value(), p, key),
-      {for_replay(x)}, [p, key](const Backward& b) { return Grads{drop(b.take_dy(), p, key)}; },
-      linear_replay([p, key](const Slots& s) { return drop(s.unpack(0), p, key); }));
+      {for_recipe(x)}, [p, key](const Backward& b) { return Grads{drop(b.take_dy(), p, key)}; },
+      linear_recipe([p, key](const Slots& s) { return drop(s.unpack(0), p, key); }));
 }
 
 Variable dropout2d(const Variable& x, double p, RngKey key) {
   return record(
       {"dropout2d", [&](TracedOp& t) { t.set("p", p); }}, {x}, drop_channels(x.value(), p, key),
-      {for_replay(x)}, [p, key](const Backward& b) { return Grads{drop_channels(b.dy(), p, key)}; },
-      linear_replay([p, key](const Slots& s) { return drop_channels(s.unpack(0), p, key); }));
+      {for_recipe(x)}, [p, key](const Backward& b) { return Grads{drop_channels(b.dy(), p, key)}; },
+      linear_recipe([p, key](const Slots& s) { return drop_channels(s.unpack(0), p, key); }));
 }
 
 }  // namespace frugal

@@ -52,7 +52,7 @@ Variable from_input(Unary op, const Variable& x) {
                          ? ops::unary_backward_estimate(op, b.dy(), b.saved(0), variance)
                          : ops::unary_backward(op, b.dy(), b.saved(0))};
       },
-      smooth_replay([op](const Slots& s) {
+      smooth_recipe([op](const Slots& s) {
         const Tensor y = run_over(s[0], {PackedPass::Map{op}});
         if (y.defined()) return y;
         const Tensor variance = variance_of(s[0]);
@@ -61,14 +61,14 @@ Variable from_input(Unary op, const Variable& x) {
       }));
 }
 
-// x where it is positive, else slope * x. The backward pass and the replay use the exact sign.
+// x where it is positive, else slope * x. The backward pass and the rebuild use the exact sign.
 Variable rectifier(const char* op, const Variable& x, double slope) {
   const ops::Rectified out = ops::rectify(x.value(), slope, recording({x}));
   return record(
       {op, [&](TracedOp& t) { t.set("slope", slope); }}, {x}, out.y,
-      {save_sign(out.mask), for_replay(x)},
+      {save_sign(out.mask), for_recipe(x)},
       [slope](const Backward& b) { return Grads{ops::select_by_mask(b.dy(), b.saved(0), slope)}; },
-      linear_replay(
+      linear_recipe(
           [slope](const Slots& s) { return ops::select_by_mask(s.unpack(1), s.unpack(0), slope); },
           true));
 }
@@ -77,23 +77,23 @@ Variable rectifier(const char* op, const Variable& x, double slope) {
 
 Variable add(const Variable& a, const Variable& b) {
   return record(
-      "add", {a, b}, ops::add(a.value(), b.value()), {for_replay(a), for_replay(b)},
+      "add", {a, b}, ops::add(a.value(), b.value()), {for_recipe(a), for_recipe(b)},
       [as = a.shape(), bs = b.shape()](const Backward& back) {
         return Grads{to_shape(back, 0, back.dy(), as), to_shape(back, 1, back.dy(), bs)};
       },
-      linear_replay([](const Slots& s) { return ops::add(s.unpack(0), s.unpack(1)); },
+      linear_recipe([](const Slots& s) { return ops::add(s.unpack(0), s.unpack(1)); },
                     a.shape() == b.shape()));
 }
 
 Variable sub(const Variable& a, const Variable& b) {
   return record(
-      "sub", {a, b}, ops::sub(a.value(), b.value()), {for_replay(a), for_replay(b)},
+      "sub", {a, b}, ops::sub(a.value(), b.value()), {for_recipe(a), for_recipe(b)},
       [as = a.shape(), bs = b.shape()](const Backward& back) {
         Grads grads{to_shape(back, 0, back.dy(), as), {}};
         if (back.needs(1)) grads[1] = ops::unary(Unary::neg, ops::sum_to(back.dy(), bs));
         return grads;
       },
-      linear_replay([](const Slots& s) { return ops::sub(s.unpack(0), s.unpack(1)); },
+      linear_recipe([](const Slots& s) { return ops::sub(s.unpack(0), s.unpack(1)); },
                     a.shape() == b.shape()));
 }
 
@@ -145,25 +145,25 @@ Variable div(const Variable& a, const Variable& b) {
 Variable scale(const Variable& x, double factor) {
   return record(
       {"scale", [&](TracedOp& t) { t.set("factor", factor); }}, {x},
-      ops::affine(x.value(), factor, 0), {for_replay(x)},
+      ops::affine(x.value(), factor, 0), {for_recipe(x)},
       [factor](const Backward& b) { return Grads{ops::affine(b.dy(), factor, 0)}; },
-      linear_replay([factor](const Slots& s) { return ops::affine(s.unpack(0), factor, 0); },
+      linear_recipe([factor](const Slots& s) { return ops::affine(s.unpack(0), factor, 0); },
                     true));
 }
 
 Variable add_scalar(const Variable& x, double term) {
   return record(
       {"add_scalar", [&](TracedOp& t) { t.set("term", term); }}, {x},
-      ops::affine(x.value(), 1, term), {for_replay(x)},
+      ops::affine(x.value(), 1, term), {for_recipe(x)},
       [](const Backward& b) { return Grads{b.dy()}; },
-      linear_replay([term](const Slots& s) { return ops::affine(s.unpack(0), 1, term); }, true));
+      linear_recipe([term](const Slots& s) { return ops::affine(s.unpack(0), 1, term); }, true));
 }
 
 Variable neg(const Variable& x) {
   return record(
-      "neg", {x}, ops::unary(Unary::neg, x.value()), {for_replay(x)},
+      "neg", {x}, ops::unary(Unary::neg, x.value()), {for_recipe(x)},
       [](const Backward& b) { return Grads{ops::unary(Unary::neg, b.dy())}; },
-      linear_replay([](const Slots& s) { return ops::unary(Unary::neg, s.unpack(0)); }, true));
+      linear_recipe([](const Slots& s) { return ops::unary(Unary::neg, s.unpack(0)); }, true));
 }
 
 Variable exp(const Variable& x) { return from_output(Unary::exp, x); }

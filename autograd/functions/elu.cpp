@@ -16,7 +16,7 @@ Variable elu(const Variable& x) {
   return record(
       "elu", {x}, out.y, {save_output(out.y).with_sign(out.mask, 1), save_sign(out.mask)},
       [](const Backward& b) { return Grads{ops::elu_backward(b.dy(), b.saved(0), b.saved(1))}; },
-      linear_replay([](const Slots& s) { return s.unpack(0); }, true));
+      linear_recipe([](const Slots& s) { return s.unpack(0); }, true));
 }
 
 Variable relu_dropout(const Variable& x, double p, RngKey key) {
@@ -31,9 +31,9 @@ Variable relu_dropout(const Variable& x, double p, RngKey key) {
   };
   return record(
       {"relu_dropout", [&](TracedOp& t) { t.set("p", p); }}, {x}, out.y,
-      {save_sign(out.mask), for_replay(x)},
+      {save_sign(out.mask), for_recipe(x)},
       [pass](const Backward& b) { return Grads{pass(b.dy(), b.saved(0))}; },
-      linear_replay([pass](const Slots& s) { return pass(s.unpack(1), s.unpack(0)); }, true));
+      linear_recipe([pass](const Slots& s) { return pass(s.unpack(1), s.unpack(0)); }, true));
 }
 
 }  // namespace frugal

@@ -13,14 +13,14 @@ namespace frugal {
 Variable embedding(const Tensor& ids, const Variable& weight, int64_t padding_idx) {
   return record(
       {"embedding", [&](TracedOp& t) { t.tensor(ids); }}, {weight},
-      ops::embedding(ids, weight.value()), {save_exact(ids), for_replay(weight)},
+      ops::embedding(ids, weight.value()), {save_exact(ids), for_recipe(weight)},
       [vocabulary = weight.size(0), padding_idx](const Backward& b) {
         const Tensor at = b.saved(0);
         if (2 * at.numel() <= vocabulary && at.device().type != DeviceType::cuda)
           return Grads{Gradient(ops::embedding_backward_rows(b.dy(), at, vocabulary, padding_idx))};
         return Grads{ops::embedding_backward(b.dy(), at, vocabulary, padding_idx)};
       },
-      linear_replay([](const Slots& s) { return ops::embedding(s.unpack(0), s.unpack(1)); }, true));
+      linear_recipe([](const Slots& s) { return ops::embedding(s.unpack(0), s.unpack(1)); }, true));
 }
 
 }  // namespace frugal

@@ -87,9 +87,9 @@ Variable gated(const Variable& gate, const Variable& up, Gate kind) {
   }
   return record(
       {"gated", describe}, inputs, std::move(y),
-      {input, gate.requires_grad() ? save(up) : for_replay(up)},
+      {input, gate.requires_grad() ? save(up) : for_recipe(up)},
       [kind](const Backward& b) { return gated_gradients(b, kind); },
-      smooth_replay([kind](const Slots& s) { return rebuild_gated(s, kind); }, 1u << kUp));
+      smooth_recipe([kind](const Slots& s) { return rebuild_gated(s, kind); }, 1u << kUp));
 }
 
 }  // namespace frugal

@@ -62,7 +62,7 @@ Variable group_norm(const Variable& x, int64_t groups, const Variable& weight, c
                                      {back.needs(0), back.needs(1), back.needs(2)});
         return Grads{g.dx, g.dweight, g.dbias};
       },
-      needs_x ? linear_replay(
+      needs_x ? linear_recipe(
                     [rows](const Slots& s) {
                       return ops::group_norm_apply(
                           s.unpack(kGroupX),
@@ -70,7 +70,7 @@ Variable group_norm(const Variable& x, int64_t groups, const Variable& weight, c
                           s.unpack(kGroupWeight), s.unpack(kGroupBias));
                     },
                     true)
-              : ReplaySpec{});
+              : RecipeSpec{});
 }
 
 }  // namespace frugal

@@ -14,11 +14,11 @@ Variable interpolate(const Variable& x, int64_t out_h, int64_t out_w,
   };
   return record(
       {"interpolate", describe}, {x}, ops::interpolate(x.value(), out_h, out_w, options),
-      {for_replay(x)},
+      {for_recipe(x)},
       [x_shape = x.shape(), options](const Backward& b) {
         return Grads{ops::interpolate_backward(b.dy(), x_shape, options)};
       },
-      linear_replay(
+      linear_recipe(
           [out_h, out_w, options](const Slots& s) {
             return ops::interpolate(s.unpack(0), out_h, out_w, options);
           },

@@ -103,8 +103,8 @@ Variable record_norm(const RowNormOp& norm, const Variable& x, const Variable& w
       {kept, scale.defined() ? save_whole(scale) : save(weight), save(bias),
        moments(normalized ? Tensor() : out.moments.mean), moments(out.moments.invstd), sign},
       [rows](const Backward& back) { return row_gradients(back, rows); },
-      needs_x ? linear_replay([rows](const Slots& s) { return rebuilt_rows(s, rows); }, true)
-              : ReplaySpec{});
+      needs_x ? linear_recipe([rows](const Slots& s) { return rebuilt_rows(s, rows); }, true)
+              : RecipeSpec{});
 }
 
 }  // namespace

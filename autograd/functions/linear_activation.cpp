@@ -66,7 +66,7 @@ Tensor gelu_gradient(const Backward& b, Gelu kind) {
 
 // h = linear(x), y = gelu(h), dh = dy gelu'(h). These are two nodes, so that the recipe of y has
 // only h as its source: noise in x, whose variance nobody knows, does not reach y. Where h is
-// packed, its known variance is taken away in replay and in backward.
+// packed, its known variance is taken away in rebuild and in backward.
 Variable linear_gelu(const Variable& x, const Variable& weight, const Variable& bias, Gelu kind) {
   const ops::Unary gelu = ops::unary_of(kind);
   ops::LinearGelu made = ops::linear_gelu(x.value(), weight.value(), value_of(bias), kind,
@@ -87,7 +87,7 @@ Variable linear_gelu(const Variable& x, const Variable& weight, const Variable& 
   return record(
       {"linear_gelu", describe}, {h}, out.y, {out.x},
       [kind](const Backward& b) { return Grads{gelu_gradient(b, kind)}; },
-      smooth_replay([kind](const Slots& s) { return rebuild_gelu(s, kind); }));
+      smooth_recipe([kind](const Slots& s) { return rebuild_gelu(s, kind); }));
 }
 
 // y = max(linear(x), 0), dh = dy where y = linear(x). Saves the sign, which costs nothing if the

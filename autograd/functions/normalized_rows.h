@@ -49,7 +49,7 @@ inline ops::RowMoments moments_of(const Tensor& mean, const Tensor& invstd, Norm
 // differ little, and those of a few items tell their mean.
 inline Tensor gain_of(const SavedTensor& rows, int64_t n) {
   constexpr int64_t kItems = 4;
-  if (rows.quality() == Replay::exact || rows.shape().dim() < 2 || rows.shape().numel() == 0)
+  if (rows.quality() == Rebuilt::exact || rows.shape().dim() < 2 || rows.shape().numel() == 0)
     return {};
   const int64_t items = rows.shape()[0], picked = std::min(items, kItems);
   CategoryScope scope(Category::workspace);

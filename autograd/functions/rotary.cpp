@@ -26,11 +26,11 @@ Variable rotary_embedding(const Variable& x, const Tensor& positions,
   };
   return record(
       {"rotary_embedding", describe}, {x}, ops::rotary(x.value(), positions, options),
-      {save_exact(positions), for_replay(x)},
+      {save_exact(positions), for_recipe(x)},
       [options](const Backward& b) {
         return Grads{ops::rotary(b.dy(), b.saved(0), options, true)};
       },
-      linear_replay(
+      linear_recipe(
           [options](const Slots& s) { return ops::rotary(s.unpack(1), s.unpack(0), options); }));
 }
 

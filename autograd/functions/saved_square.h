@@ -17,7 +17,7 @@ inline Save save_square(const Variable& x, const Tensor& y) {
 
 // dx, which was made from y = b.saved(0), plus dy (y^2 - the square in `slot`).
 inline Tensor corrected_by_square(const Backward& b, const Tensor& y, int slot, Tensor dx) {
-  if (!b.keeps(slot) || b.slot(0).quality() == Replay::exact) return dx;
+  if (!b.keeps(slot) || b.slot(0).quality() == Rebuilt::exact) return dx;
   CategoryScope scope(Category::workspace);
   const Tensor excess = ops::sub(ops::mul(y, y), b.saved(slot));
   ops::accumulate(dx, ops::mul(b.dy(), excess));

@@ -6,7 +6,7 @@
 #include "ops/dense/copy.h"
 
 // Gradients that are views of dy cost nothing; ops that need them contiguous copy them. Only
-// contiguous outputs have a recipe, because a replay gives elements in the order of the shape.
+// contiguous outputs have a recipe, because a rebuild gives elements in the order of the shape.
 namespace frugal {
 namespace {
 
@@ -22,11 +22,11 @@ Variable as_view(const Variable& x, Variable y) {
 Variable reshape(const Variable& x, const Shape& shape) {
   const Tensor y = ops::reshape(x.value(), shape);
   return as_view(x, record(
-                        "reshape", {x}, y, {for_replay(x)},
+                        "reshape", {x}, y, {for_recipe(x)},
                         [from = x.shape()](const Backward& b) {
                           return Grads{b.take_gradient().reshaped(from)};
                         },
-                        linear_replay([to = y.shape()](const Slots& s) {
+                        linear_recipe([to = y.shape()](const Slots& s) {
                           return ops::reshape(s.unpack(0), to);
                         })));
 }
@@ -60,7 +60,7 @@ Variable concat(const Variables& xs, int axis) {
   for (const Variable& x : xs) {
     FRUGAL_CHECK(x.defined(), "[concat] expected every input to be a tensor, got an undefined one");
     values.push_back(x.value());
-    saves.push_back(for_replay(x));
+    saves.push_back(for_recipe(x));
   }
   const Tensor y = ops::concat(values, axis);
   for (const Variable& x : xs) extents.push_back(x.size(axis));
@@ -76,7 +76,7 @@ Variable concat(const Variables& xs, int axis) {
         }
         return grads;
       },
-      linear_replay(
+      linear_recipe(
           [axis](const Slots& s) {
             std::vector<Tensor> parts;
             for (int i = 0; i < s.size(); ++i) parts.push_back(s.unpack(i));
@@ -98,9 +98,9 @@ Variable pad(const Variable& x, const std::vector<std::pair<int64_t, int64_t>>& 
     t.set("value", value);
   };
   return record(
-      {"pad", describe}, {x}, ops::pad(x.value(), padding, value), {for_replay(x)},
+      {"pad", describe}, {x}, ops::pad(x.value(), padding, value), {for_recipe(x)},
       [padding](const Backward& b) { return Grads{ops::pad_backward(b.dy(), padding)}; },
-      linear_replay(
+      linear_recipe(
           [padding, value](const Slots& s) { return ops::pad(s.unpack(0), padding, value); }));
 }
 

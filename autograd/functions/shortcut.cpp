@@ -14,11 +14,11 @@ Variable subsample_pad(const Variable& x, int64_t stride, int64_t before, int64_
   };
   return record(
       {"subsample_pad", describe}, {x}, ops::subsample_pad(x.value(), stride, before, after),
-      {for_replay(x)},
+      {for_recipe(x)},
       [x_shape = x.shape(), stride, before](const Backward& b) {
         return Grads{ops::subsample_pad_backward(b.dy(), x_shape, stride, before)};
       },
-      linear_replay(
+      linear_recipe(
           [stride, before, after](const Slots& s) {
             return ops::subsample_pad(s.unpack(0), stride, before, after);
           },

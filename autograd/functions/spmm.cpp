@@ -83,8 +83,8 @@ Variable sparse_linear(const SparsePtr& x, const Variable& weight, const Variabl
   const Tensor y =
       ops::sparse_linear(*x, weight.value(), bias.defined() ? bias.value() : Tensor(), entries());
   constexpr int64_t kFew = 64;
-  std::vector<Save> sources{for_replay(weight)};
-  if (bias.defined()) sources.push_back(for_replay(bias));
+  std::vector<Save> sources{for_recipe(weight)};
+  if (bias.defined()) sources.push_back(for_recipe(bias));
   const auto again = [x, entries](const Slots& s) {
     return ops::sparse_linear(*x, s.unpack(0), s.size() > 1 ? s.unpack(1) : Tensor(), entries());
   };
@@ -96,7 +96,7 @@ Variable sparse_linear(const SparsePtr& x, const Variable& weight, const Variabl
         if (b.needs(1)) grads[1] = ops::linear_backward_bias(b.dy());
         return grads;
       },
-      x->by_row.entries() <= kFew * x->rows() ? linear_replay(again) : ReplaySpec{});
+      x->by_row.entries() <= kFew * x->rows() ? linear_recipe(again) : RecipeSpec{});
 }
 
 }  // namespace frugal

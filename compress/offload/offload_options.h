@@ -15,8 +15,8 @@ struct OffloadOptions {
   bool direct = true;
   bool operator==(const OffloadOptions&) const = default;
 
-  static std::vector<options::Option<OffloadOptions>> list() {
-    return {{options::without_effect({"offload_window", options::range::bytes(),
+  static std::vector<by_name::Option<OffloadOptions>> list() {
+    return {{by_name::without_effect({"offload_window", by_name::range::bytes(),
                                       "What of them stays in memory at most (\"256 MiB\")."}),
              &OffloadOptions::window}};
   }

@@ -11,8 +11,8 @@
 
 namespace frugal::compress {
 
-std::vector<options::Option<AcgcOptions>> AcgcOptions::list() {
-  namespace range = options::range;
+std::vector<by_name::Option<AcgcOptions>> AcgcOptions::list() {
+  namespace range = by_name::range;
   using S = AcgcOptions;
   static const std::string codecs = fmt::format("{}", fmt::join(error_bounded_names(), ", "));
   return {{{"growth", range::number(1e-6, 1e6),
@@ -130,7 +130,7 @@ AcgcPolicy::AcgcPolicy(const AcgcOptions& options)
       codec_(codec_of(options)),
       collector_({options.e, options.rule, options.count}, [this](uint64_t seq) {
         const auto found = decisions_.find(seq);
-        return found != decisions_.end() && found->second == Decision::replay;
+        return found != decisions_.end() && found->second == Decision::rebuild;
       }) {
   FRUGAL_CHECK(options.e > 0 && std::isfinite(options.e),
                "[acgc] expected a positive and finite e, got {}", options.e);

@@ -17,10 +17,10 @@
 
 namespace frugal::compress {
 
-std::vector<options::Option<ActnnOptions>> ActnnOptions::list() {
-  namespace range = options::range;
+std::vector<by_name::Option<ActnnOptions>> ActnnOptions::list() {
+  namespace range = by_name::range;
   using S = ActnnOptions;
-  using options::Value;
+  using by_name::Value;
   return {{{"adaptive", range::flag(),
             "Each tensor and each sample gets a width of its own also where bits, their "
             "average, is a whole number."},
@@ -180,8 +180,8 @@ Decision ActnnPolicy::decide(const SaveInfo& info, const Tensor& value) {
   }
   SaveInfo seen = info;
   // The samples of a source that no rebuild was expected to read may have few bits.
-  if (options_.mixed && info.replay == Replay::corrected && !info.told_curved)
-    seen.replay = Replay::biased;
+  if (options_.mixed && info.rebuilt == Rebuilt::corrected && !info.told_curved)
+    seen.rebuilt = Rebuilt::biased;
   Decision decision = keep_.decide(seen, value);
   if (options_.products_only && info.use.kind != Use::Kind::product) decision = {Decision::raw};
   if (decision.codec != nullptr) decision.codec = this;
@@ -352,7 +352,7 @@ void ActnnPolicy::read(const SavedTensor& slot, double fan, double norm,
     // rebuild that were saved before it.
     const uint64_t own = sources.front();
     const auto decided = decisions_.find(own);
-    if (decided != decisions_.end() && decided->second == Decision::replay) {
+    if (decided != decisions_.end() && decided->second == Decision::rebuild) {
       through = true;
       sources = chain_;
       std::erase_if(sources, [own](uint64_t seq) { return seq >= own; });

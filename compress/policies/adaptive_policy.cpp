@@ -70,7 +70,7 @@ Decision AdaptivePolicy::decide(const SaveInfo& info, const Tensor& value) {
   }
   SaveInfo seen = info;
   // A source that no rebuild was expected to read may have fewer bits than the correction needs.
-  if (info.replay == Replay::corrected && !info.told_curved) seen.replay = Replay::biased;
+  if (info.rebuilt == Rebuilt::corrected && !info.told_curved) seen.rebuilt = Rebuilt::biased;
   Decision decision = keep_.decide(seen, value);
   if (decision.codec != nullptr) decision.codec = this;
   const bool raw =

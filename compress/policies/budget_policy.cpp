@@ -82,10 +82,10 @@ Decision BudgetPolicy::decide(const SaveInfo& info, const Tensor& value) {
   if (plan_->mode == BudgetPlan::plain) return {Decision::raw};
   const bool mixed = plan_->mode == BudgetPlan::mixed;
   Decision decision = mixed ? adaptive_.decide(info, value) : exact_.decide(info, value);
-  if (decision.what == Decision::replay && !adaptive_.is_probed())
-    recipes_.push_back({info.seq, value.numel() + info.replay_elements, value.nbytes(),
-                        info.replay != Replay::exact});
-  if (decision.what == Decision::replay && plan_->kept.contains(info.seq)) return {Decision::raw};
+  if (decision.what == Decision::rebuild && !adaptive_.is_probed())
+    recipes_.push_back({info.seq, value.numel() + info.recipe_elements, value.nbytes(),
+                        info.rebuilt != Rebuilt::exact});
+  if (decision.what == Decision::rebuild && plan_->kept.contains(info.seq)) return {Decision::raw};
   return decision;
 }
 

@@ -41,8 +41,8 @@ struct Measuring {
   double share = 0.01;      // a refresh computes at most this share of the samples of an interval
   bool operator==(const Measuring&) const = default;
 
-  static std::vector<options::Option<Measuring>> list() {
-    namespace range = options::range;
+  static std::vector<by_name::Option<Measuring>> list() {
+    namespace range = by_name::range;
     constexpr int64_t kMany = int64_t{1} << 40;
     return {{{"interval", range::integer(1, kMany),
               "Steps from one measurement of sensitivities to the next."},

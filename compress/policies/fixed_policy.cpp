@@ -8,12 +8,12 @@
 
 namespace frugal::compress {
 
-std::vector<options::Option<FixedPolicyOptions>> FixedPolicyOptions::list() {
-  namespace range = options::range;
+std::vector<by_name::Option<FixedPolicyOptions>> FixedPolicyOptions::list() {
+  namespace range = by_name::range;
   using S = FixedPolicyOptions;
-  using options::Value;
+  using by_name::Value;
   constexpr int64_t kMany = int64_t{1} << 40;
-  const options::Range roundings = range::choice("auto, stochastic, dithered, nearest");
+  const by_name::Range roundings = range::choice("auto, stochastic, dithered, nearest");
   const std::array order = {Rounding::stochastic, Rounding::dithered, Rounding::nearest};
   return {{{"recipes", range::flag(),
             "Rebuild cheap tensors from what is kept anyway, instead of keeping them."},
@@ -122,12 +122,12 @@ Decision FixedPolicy::decide(const SaveInfo& info, const Tensor& value) {
   const bool held = value.storage()->category() == Category::input && !info.released;
   if (!is_floating(value.dtype()) || held) return {Decision::raw};
   if (info.lossless) {
-    const bool replay = recipes_ && info.replay == Replay::exact && may_replay(info, value);
-    return {replay ? Decision::replay : Decision::raw};
+    const bool rebuild = recipes_ && info.rebuilt == Rebuilt::exact && may_rebuild(info, value);
+    return {rebuild ? Decision::rebuild : Decision::raw};
   }
   const Quantizer& packs = corrects(info) ? *curved_codec_ : *codec_;
   const Codec* codec = bits_ > 0 && pays(value) ? &packs : nullptr;
-  if (recipes_ && may_replay(info, value)) return {Decision::replay, codec};
+  if (recipes_ && may_rebuild(info, value)) return {Decision::rebuild, codec};
   if (codec == nullptr) return {Decision::raw};
   return {Decision::pack, codec, signs_ == Signs::codes};
 }
@@ -143,20 +143,20 @@ bool FixedPolicy::pays(const Tensor& value) const {
          rows_of(value.shape()) >= kLeastRows;
 }
 
-bool FixedPolicy::may_replay(const SaveInfo& info, const Tensor& value) const {
-  if (static_cast<double>(info.replay_elements) > chain_ * static_cast<double>(value.numel()))
+bool FixedPolicy::may_rebuild(const SaveInfo& info, const Tensor& value) const {
+  if (static_cast<double>(info.recipe_elements) > chain_ * static_cast<double>(value.numel()))
     return false;
-  switch (info.replay) {
-    case Replay::none:
+  switch (info.rebuilt) {
+    case Rebuilt::none:
       return false;
-    case Replay::exact:
+    case Rebuilt::exact:
       return true;
-    case Replay::unbiased:
+    case Rebuilt::unbiased:
       return bits_ > 0;
-    case Replay::corrected:
+    case Rebuilt::corrected:
       return corrected_ &&
              (bits_ >= kCorrectedBits || (bits_ >= kLeastCorrecting && info.told_curved));
-    case Replay::biased:
+    case Rebuilt::biased:
       return false;
   }
   return false;

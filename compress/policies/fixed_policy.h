@@ -54,7 +54,7 @@ class FixedPolicy final : public SavePolicy, public Adjustable {
 
  private:
   bool pays(const Tensor& value) const;
-  bool may_replay(const SaveInfo& info, const Tensor& value) const;
+  bool may_rebuild(const SaveInfo& info, const Tensor& value) const;
   int bits_;
   bool recipes_, corrected_;
   Signs signs_;

@@ -19,7 +19,7 @@ class Learner {
   // Errors: a policy that knows what no mean can tell.
   virtual Learned joined(const std::vector<Learned>& of_ranks) const = 0;
   // Does the policy learn from the step that begins as number `step`? Then decisions of later steps
-  // may differ. A step that is recorded and replayed shows the policy nothing.
+  // may differ. A step that is captured and rerun shows the policy nothing.
   virtual bool learns_at(uint64_t step) const = 0;
 
   // The step that the next passes belong to; none: each pass is a step, of the number

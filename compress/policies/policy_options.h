@@ -53,7 +53,7 @@ struct FixedPolicyOptions {
   Rounding rounding_here() const { return rounding.value_or(Rounding::stochastic); }
   bool operator==(const FixedPolicyOptions&) const = default;
   // Without `bits`, whose meaning depends on the policy (choice.h).
-  static std::vector<options::Option<FixedPolicyOptions>> list();
+  static std::vector<by_name::Option<FixedPolicyOptions>> list();
 };
 
 // ---- widths by sensitivity (adaptive_policy.h)
@@ -66,8 +66,8 @@ struct AdaptiveOptions {
   bool greedy = false;
   bool operator==(const AdaptiveOptions&) const = default;
 
-  static std::vector<options::Option<AdaptiveOptions>> list() {
-    return {{{"solver", options::range::choice("exact, greedy"),
+  static std::vector<by_name::Option<AdaptiveOptions>> list() {
+    return {{{"solver", by_name::range::choice("exact, greedy"),
               "exact: widths of 1 to 16 bits with the least variance; greedy: as the published "
               "program, 1, 2, 4, 8 bits or raw, by steps down from raw."},
              &AdaptiveOptions::greedy}};
@@ -106,7 +106,7 @@ struct AcgcOptions {
   int start_bits = 8, min_bits = 2, max_bits = 16;
   FixedPolicyOptions keep = {};  // bits, signs and rounding do not count
   bool operator==(const AcgcOptions&) const = default;
-  static std::vector<options::Option<AcgcOptions>> list();
+  static std::vector<by_name::Option<AcgcOptions>> list();
 };
 
 // ---- formulas for tensors and samples (actnn_policy.h)
@@ -128,7 +128,7 @@ struct ActnnOptions {
   // Steps between observations. Steps 1, 2, 4, ... before it are observed, too.
   int64_t interval = 1000;
   bool operator==(const ActnnOptions&) const = default;
-  static std::vector<options::Option<ActnnOptions>> list();
+  static std::vector<by_name::Option<ActnnOptions>> list();
 };
 
 }  // namespace frugal::compress

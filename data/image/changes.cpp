@@ -12,8 +12,8 @@ ColorJitterOptions jitter_of(const std::vector<double>& strengths, double p) {
 
 }  // namespace
 
-std::vector<options::Option<ChangeOptions>> ChangeOptions::list() {
-  namespace range = options::range;
+std::vector<by_name::Option<ChangeOptions>> ChangeOptions::list() {
+  namespace range = by_name::range;
   using S = ChangeOptions;
   return {
       {{"crop_padding", range::integer(0, 1024),
@@ -61,8 +61,8 @@ DatasetPtr with_blanks(DatasetPtr dataset, const ChangeOptions& options) {
   return dataset;
 }
 
-std::vector<options::Option<TwoViewOptions>> TwoViewOptions::list() {
-  namespace range = options::range;
+std::vector<by_name::Option<TwoViewOptions>> TwoViewOptions::list() {
+  namespace range = by_name::range;
   using S = TwoViewOptions;
   return {{{"area", range::number(0, 1),
             "A random part of at least this share of the area is resized to the sample; 0: the "

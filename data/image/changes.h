@@ -18,7 +18,7 @@ struct ChangeOptions {
   double erasing = 0;                     // a probability
 
   bool operator==(const ChangeOptions&) const = default;
-  static std::vector<options::Option<ChangeOptions>> list();
+  static std::vector<by_name::Option<ChangeOptions>> list();
 };
 
 // REQUIRES: color_jitter has none or 4 numbers.
@@ -36,7 +36,7 @@ struct TwoViewOptions {
   std::vector<double> blur{0.5, 0.5}, solarize{0, 0};  // one for each view
 
   bool operator==(const TwoViewOptions&) const = default;
-  static std::vector<options::Option<TwoViewOptions>> list();
+  static std::vector<by_name::Option<TwoViewOptions>> list();
 };
 
 // view: 0 or 1. is_cut: a reader of files has cut the part out. REQUIRES: as with_changes().

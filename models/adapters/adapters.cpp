@@ -192,18 +192,18 @@ std::vector<std::string> trained_of(Module& network, const std::vector<AdaptedLa
 
 namespace {
 
-options::Range texts_or_text() {
-  options::Range range = options::range::list(options::range::any_text(), 1, 4096);
+by_name::Range texts_or_text() {
+  by_name::Range range = by_name::range::list(by_name::range::any_text(), 1, 4096);
   range.may_be_text = true;
   return range;
 }
 
 }  // namespace
 
-std::vector<options::Option<AdapterOptions>> AdapterOptions::list() {
+std::vector<by_name::Option<AdapterOptions>> AdapterOptions::list() {
   using O = AdapterOptions;
-  namespace range = options::range;
-  const options::ReadWhen<O> adapts{
+  namespace range = by_name::range;
+  const by_name::ReadWhen<O> adapts{
       "@type other than none", {"type"}, [](const O& o) { return o.type != AdapterType::none; }};
   return {
       {{"type", range::choice("none, lora, rslora, dora, rsdora"),
@@ -223,15 +223,15 @@ std::vector<options::Option<AdapterOptions>> AdapterOptions::list() {
         "as q_proj. A text: a regular expression that fits whole names, or all-linear, every "
         "linear "
         "layer but the output head."},
-       [](O& o, const options::Value& value) {
-         o.is_pattern = !value.is<options::Value::List>();
+       [](O& o, const by_name::Value& value) {
+         o.is_pattern = !value.is<by_name::Value::List>();
          o.targets.clear();
          if (o.is_pattern) return o.targets.push_back(value.text());
-         for (const options::Value& each : value.list()) o.targets.push_back(each.text());
+         for (const by_name::Value& each : value.list()) o.targets.push_back(each.text());
        },
-       [](const O& o) -> options::Value {
+       [](const O& o) -> by_name::Value {
          if (o.is_pattern) return o.targets[0];
-         return options::Value::List(o.targets.begin(), o.targets.end());
+         return by_name::Value::List(o.targets.begin(), o.targets.end());
        },
        adapts},
       {{"rank_pattern", range::list(range::any_text(), 0, 4096),

@@ -38,7 +38,7 @@ struct AdapterOptions {
   std::vector<std::string> trained;  // modules that are trained as they are, named as targets are
   TrainedBiases bias = TrainedBiases::none;
 
-  static std::vector<options::Option<AdapterOptions>> list();
+  static std::vector<by_name::Option<AdapterOptions>> list();
   bool has_magnitude() const { return type >= AdapterType::dora; }
   bool is_rank_stabilized() const {
     return type == AdapterType::rslora || type == AdapterType::rsdora;

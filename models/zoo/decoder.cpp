@@ -206,7 +206,7 @@ std::vector<Option<DecoderOptions>> DecoderOptions::list() {
        &O::attention_cap},
       {of_family("logit_cap", range::number(0, kFar), "decoder: the same of the logits."), &O::cap},
   };
-  return joined(joined(sizes, options::options_of(&O::rotary, rotary_options())), rest);
+  return joined(joined(sizes, by_name::options_of(&O::rotary, rotary_options())), rest);
 }
 
 // Each norm precedes its branch: x = x + attention(norm(x)), x = x + mlp(norm(x)). Gemma has

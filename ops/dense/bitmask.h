@@ -34,7 +34,7 @@ void clamp_kernel(Cpu, const Tensor& x, double lo, double hi, const Tensor& y, c
 void clamp_kernel(Cuda, const Tensor& x, double lo, double hi, const Tensor& y, const Tensor& mask);
 
 // x where the mask is set, else slope * x. This is the backward pass of the ops above, and their
-// linear replay.  Errors: the mask's layout is not that of x.
+// linear rebuild.  Errors: the mask's layout is not that of x.
 Tensor select_by_mask(const Tensor& x, const Tensor& mask, double slope);
 void select_by_mask_kernel(Cpu, const Tensor& x, const Tensor& mask, double slope, const Tensor& y);
 void select_by_mask_kernel(Cuda, const Tensor& x, const Tensor& mask, double slope,

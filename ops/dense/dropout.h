@@ -7,7 +7,7 @@
 namespace frugal::ops {
 
 // y_i = x_i / (1 - p) where uniform(key, i) >= p, else 0. It is linear in x, so the same function
-// is its backward pass and its replay. f32 and f64. Errors: p outside [0, 1].
+// is its backward pass and its rebuild. f32 and f64. Errors: p outside [0, 1].
 Tensor dropout(const Tensor& x, double p, RngKey key);
 // Writes dropout() of x over x, which is contiguous. The version of x rises.
 void dropout_inplace(const Tensor& x, double p, RngKey key);

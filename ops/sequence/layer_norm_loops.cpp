@@ -81,7 +81,7 @@ HWY_INLINE Spread row_spread(const float* x, int64_t n, float centre) {
   return all;
 }
 
-// The forward pass and the replay share this expression, so that both give the same bits.
+// The forward pass and the rebuild share this expression, so that both give the same bits.
 template <bool kWeight, bool kBias>
 HWY_INLINE void write_row(const float* x, const RowNorm& norm, float mean, float invstd, float* y) {
   for_columns(norm.width, [&](auto d, int64_t k) HWY_ATTR {

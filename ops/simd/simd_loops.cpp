@@ -170,7 +170,7 @@ void ChunkMoments(const T* x, int64_t rows, int64_t c, float* sum, float* square
   });
 }
 
-// The forward pass and the replay share this expression for z, so that both give the same bits.
+// The forward pass and the rebuild share this expression for z, so that both give the same bits.
 template <class D, class V, class T>
 HWY_INLINE V normalized(D d, const T* x, V mean, V scale, V bias) {
   return hn::MulAdd(hn::Sub(load(d, x), mean), scale, bias);

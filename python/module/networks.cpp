@@ -19,7 +19,7 @@
 namespace frugal::python {
 namespace {
 
-using options::Value;
+using by_name::Value;
 
 // A dict, list, text or number of Python as the value of an option.
 Value value_of(const py::handle& object) {
@@ -43,8 +43,8 @@ Value value_of(const py::handle& object) {
       fmt::format("[options] expected a number, a text, a list or a dict, got {}",
                   py::str(py::type::handle_of(object).attr("__name__")).cast<std::string>()));
 }
-options::Options options_of(const py::dict& given) {
-  options::Options all;
+by_name::Options options_of(const py::dict& given) {
+  by_name::Options all;
   for (const auto& [key, value] : given) all[py::str(key).cast<std::string>()] = value_of(value);
   return all;
 }

@@ -71,7 +71,7 @@ class NoisyCopy final : public Codec {
 class PackGelu final : public SavePolicy {
  public:
   Decision decide(const SaveInfo& info, const Tensor&) override {
-    if (info.replay == Replay::corrected) return {Decision::replay, nullptr};
+    if (info.rebuilt == Rebuilt::corrected) return {Decision::rebuild, nullptr};
     if (std::string(info.op) == "linear_gelu") return {Decision::pack, &codec};
     return {Decision::raw};
   }
@@ -105,7 +105,7 @@ TEST_CASE("dropout and gelu: a gradient that others hold stays") {
   CHECK(dy.to_vector() == kept.to_vector());
 }
 
-TEST_CASE("linear_gelu: what is packed is taken in slices, in replay and in backward") {
+TEST_CASE("linear_gelu: what is packed is taken in slices, in rebuild and in backward") {
   constexpr int64_t kItems = 64, kWidth = 8192, kBytes = 4 * kItems * kWidth;
   const Tensor dz = random({kItems, 2}, 4);
   const Variable x(random({kItems, 3}, 1), true), up(random({kWidth, 3}, 2), true),

@@ -45,8 +45,8 @@ class Recorder : public SavePolicy {
  public:
   Decision decide(const SaveInfo& info, const Tensor&) override {
     asked.push_back(info);
-    return info.replay != Replay::none && take_recipes ? Decision{Decision::replay, nullptr}
-                                                       : answer;
+    return info.rebuilt != Rebuilt::none && take_recipes ? Decision{Decision::rebuild, nullptr}
+                                                         : answer;
   }
   std::vector<SaveInfo> asked;
   Decision answer;
@@ -241,10 +241,10 @@ TEST_CASE(
   CHECK(live() - before == 4096 + 2 * 256 + 128 + 64);
   backward(loss);
   CHECK(live() - before == 64);
-  const std::vector<double> replayed = x.grad().to_vector();
+  const std::vector<double> rebuilt = x.grad().to_vector();
   Variable(x).zero_grad();
   backward(network(nullptr));
-  CHECK(x.grad().to_vector() == replayed);
+  CHECK(x.grad().to_vector() == rebuilt);
 }
 
 TEST_CASE(
@@ -257,7 +257,7 @@ TEST_CASE(
     PolicyScope scope(&policy);
     const Variable y = f(scale(filled({8, 4}, 0.5), 1));
     const Variable z = mul(y, y);
-    return policy.asked.back().replay;
+    return policy.asked.back().rebuilt;
   };
   auto norm = [](const Variable& v) { return batch_norm_relu(v, {}, {}, {}); };
   auto smooth = [](const Variable& v) { return gelu(v); };
@@ -265,15 +265,15 @@ TEST_CASE(
     return record(
         "square", {v}, ops::mul(v.value(), v.value()), {save(v)},
         [](const Backward& b) { return Grads{ops::mul(b.dy(), b.saved(0))}; },
-        replay([](const Slots& s) { return ops::mul(s.unpack(0), s.unpack(0)); }));
+        biased_recipe([](const Slots& s) { return ops::mul(s.unpack(0), s.unpack(0)); }));
   };
   auto none = [](const Variable& v) { return scale(v, 2); };
-  CHECK(qualities(false, norm) == Replay::exact);
-  CHECK(qualities(true, norm) == Replay::unbiased);
-  CHECK(qualities(false, smooth) == Replay::exact);
-  CHECK(qualities(true, smooth) == Replay::biased);
-  CHECK(qualities(true, square) == Replay::biased);
-  CHECK(qualities(false, none) == Replay::none);
+  CHECK(qualities(false, norm) == Rebuilt::exact);
+  CHECK(qualities(true, norm) == Rebuilt::unbiased);
+  CHECK(qualities(false, smooth) == Rebuilt::exact);
+  CHECK(qualities(true, smooth) == Rebuilt::biased);
+  CHECK(qualities(true, square) == Rebuilt::biased);
+  CHECK(qualities(false, none) == Rebuilt::none);
 }
 
 TEST_CASE(

@@ -47,9 +47,9 @@ class ExactRecipes : public SavePolicy {
  public:
   bool lossy() const override { return false; }
   Decision decide(const SaveInfo& info, const Tensor&) override {
-    if (info.replay != Replay::exact) return {};
+    if (info.rebuilt != Rebuilt::exact) return {};
     ++taken;
-    return {Decision::replay, nullptr};
+    return {Decision::rebuild, nullptr};
   }
   int taken = 0;
 };
@@ -140,8 +140,8 @@ TEST_CASE("exact recipes change no bit and keep less") {
     };
     ExactRecipes policy;
     const Result raw = run(consumed, op_table::make_inputs(c, DType::f32));
-    const Result replayed = run(consumed, op_table::make_inputs(c, DType::f32), &policy);
-    CHECK(raw.grads == replayed.grads);
+    const Result rebuilt = run(consumed, op_table::make_inputs(c, DType::f32), &policy);
+    CHECK(raw.grads == rebuilt.grads);
     taken += policy.taken;
   });
   CHECK(taken >= 8);  // batch_norm, batch_norm_relu, gelu, silu in their cases

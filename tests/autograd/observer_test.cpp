@@ -51,7 +51,7 @@ class Watcher final : public BackwardObserver {
 class Recipes final : public SavePolicy {
  public:
   Decision decide(const SaveInfo& info, const Tensor&) override {
-    return {info.replay == Replay::none ? Decision::raw : Decision::replay};
+    return {info.rebuilt == Rebuilt::none ? Decision::raw : Decision::rebuild};
   }
 };
 

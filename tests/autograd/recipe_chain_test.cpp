@@ -54,7 +54,7 @@ class RecipePolicy : public SavePolicy {
   RecipePolicy(const Codec* codec, bool recipes) : codec_(codec), recipes_(recipes) {}
   Decision decide(const SaveInfo& info, const Tensor&) override {
     asked.push_back(info);
-    if (recipes_ && info.replay != Replay::none) return {Decision::replay, codec_};
+    if (recipes_ && info.rebuilt != Rebuilt::none) return {Decision::rebuild, codec_};
     if (codec_ == nullptr || recipes_) return {};
     return {Decision::pack, codec_, carry};
   }
@@ -67,16 +67,16 @@ class RecipePolicy : public SavePolicy {
 };
 
 // x + r, cheap to rebuild: keeps x, and r where that is free.
-Variable block(const Variable& x, const Variable& r, int& replays) {
+Variable block(const Variable& x, const Variable& r, int& rebuilds) {
   const Tensor y = r.defined() ? ops::add(x.value(), r.value()) : ops::clone(x.value());
   return record(
-      "block", {x, r}, y, {save(x), r.defined() ? for_replay(r) : Save{}},
+      "block", {x, r}, y, {save(x), r.defined() ? for_recipe(r) : Save{}},
       [](const Backward& b) {
         b.saved(0);
         return Grads{b.dy(), b.dy()};
       },
-      linear_replay([&replays](const Slots& s) {
-        ++replays;
+      linear_recipe([&rebuilds](const Slots& s) {
+        ++rebuilds;
         const Tensor residual = s.unpack(1), value = s.unpack(0);
         return residual.defined() ? ops::add(value, residual) : ops::clone(value);
       }));
@@ -106,7 +106,7 @@ TEST_CASE("a chain is rebuilt once, waits packed, and goes with its last consume
     CAPTURE(packs);
     const SignCodec codec(false);
     RecipePolicy policy(packs ? &codec : nullptr, true);
-    int replays = 0;
+    int rebuilds = 0;
     ReaderNotes seen;
     const int64_t before = live(Category::packed);
     {
@@ -115,12 +115,12 @@ TEST_CASE("a chain is rebuilt once, waits packed, and goes with its last consume
       Variable y, total;
       for (int i = 0; i < kLength; ++i) {
         xs.push_back(input(i + 1));
-        y = block(xs.back(), y, replays);
+        y = block(xs.back(), y, rebuilds);
         const Variable z = reader(y, seen);
         total = total.defined() ? add(total, z) : z;
       }
       y = {};
-      CHECK(replays == 0);
+      CHECK(rebuilds == 0);
       backward(sum(total));
       // d/dx_i of the sum of squares of partial sums s_j, j >= i: the sum of 2 s_j.
       double expected = 0, partial = kLength * (kLength + 1) / 2.0;
@@ -131,7 +131,7 @@ TEST_CASE("a chain is rebuilt once, waits packed, and goes with its last consume
               expected);
       }
     }
-    CHECK(replays == kLength);
+    CHECK(rebuilds == kLength);
     CHECK(seen.first == std::vector<double>{15, 10, 6, 3, 1});
     if (packs) {
       CHECK(codec.packs == kLength - 1);
@@ -144,7 +144,7 @@ TEST_CASE("a chain is rebuilt once, waits packed, and goes with its last consume
     CHECK(live(Category::packed) == before);
     std::vector<int64_t> on_the_way;
     for (const SaveInfo& info : policy.asked)
-      if (std::string(info.op) == "reader") on_the_way.push_back(info.replay_elements);
+      if (std::string(info.op) == "reader") on_the_way.push_back(info.recipe_elements);
     CHECK(on_the_way ==
           std::vector<int64_t>{0, kElements, 2 * kElements, 3 * kElements, 4 * kElements});
   }
@@ -154,11 +154,11 @@ TEST_CASE("a tensor with two consumers is rebuilt once") {
   const SignCodec codec(false);
   RecipePolicy policy(&codec, true);
   PolicyScope scope(&policy);
-  int replays = 0;
+  int rebuilds = 0;
   ReaderNotes seen;
-  const Variable y = block(input(3), {}, replays);
+  const Variable y = block(input(3), {}, rebuilds);
   backward(sum(add(reader(y, seen), reader(y, seen))));
-  CHECK(replays == 1);
+  CHECK(rebuilds == 1);
   CHECK(seen.first == std::vector<double>{3, 3});
 }
 
@@ -168,22 +168,22 @@ TEST_CASE("a chain that the policy cuts starts again at what was kept") {
     using RecipePolicy::RecipePolicy;
     Decision decide(const SaveInfo& info, const Tensor& value) override {
       const Decision decision = RecipePolicy::decide(info, value);
-      return info.replay_elements > kElements ? Decision{} : decision;
+      return info.recipe_elements > kElements ? Decision{} : decision;
     }
   };
   Cut policy(nullptr, true);
   PolicyScope scope(&policy);
-  int replays = 0;
+  int rebuilds = 0;
   ReaderNotes seen;
   Variable y;
   Variables readers;  // what they saved is shared while they live
   for (int i = 0; i < 7; ++i) {
-    y = block(input(1), y, replays);
+    y = block(input(1), y, rebuilds);
     readers.push_back(reader(y, seen));
   }
   std::vector<int64_t> on_the_way;
   for (const SaveInfo& info : policy.asked)
-    if (std::string(info.op) == "reader") on_the_way.push_back(info.replay_elements / kElements);
+    if (std::string(info.op) == "reader") on_the_way.push_back(info.recipe_elements / kElements);
   CHECK(on_the_way == std::vector<int64_t>{0, 1, 2, 0, 1, 2, 0});
 }
 
@@ -198,7 +198,7 @@ TEST_CASE("recipes do not nest without bound") {
   int depth = 0;
   for (; depth < 1000; ++depth) {
     reader(y, seen);
-    if (policy.asked.back().replay == Replay::none) break;
+    if (policy.asked.back().rebuilt == Rebuilt::none) break;
     y = add_scalar(y, 0);
   }
   CHECK(depth == 64);
@@ -298,14 +298,14 @@ TEST_CASE("a rebuilt tensor waits raw for consumers that run next, packed for ot
     RecipePolicy policy(&codec, true);
     PolicyScope scope(&policy);
     begin_step(0);
-    int replays = 0;
+    int rebuilds = 0;
     const Variable x(Tensor::full({8, 8}, 0.5), true);
     const Variable w = Variable::parameter(Tensor::full({8, 8}, 2));
-    const Variable y = block(x, {}, replays);
+    const Variable y = block(x, {}, rebuilds);
     Variable last = linear(y, w, {});
     for (int i = 0; i < between; ++i) last = scale(last, 0.5);
     backward(sum(add(last, add(linear(y, w, {}), linear(y, w, {})))));
-    CHECK(replays == 1);
+    CHECK(rebuilds == 1);
     CHECK(x.grad().item() == doctest::Approx(16 * (2 + std::pow(0.5, between))));
     return codec.packs;
   };

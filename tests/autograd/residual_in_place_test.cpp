@@ -20,10 +20,10 @@ Tensor shifted_waves(const Shape& shape, double phase) {
 }
 
 // Rebuilds what it can and packs the rest, exactly.
-class Replays : public SavePolicy {
+class Rebuilds : public SavePolicy {
  public:
   Decision decide(const SaveInfo& info, const Tensor&) override {
-    return {info.replay != Replay::none ? Decision::replay : Decision::pack, &codec_};
+    return {info.rebuilt != Rebuilt::none ? Decision::rebuild : Decision::pack, &codec_};
   }
 
  private:
@@ -61,9 +61,9 @@ BlocksResult blocks(SavePolicy* policy, bool moved) {
 }  // namespace
 
 TEST_CASE("a residual that is moved in is written over where nobody keeps its bytes") {
-  Replays replays;
+  Rebuilds rebuilds;
   for (SavePolicy* policy :
-       {static_cast<SavePolicy*>(nullptr), static_cast<SavePolicy*>(&replays)}) {
+       {static_cast<SavePolicy*>(nullptr), static_cast<SavePolicy*>(&rebuilds)}) {
     const BlocksResult copied = blocks(policy, false), moved = blocks(policy, true);
     CHECK(copied.in_place == 0);
     // Kept raw by the convolution, it stays.

@@ -18,7 +18,7 @@ class SlicedPolicy : public SavePolicy {
   SlicedPolicy(const Codec* codec, bool recipes, int64_t bytes)
       : codec_(codec), recipes_(recipes), bytes_(bytes) {}
   Decision decide(const SaveInfo& info, const Tensor&) override {
-    if (recipes_ && info.replay != Replay::none) return {Decision::replay, codec_};
+    if (recipes_ && info.rebuilt != Rebuilt::none) return {Decision::rebuild, codec_};
     if (codec_ == nullptr) return {};
     return {Decision::pack, codec_};
   }

@@ -4,7 +4,7 @@
 
 #include <optional>
 
-namespace frugal::options {
+namespace frugal::by_name {
 namespace {
 
 struct Inner {
@@ -101,4 +101,4 @@ TEST_CASE("values out of range are refused, with the place and what was expected
   CHECK(refused("share", 0.5).empty());
 }
 
-}  // namespace frugal::options
+}  // namespace frugal::by_name

@@ -87,7 +87,7 @@ void try_reader(const Reader& reader) {
 }  // namespace
 
 TEST_CASE("a copy of nested values for which there is no memory is an error, and no end") {
-  using frugal::options::Value;
+  using frugal::by_name::Value;
   const Value text(std::string(64, 'a'));
   const Value value(Value::Object{{"list", Value::List{text, text, Value(1.5)}},
                                   {"object", Value::Object{{std::string(64, 'b'), text}}}});

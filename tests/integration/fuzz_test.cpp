@@ -30,14 +30,14 @@ class Mixed final : public SavePolicy {
     const Codec* codec = uniform_int({seed_, 1}, info.seq, 2) == 0 ? nullptr : &identity_;
     const uint64_t way = uniform_int({seed_, 2}, info.seq, 4);
     // Rebuilt from exact copies, a recipe of any kind is exact.
-    if (info.replay != Replay::none && way < 3) {
-      ++replays;
-      return {Decision::replay, codec};
+    if (info.rebuilt != Rebuilt::none && way < 3) {
+      ++rebuilds;
+      return {Decision::rebuild, codec};
     }
     if (codec == nullptr) return {Decision::raw};
     return {Decision::pack, codec};
   }
-  int replays = 0;
+  int rebuilds = 0;
 
  private:
   uint64_t seed_;
@@ -164,7 +164,7 @@ TEST_CASE("random graphs: lossless ways to keep tensors change no bit and leave 
   FixedPolicy recipes(keep("L0", true, 0));
   const auto away = moved(std::make_shared<FixedPolicy>(keep("L0", false, 0)), 0);
   const auto window = moved(std::make_shared<FixedPolicy>(keep("L0", true, 0)), 4096);
-  int replays = 0;
+  int rebuilds = 0;
   size_t with_gradients = 0;
   for (uint64_t seed = 0; seed < kGraphs; ++seed) {
     CAPTURE(seed);
@@ -185,7 +185,7 @@ TEST_CASE("random graphs: lossless ways to keep tensors change no bit and leave 
     check("recipes", recipes);
     Mixed mixed(seed);
     check("mixed", mixed);
-    replays += mixed.replays;
+    rebuilds += mixed.rebuilds;
     if (seed % 3 != 0) continue;
     check("offload", *away);
     check("offload with a window and recipes", *window);
@@ -194,7 +194,7 @@ TEST_CASE("random graphs: lossless ways to keep tensors change no bit and leave 
       CHECK(policy->store().file().used_bytes() == 0);
     }
   }
-  CHECK(replays > static_cast<int>(kGraphs));
+  CHECK(rebuilds > static_cast<int>(kGraphs));
   CHECK(with_gradients > 2 * kGraphs);
   CHECK(away->store().stats().written > 0);
 }

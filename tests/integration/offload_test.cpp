@@ -65,7 +65,7 @@ class Copying final : public SavePolicy {
   explicit Copying(std::shared_ptr<SavePolicy> inner) : inner_(std::move(inner)) {}
   Decision decide(const SaveInfo& info, const Tensor& value) override {
     SaveInfo seen = info;
-    if (info.replay != Replay::none) seen.replay = Replay::exact;
+    if (info.rebuilt != Rebuilt::none) seen.rebuilt = Rebuilt::exact;
     Decision decision = inner_->decide(seen, value);
     if (decision.codec != nullptr) return decision;
     if (value.storage()->category() == Category::input) return decision;

@@ -37,8 +37,7 @@ compress::FixedPolicyOptions keep_options(std::string_view level, uint64_t seed)
 
 }  // namespace
 
-TEST_CASE(
-    "a relu replayed through its exact sign is unbiased, through the rebuilt sign it is not") {
+TEST_CASE("a relu rebuilt through its exact sign is unbiased, through the rebuilt sign it is not") {
   constexpr int kDraws = 200;
   const Tensor x = recipe_noise({256, 16}, 1);
   const BatchNormOptions training;
@@ -62,7 +61,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("the gradient of a convolution behind a replayed relu is unbiased at 2 and 4 bits") {
+TEST_CASE("the gradient of a convolution behind a rebuilt relu is unbiased at 2 and 4 bits") {
   constexpr int kDraws = 200;
   const Variable x(recipe_noise({4, 8, 8, 16}, 2), true);
   const Variable weight = Variable::parameter(recipe_noise({8, 3, 3, 16}, 3, 0.1));
@@ -215,7 +214,7 @@ TEST_CASE("gelu and silu of packed values: the correction takes the mean bias aw
        public:
         explicit Unknown(const compress::FixedPolicyOptions& wanted) : known_(wanted) {}
         Decision decide(const SaveInfo& info, const Tensor&) override {
-          return {info.replay == Replay::biased ? Decision::replay : Decision::pack, this};
+          return {info.rebuilt == Rebuilt::biased ? Decision::rebuild : Decision::pack, this};
         }
         std::unique_ptr<Packed> pack(const Tensor& tensor, const SaveInfo& info) const override {
           struct Hidden : Packed {

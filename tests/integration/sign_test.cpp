@@ -1,4 +1,4 @@
-// Signs in codes, through whole recipes: every bit exact, every replayed tensor unbiased.
+// Signs in codes, through whole recipes: every bit exact, every rebuilt tensor unbiased.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -45,7 +45,7 @@ Variable bias(double all) {
   return Variable::parameter(b);
 }
 
-// Gives y through; its backward notes what y was replayed as.
+// Gives y through; its backward notes what y was rebuilt as.
 Variable read(const Variable& y, Tensor& seen) {
   return record("read", {y}, ops::clone(y.value()), {save(y)}, [&seen](const Backward& b) {
     seen = b.saved(0);
@@ -108,7 +108,7 @@ compress::FixedPolicyOptions keep_options(int bits, uint64_t seed) {
 }
 
 // What backward sees of the recipe's output.
-Tensor replayed(const Recipe& recipe, SavePolicy* policy) {
+Tensor rebuilt(const Recipe& recipe, SavePolicy* policy) {
   PolicyScope scope(policy);
   begin_step(0);
   Tensor seen;
@@ -126,11 +126,11 @@ TEST_CASE("every recipe's mean over seeds is the exact tensor") {
     for (int bits : {2, 4}) {
       INFO(std::string(recipe.name));
       CAPTURE(bits);
-      const Tensor exact = replayed(recipe, nullptr);
+      const Tensor exact = rebuilt(recipe, nullptr);
       Bias bias(exact.to_vector());
       for (uint64_t seed = 0; seed < kDraws; ++seed) {
         compress::FixedPolicy policy(keep_options(bits, seed));
-        bias.add(replayed(recipe, &policy).to_vector());
+        bias.add(rebuilt(recipe, &policy).to_vector());
       }
       // About 2000 elements: their average chi-square has a standard deviation of about 0.03.
       CHECK(bias.chi_square() < 1.2);

@@ -56,7 +56,7 @@ TEST_CASE("options by name: each optimizer takes those that it lists, and no oth
   for (const Kind& kind : kinds()) {
     CAPTURE(kind.name);
     CHECK(make(kind.name, groups) != nullptr);
-    for (const options::Key& key : kind.keys) {
+    for (const by_name::Key& key : kind.keys) {
       CAPTURE(key.name);
       CHECK_NOTHROW(make(kind.name, groups, {{key.name, kind.usual(key.name)}}));
       CHECK_THROWS_WITH_AS(make(kind.name, groups, {{key.name, "much"}}),

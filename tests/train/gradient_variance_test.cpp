@@ -71,7 +71,7 @@ struct Noisy {
   std::string name;
   std::unique_ptr<Run> run;
   Batch batch;
-  StepReplay replay{3, {5, 0}, 0, 0};
+  PassSettings pass{3, {5, 0}, 0, 0};
 
   explicit Noisy(const std::string& network)
       : name(network), run(std::make_unique<Run>(small_run(network))), batch(run->next_batch()) {}
@@ -79,7 +79,7 @@ struct Noisy {
   Module& model() { return run->model(); }
   const Task& task() { return run->task(); }
   std::vector<float> gradient(SavePolicy* policy, uint64_t number) {
-    return gradient_of(task(), model(), batch, policy, number, replay.rng);
+    return gradient_of(task(), model(), batch, policy, number, pass.rng);
   }
   int64_t samples() const { return batch.input.size(0); }
   // Sensitivities of all that was packed, the means of some.
@@ -90,8 +90,8 @@ struct Noisy {
       if (item.bits != AdaptivePolicy::kRaw) seqs.push_back(item.seq);
     REQUIRE(!seqs.empty());
     std::vector<double> sums(seqs.size());
-    for (replay.number = 0; replay.number < kMeans; ++replay.number) {
-      const auto c = measure_sensitivity(task(), model(), policy, by, samples(), replay, seqs);
+    for (pass.number = 0; pass.number < kMeans; ++pass.number) {
+      const auto c = measure_sensitivity(task(), model(), policy, by, samples(), pass, seqs);
       for (size_t i = 0; i < seqs.size(); ++i) sums[i] += c[i] / kMeans;
     }
     for (size_t i = 0; i < seqs.size(); ++i) policy.measured(seqs[i], sums[i], 0);

@@ -24,7 +24,7 @@ compress::Choice widths(double average, int64_t min_elements = 1024) {
 
 // A network that has decided a step.
 struct Measurable : PolicyRun {
-  StepReplay replay{3, {5, 0}, 0, 0};
+  PassSettings pass{3, {5, 0}, 0, 0};
   AdaptivePolicy& adaptive = dynamic_cast<AdaptivePolicy&>(*policy);
   Batch batch = next();
 
@@ -35,7 +35,7 @@ struct Measurable : PolicyRun {
     of_draw(0);
   }
   std::vector<float> of_draw(uint64_t number, bool packed = true) {
-    return gradient(batch, number, packed, replay.rng);
+    return gradient(batch, number, packed, pass.rng);
   }
   // The variance of the gradient over so many roundings.
   double drawn_variance(uint64_t draws) {
@@ -49,7 +49,7 @@ struct Measurable : PolicyRun {
     return all;
   }
   std::vector<double> measured(const Batch& by, int64_t of) {
-    return measure_sensitivity(task(), model(), *policy, by, of, replay, seqs());
+    return measure_sensitivity(task(), model(), *policy, by, of, pass, seqs());
   }
   std::vector<double> state() {
     std::vector<double> all = weights();
@@ -70,7 +70,7 @@ TEST_CASE("sensitivities predict the variance of the gradient, from the batch or
   for (const Batch& by : {p.batch, part}) {
     double predicted = 0;
     for (uint64_t repeat = 0; repeat < 3; ++repeat) {
-      p.replay.number = repeat;
+      p.pass.number = repeat;
       const auto c = p.measured(by, kSamples);
       for (size_t i = 0; i < seqs.size(); ++i) p.adaptive.measured(seqs[i], c[i], 0);
       predicted += p.adaptive.predicted_variance() / 3;
@@ -108,7 +108,7 @@ TEST_CASE("networks without positions are measured with enough samples for group
   // Channels of very different sizes, as inputs have.
   float* x = p.batch.input.mut<float>();
   for (int64_t i = 0; i < p.batch.input.numel(); ++i) x[i] *= i % 192 % 16 == 0 ? 10.0f : 0.1f;
-  p.replay.number = 0;
+  p.pass.number = 0;
   const double drawn = p.drawn_variance(48);
   SensitivityOptions options;
   options.batch = 128;
@@ -116,8 +116,8 @@ TEST_CASE("networks without positions are measured with enough samples for group
   options.allocate = [] {};  // widths stay
   double predicted = 0;
   for (uint64_t repeat = 0; repeat < 4; ++repeat) {  // their means, with the last
-    p.replay.number = repeat;
-    Adaptation(p.task(), p.model(), *p.policy, options).refresh(p.batch, 1, p.replay);
+    p.pass.number = repeat;
+    Adaptation(p.task(), p.model(), *p.policy, options).refresh(p.batch, 1, p.pass);
     predicted += p.adaptive.predicted_variance() / 4;
   }
   check_within(predicted, drawn);
@@ -136,7 +136,7 @@ TEST_CASE("a refresh takes all tensors first and then those whose turn it is") {
   CHECK(adaptation.due(3));
   CHECK(adaptation.due(10));
   CHECK(!adaptation.due(13));
-  adaptation.refresh(p.batch, 3, p.replay);
+  adaptation.refresh(p.batch, 3, p.pass);
   for (const auto& item : p.adaptive.items()) CHECK(item.measured == 3);
   CHECK(p.adaptive.average_bits() <= 3);
   CHECK(p.adaptive.average_bits() > 2.5);
@@ -145,9 +145,9 @@ TEST_CASE("a refresh takes all tensors first and then those whose turn it is") {
     for (const auto& item : p.adaptive.items()) found += item.measured == step;
     return found;
   };
-  adaptation.refresh(p.batch, 10, p.replay);
+  adaptation.refresh(p.batch, 10, p.pass);
   CHECK(count(10) == 3);
-  adaptation.refresh(p.batch, 20, p.replay);
+  adaptation.refresh(p.batch, 20, p.pass);
   CHECK(count(10) == 3);
   CHECK(count(20) == 3);
 }
@@ -158,10 +158,10 @@ TEST_CASE("sensitivities of a short batch are those of whole ones") {
   options.batch = kSamples;
   options.samples = 16;
   const Batch part{p.batch.input.slice(0, 0, 16), p.batch.target.slice(0, 0, 16)};
-  Adaptation(p.task(), p.model(), *p.policy, options).refresh(p.batch, 1, p.replay);
+  Adaptation(p.task(), p.model(), *p.policy, options).refresh(p.batch, 1, p.pass);
   const double whole = p.adaptive.items().front().sensitivity.value();
   Measurable q;
-  Adaptation(q.task(), q.model(), *q.policy, options).refresh(part, 1, q.replay);
+  Adaptation(q.task(), q.model(), *q.policy, options).refresh(part, 1, q.pass);
   CHECK(q.adaptive.items().front().sensitivity.value() == whole);
 }
 
@@ -180,10 +180,10 @@ TEST_CASE("a graph is measured whole, and is charged for as what it costs") {
   options.interval = 300;
   options.share = 0.01;  // 3 batches
   Adaptation adaptation(p.task(), p.model(), *p.policy, options);
-  adaptation.refresh(p.batch, 1, p.replay);
+  adaptation.refresh(p.batch, 1, p.pass);
   const auto items = p.adaptive.items();
   for (size_t i = 0; i < items.size(); ++i) CHECK(items[i].sensitivity.value() == found[i]);
-  adaptation.refresh(p.batch, 300, p.replay);
+  adaptation.refresh(p.batch, 300, p.pass);
   int measured = 0;
   for (const auto& item : p.adaptive.items()) measured += item.measured == 300;
   CHECK(measured == 2);
@@ -201,6 +201,6 @@ TEST_CASE("widths from sensitivities beat one width") {
   const double uniform = p.drawn_variance(32);
   SensitivityOptions options;
   options.batch = kSamples;
-  Adaptation(p.task(), p.model(), *p.policy, options).refresh(p.batch, 1, p.replay);
+  Adaptation(p.task(), p.model(), *p.policy, options).refresh(p.batch, 1, p.pass);
   CHECK(p.drawn_variance(32) < uniform);
 }

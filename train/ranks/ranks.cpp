@@ -73,11 +73,11 @@ Tensor gathered(distributed::Communicator& all, std::span<const double> row, con
 
 }  // namespace
 
-std::vector<options::Option<RanksOptions>> RanksOptions::list() {
-  namespace range = options::range;
+std::vector<by_name::Option<RanksOptions>> RanksOptions::list() {
+  namespace range = by_name::range;
   using Buckets = distributed::BucketOptions;
-  const options::Option<Buckets> bytes{
-      options::without_effect(
+  const by_name::Option<Buckets> bytes{
+      by_name::without_effect(
           {"bucket_bytes", range::bytes(),
            "Gradients are added up over the ranks in buckets of so many bytes, while the backward "
            "pass goes on; the first has 1 MiB."}),

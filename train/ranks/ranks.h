@@ -30,7 +30,7 @@ struct RanksOptions {
   // the next step; 0: as they are.
   int compress_gradients = 0;
 
-  static std::vector<options::Option<RanksOptions>> list();
+  static std::vector<by_name::Option<RanksOptions>> list();
 };
 
 // The seed of a rank for draws that must not be equal on all ranks: dropout and rounding. Rank 0

@@ -50,8 +50,8 @@ std::shared_ptr<const SupervisedTask> of_outputs(const BatchSpec& spec,
 
 }  // namespace
 
-std::vector<options::Option<TaskOptions>> TaskOptions::list() {
-  namespace range = options::range;
+std::vector<by_name::Option<TaskOptions>> TaskOptions::list() {
+  namespace range = by_name::range;
   return {{{"loss", range::choice("cross_entropy, focal, dice, cross_entropy_dice"),
             "A class for each pixel: what is trained with; cross_entropy_dice is the sum of both. "
             "Evaluations report the cross-entropy."},

@@ -21,8 +21,8 @@ struct KnnOptions {
   int64_t k = 200;  // neighbours that vote; no more than there are
   double temperature = 0.1;
 
-  static std::vector<options::Option<KnnOptions>> list() {
-    return {{{"neighbours", options::range::integer(1, 1 << 20),
+  static std::vector<by_name::Option<KnnOptions>> list() {
+    return {{{"neighbours", by_name::range::integer(1, 1 << 20),
               "simsiam, byol, moco_v2: training samples that vote for the class of a test sample "
               "in the metric knn."},
              &KnnOptions::k}};
@@ -42,7 +42,7 @@ struct TaskOptions {
   KnnOptions knn = {};
   std::function<std::unique_ptr<data::BatchSource>()> samples = {};
 
-  static std::vector<options::Option<TaskOptions>> list();
+  static std::vector<by_name::Option<TaskOptions>> list();
 };
 
 // By spec.target and spec.kind. Errors: a metric that does not measure the target; weights of

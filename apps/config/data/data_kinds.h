@@ -15,7 +15,7 @@ namespace frugal::apps {
 
 // A key of the section "data" that belongs to a kind, and who reads it.
 struct DataKey {
-  options::Option<DataConfig> option;
+  by_name::Option<DataConfig> option;
   Reader reader;
 };
 

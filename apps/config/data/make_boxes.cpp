@@ -253,7 +253,7 @@ class BoxKind final : public DataKind {
 };
 
 std::vector<DataKey> BoxKind::keys() const {
-  namespace range = options::range;
+  namespace range = by_name::range;
   return {{{{"sides", range::or_nothing(range::list(range::integer(1, 1 << 14), 1, 64)),
              "image_boxes: the shorter side of a picture becomes one of these, in training a "
              "random one, else the last; a batch is as large as its largest picture. null: each "

@@ -197,7 +197,7 @@ class GraphKind final : public DataKind {
 };
 
 std::vector<DataKey> GraphKind::keys() const {
-  namespace range = options::range;
+  namespace range = by_name::range;
   return {{{{"sparse_features", range::flag(),
              "Graphs: keep features of which most are 0 as a sparse matrix."},
             &DataConfig::sparse_features},

@@ -562,7 +562,7 @@ Reader reader_of_change(const std::string& key) {
 }
 
 std::vector<DataKey> ImageKind::keys() const {
-  namespace range = options::range;
+  namespace range = by_name::range;
   std::vector<DataKey> all = {
       {{{"shape", range::or_nothing(range::list(range::integer(1, 1 << 16), 3, 3)),
          "random, random_masks, random_boxes: [height, width, channels]; null: [32, 32, 3], and "
@@ -672,7 +672,7 @@ std::vector<DataKey> ImageKind::keys() const {
         &DataConfig::path_column},
        data_named({"image_list"})}};
   for (const auto& each : data::ChangeOptions::list())
-    all.push_back({options::Option<DataConfig>(each), reader_of_change(each.key.name)});
+    all.push_back({by_name::Option<DataConfig>(each), reader_of_change(each.key.name)});
   return all;
 }
 

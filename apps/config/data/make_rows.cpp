@@ -202,7 +202,7 @@ class RowKind final : public DataKind {
 };
 
 std::vector<DataKey> RowKind::keys() const {
-  namespace range = options::range;
+  namespace range = by_name::range;
   return {
       {{{"layout", range::choice("nhwc, nchw, rows, tokens"),
          "tensors: the axes of the inputs: pictures, rows of numbers, or token ids."},

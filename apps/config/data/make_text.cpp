@@ -87,7 +87,7 @@ class TextKind final : public DataKind {
 };
 
 std::vector<DataKey> TextKind::keys() const {
-  namespace range = options::range;
+  namespace range = by_name::range;
   return {{{{"text", range::any_text(), "jsonl: the field with the text."}, &DataConfig::text},
            data_named({"jsonl"})},
           {{{"second_text", range::or_nothing(range::any_text()),
@@ -96,7 +96,7 @@ std::vector<DataKey> TextKind::keys() const {
            {"jsonl with encoders",
             {"data.name", "model.name"},
             [](const Config& c) { return c.data.name == "jsonl" && !data_traits(c).is_text; }}},
-          {{options::without_effect(
+          {{by_name::without_effect(
                 {"vocabulary", range::or_nothing(range::any_text()),
                  "Text: the tokenizer's vocabulary (vocab.txt; byte_bpe: the folder of "
                  "vocab.json and merges.txt; hub and conversations: the folder of a model with "

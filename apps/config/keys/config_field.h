@@ -87,7 +87,7 @@ inline std::string with_section(std::string text, const std::string& section) {
 
 // `of` gives the struct S of a configuration.
 template <class S, class Of>
-Field field_of(const std::string& section, const char* owner, const options::Option<S>& option,
+Field field_of(const std::string& section, const char* owner, const by_name::Option<S>& option,
                const Of& of) {
   Field f;
   f.key = option.key.name;
@@ -113,16 +113,16 @@ inline bool is_among(std::string_view key, const std::vector<std::string_view>& 
 
 // Adds the options of `list` whose names are among `names`; no names: all of them.
 template <class S, class Of>
-void add(Section& section, const char* owner, const std::vector<options::Option<S>>& list,
+void add(Section& section, const char* owner, const std::vector<by_name::Option<S>>& list,
          const Of& of, const std::vector<std::string_view>& names = {}) {
-  for (const options::Option<S>& each : list)
+  for (const by_name::Option<S>& each : list)
     if (names.empty() || is_among(each.key.name, names))
       section.fields.push_back(field_of(section.name, owner, each, of));
 }
 
 template <class S, class Of>
 Section section_of(const char* name, const char* doc, const char* owner,
-                   const std::vector<options::Option<S>>& list, const Of& of) {
+                   const std::vector<by_name::Option<S>>& list, const Of& of) {
   Section section{name, doc, {}};
   add(section, owner, list, of);
   return section;

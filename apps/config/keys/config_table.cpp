@@ -24,9 +24,9 @@ constexpr int64_t kBatch = 1 << 20;
 const std::vector<std::string_view> kOfUpdates = {"clip_norm", "in_backward"};
 
 // ---- the networks' own keys
-Field network_field(const options::Key& key) {
+Field network_field(const by_name::Key& key) {
   const std::string name = key.name;
-  const bool own = key.by == options::Key::own;
+  const bool own = key.by == by_name::Key::own;
   Field f;
   f.key = name;
   const bool layers = key.range.may_be_layers;
@@ -42,7 +42,7 @@ Field network_field(const options::Key& key) {
     return given == c.model.options.end() ? usual : json_of(given->second);
   };
   f.set = [name, layers, range = key.range](Config& c, const Json& json) {
-    const options::Value value = value_of(range, json, "model." + name);
+    const by_name::Value value = value_of(range, json, "model." + name);
     if (layers) models::check_layers(value.list(), "model." + name);
     if (value.is_nothing())
       c.model.options.erase(name);
@@ -91,7 +91,7 @@ Section model() {
        field(s, "in_channels", &C::in_channels, or_null(integer(1, 4096)),
              "Input channels; null: as many as the images have.",
              with_data(BatchSpec::Kind::images))}};
-  for (const options::Key& key : models::all_keys()) section.fields.push_back(network_field(key));
+  for (const by_name::Key& key : models::all_keys()) section.fields.push_back(network_field(key));
   section.fields.push_back(vocab_size());
   add(
       section, "pack", models::PackOptions::list(),
@@ -213,7 +213,7 @@ Reader optimizers_with(const std::string& key) {
           [all](const Config& c) { return all.reads(c) && !c.schedule.cycles(); }};
 }
 
-Field optimizer_field(const options::Key& key) {
+Field optimizer_field(const by_name::Key& key) {
   Field f;
   const std::string name = f.key = key.name;
   f.schema = schema_of(key.range);
@@ -244,7 +244,7 @@ Section optim() {
   add(
       section, "trainer", TrainerOptions::list(), [](auto& c) -> auto& { return c.train; },
       kOfUpdates);
-  for (const options::Key& key : optim::all_keys()) section.fields.push_back(optimizer_field(key));
+  for (const by_name::Key& key : optim::all_keys()) section.fields.push_back(optimizer_field(key));
   return in_order(std::move(section), "name lr momentum trust nesterov beta1 beta2 eps ema");
 }
 

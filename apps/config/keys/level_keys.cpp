@@ -62,7 +62,7 @@ Json rounding_of(const Choice& choice) {
 }
 template <class S>
 Json value_in(const S& options, const std::string& name) {
-  for (const options::Option<S>& each : S::list())
+  for (const by_name::Option<S>& each : S::list())
     if (name == each.key.name) return json_of(each.get(options));
   FRUGAL_ASSERT(false);
   return nullptr;

@@ -6,8 +6,8 @@
 
 namespace frugal::apps {
 
-using options::Range;
-using options::Value;
+using by_name::Range;
+using by_name::Value;
 
 namespace {
 
@@ -34,10 +34,10 @@ Json schema_of(const Range& range) {
   if (listed) types.push_back("array");
   if (range.may_be_nothing) types.push_back("null");
   Json schema = {{"type", types.size() == 1 ? types[0] : types}};
-  if (range.choices != nullptr) schema["enum"] = options::choices_of(range);
+  if (range.choices != nullptr) schema["enum"] = by_name::choices_of(range);
   if (range.may_be_integer || range.may_be_number) add_bounds(schema, range, range.may_be_integer);
   if (range.step > 1) schema["multipleOf"] = range.step;
-  if (numbers || range.may_be_texts) schema["items"] = schema_of(options::entry_of(range));
+  if (numbers || range.may_be_texts) schema["items"] = schema_of(by_name::entry_of(range));
   if (listed) {
     schema["minItems"] = range.fewest;
     schema["maxItems"] = range.longest;
@@ -112,7 +112,7 @@ Value value_of(const Json& json) {
 Value value_of(const Range& range, const Json& json, const std::string& path) {
   if (json.is_array() && !range.may_be_layers) {
     Value::List list;
-    const Range entry = options::entry_of(range);
+    const Range entry = by_name::entry_of(range);
     for (const Json& each : json) list.push_back(value_of(entry, each, path));
     return list;
   }

@@ -25,12 +25,12 @@ inline Json positive(double hi) {
 
 }  // namespace schema
 
-Json schema_of(const options::Range& range);
+Json schema_of(const by_name::Range& range);
 Json layers_schema();  // describes the list model.modules, for validation and editors
-Json json_of(const options::Value& value);
-options::Value value_of(const Json& json);
+Json json_of(const by_name::Value& value);
+by_name::Value value_of(const Json& json);
 // Numbers as the range wants them: 1e3 is an integer, and 1 may be 1.0; "2 GiB" is bytes.
 // REQUIRES: a value that fits.  Errors: more bytes than there are, at `path`.
-options::Value value_of(const options::Range& range, const Json& json, const std::string& path);
+by_name::Value value_of(const by_name::Range& range, const Json& json, const std::string& path);
 
 }  // namespace frugal::apps

@@ -34,7 +34,7 @@ Config resolved(const char* text) {
 // Every option that the owner lists has the value that it has in the library.
 template <class S>
 void check_defaults(const S& made, const S& usual = {}) {
-  for (const options::Option<S>& option : S::list()) {
+  for (const by_name::Option<S>& option : S::list()) {
     CAPTURE(option.key.name);
     CHECK(option.get(made) == option.get(usual));
     CHECK_NOTHROW(check_range(option.key.range, option.get(usual), option.key.name));
@@ -64,7 +64,7 @@ TEST_CASE("defaults of the program are those of the library, in every option tha
   check_defaults(plain.compression.tracking);
   check_defaults(plain.compression.file);
   for (const optim::Kind& kind : optim::kinds())
-    for (const options::Key& key : kind.keys) {
+    for (const by_name::Key& key : kind.keys) {
       CAPTURE(kind.name + "." + key.name);
       Config named;
       named.optim.name = kind.name;

@@ -159,11 +159,11 @@ TEST_CASE("an offloading policy moves what another keeps") {
 
   SaveInfo info;
   info.seq = 1;
-  CHECK((policy.decide(info, large), told->seen.replay == Replay::none));
-  info.replay = Replay::biased;
-  told->decision = {Decision::replay};
+  CHECK((policy.decide(info, large), told->seen.rebuilt == Rebuilt::none));
+  info.rebuilt = Rebuilt::biased;
+  told->decision = {Decision::rebuild};
   CHECK(policy.decide(info, large).codec != nullptr);
-  CHECK(told->seen.replay == Replay::biased);
+  CHECK(told->seen.rebuilt == Rebuilt::biased);
   CHECK(policy.decide(info, small).codec == nullptr);
   const Quantizer codec;
   told->decision = {Decision::pack, &codec, false};

@@ -285,14 +285,14 @@ TEST_CASE("recipes that the plan keeps are raw") {
   BudgetPolicy& policy = *coding.policy;
   const Tensor x = sparse({64, 8});
   SaveInfo info;
-  info.replay = Replay::unbiased;
-  info.replay_elements = 10;
+  info.rebuilt = Rebuilt::unbiased;
+  info.recipe_elements = 10;
   BudgetPlan plan = mixed({});
   policy.adopt(plan);
-  CHECK(policy.decide(info, x).what == Decision::replay);
+  CHECK(policy.decide(info, x).what == Decision::rebuild);
   info.seq = 1;
-  info.replay = Replay::exact;
-  CHECK(policy.decide(info, x).what == Decision::replay);
+  info.rebuilt = Rebuilt::exact;
+  CHECK(policy.decide(info, x).what == Decision::rebuild);
   REQUIRE(policy.recipes().size() == 2);
   CHECK(policy.recipes()[0].lossy);
   CHECK(!policy.recipes()[1].lossy);
@@ -305,6 +305,6 @@ TEST_CASE("recipes that the plan keeps are raw") {
     CHECK(policy.decide(info, x).what == Decision::raw);
     plan.kept = {};
     policy.adopt(plan);
-    CHECK(policy.decide(info, x).what == Decision::replay);
+    CHECK(policy.decide(info, x).what == Decision::rebuild);
   }
 }

@@ -45,15 +45,15 @@ TEST_CASE("plain and exact plans keep everything without loss, recipes only wher
   BudgetPolicy policy(small_budget());
   const Tensor x = waves({64, 8});
   SaveInfo info;
-  info.replay = Replay::exact;
+  info.rebuilt = Rebuilt::exact;
   policy.adopt({});
   CHECK(policy.decide(info, x).what == Decision::raw);
   BudgetPlan exact;
   exact.mode = BudgetPlan::exact;
   policy.adopt(exact);
-  CHECK(policy.decide(info, x).what == Decision::replay);
+  CHECK(policy.decide(info, x).what == Decision::rebuild);
   CHECK(policy.decide(info, x).codec == nullptr);  // what waits is raw
-  info.replay = Replay::unbiased;
+  info.rebuilt = Rebuilt::unbiased;
   CHECK(policy.decide(info, x).what == Decision::raw);
 }
 
@@ -61,7 +61,7 @@ TEST_CASE("a plain plan rebuilds nothing and remembers nothing of an earlier one
   BudgetPolicy policy(small_budget());
   const Tensor x = waves({64, 8});
   SaveInfo info;
-  info.replay = Replay::exact;
+  info.rebuilt = Rebuilt::exact;
   BudgetPlan exact;
   exact.mode = BudgetPlan::exact;
   policy.adopt(exact);

@@ -17,10 +17,10 @@ using namespace frugal::compress;
 
 namespace {
 
-SaveInfo info_with(Replay replay) {
+SaveInfo info_with(Rebuilt rebuilt) {
   SaveInfo info;
   info.op = "conv2d";
-  info.replay = replay;
+  info.rebuilt = rebuilt;
   return info;
 }
 
@@ -33,7 +33,7 @@ FixedPolicyOptions options_of(std::string_view name, bool recipes) {
 
 }  // namespace
 
-TEST_CASE("each level decides as documented for each kind of replay") {
+TEST_CASE("each level decides as documented for each kind of rebuild") {
   const Tensor large = Tensor::empty({256, 65}, DType::f32, kMeta);
   using What = Decision::What;
   struct Row {
@@ -41,21 +41,21 @@ TEST_CASE("each level decides as documented for each kind of replay") {
     bool recipes;
     What none, exact, unbiased, biased;
   };
-  const What raw = Decision::raw, replay = Decision::replay, packed = Decision::pack;
+  const What raw = Decision::raw, rebuild = Decision::rebuild, packed = Decision::pack;
   for (const Row& row :
        std::initializer_list<Row>{{"L0", false, raw, raw, raw, raw},
-                                  {"L0", true, raw, replay, raw, raw},
+                                  {"L0", true, raw, rebuild, raw, raw},
                                   {"L1", false, packed, packed, packed, packed},
-                                  {"L1", true, packed, replay, replay, packed},
-                                  {"L1.1", true, packed, replay, replay, packed},
-                                  {"L1.2", true, packed, replay, replay, packed}}) {
+                                  {"L1", true, packed, rebuild, rebuild, packed},
+                                  {"L1.1", true, packed, rebuild, rebuild, packed},
+                                  {"L1.2", true, packed, rebuild, rebuild, packed}}) {
     CAPTURE(row.level);
     CAPTURE(row.recipes);
     FixedPolicy policy(options_of(row.level, row.recipes));
-    CHECK(policy.decide(info_with(Replay::none), large).what == row.none);
-    CHECK(policy.decide(info_with(Replay::exact), large).what == row.exact);
-    CHECK(policy.decide(info_with(Replay::unbiased), large).what == row.unbiased);
-    CHECK(policy.decide(info_with(Replay::biased), large).what == row.biased);
+    CHECK(policy.decide(info_with(Rebuilt::none), large).what == row.none);
+    CHECK(policy.decide(info_with(Rebuilt::exact), large).what == row.exact);
+    CHECK(policy.decide(info_with(Rebuilt::unbiased), large).what == row.unbiased);
+    CHECK(policy.decide(info_with(Rebuilt::biased), large).what == row.biased);
   }
 }
 
@@ -164,8 +164,8 @@ TEST_CASE("the width can change in mid-run") {
   CHECK(policy.codec().options().bits == 2);
   CHECK(policy.codec().options().group == 128);
   CHECK(policy.codec().options().seed == 7);
-  CHECK(policy.decide(info_with(Replay::none), large).codec == &policy.codec());
-  SaveInfo curved = info_with(Replay::none);
+  CHECK(policy.decide(info_with(Rebuilt::none), large).codec == &policy.codec());
+  SaveInfo curved = info_with(Rebuilt::none);
   curved.curved = true;
   const auto* wider = dynamic_cast<const Quantizer*>(policy.decide(curved, large).codec);
   CHECK(wider->options().bits == 4);
@@ -182,21 +182,21 @@ TEST_CASE("a recipe passes through no more than the chain's multiple of its own 
     FixedPolicyOptions options = options_of("L1", true);
     options.chain = chain;
     FixedPolicy policy(options);
-    SaveInfo info = info_with(Replay::unbiased);
-    info.replay_elements = static_cast<int64_t>(chain) * large.numel();
+    SaveInfo info = info_with(Rebuilt::unbiased);
+    info.recipe_elements = static_cast<int64_t>(chain) * large.numel();
     const Decision within = policy.decide(info, large);
-    CHECK(within.what == Decision::replay);
+    CHECK(within.what == Decision::rebuild);
     CHECK(within.codec == &policy.codec());  // how it waits once rebuilt
-    info.replay_elements += 1;
+    info.recipe_elements += 1;
     CHECK(policy.decide(info, large).what == Decision::pack);
   }
   FixedPolicy lossless(options_of("L0", true));
-  CHECK(lossless.decide(info_with(Replay::exact), large).codec == nullptr);
+  CHECK(lossless.decide(info_with(Rebuilt::exact), large).codec == nullptr);
 }
 
 TEST_CASE("recipes whose bias is corrected read tensors of 4 bits and more") {
   const Tensor large = Tensor::empty({256, 65}, DType::f32, kMeta);
-  SaveInfo curved = info_with(Replay::none), corrected = info_with(Replay::corrected);
+  SaveInfo curved = info_with(Rebuilt::none), corrected = info_with(Rebuilt::corrected);
   curved.curved = true;
   const auto width_of = [&](SavePolicy& policy) {
     const Decision decision = policy.decide(curved, large);
@@ -211,9 +211,9 @@ TEST_CASE("recipes whose bias is corrected read tensors of 4 bits and more") {
     // With 1 bit, input and output of gelu take less than 4 bits.
     CHECK(width_of(policy) == (bits == 1 ? 1 : std::max(bits, 4)));
     corrected.told_curved = true;
-    CHECK((policy.decide(corrected, large).what == Decision::replay) == (bits > 1));
+    CHECK((policy.decide(corrected, large).what == Decision::rebuild) == (bits > 1));
     corrected.told_curved = false;  // then the sources have `bits`
-    CHECK((policy.decide(corrected, large).what == Decision::replay) == (bits >= 4));
+    CHECK((policy.decide(corrected, large).what == Decision::rebuild) == (bits >= 4));
     corrected.told_curved = true;
     for (const auto& without : {&FixedPolicyOptions::recipes, &FixedPolicyOptions::corrected}) {
       FixedPolicyOptions fewer = options;
@@ -228,14 +228,14 @@ TEST_CASE("recipes whose bias is corrected read tensors of 4 bits and more") {
   }
 }
 
-TEST_CASE("signs go into codes or into masks, and biased replays are never used") {
+TEST_CASE("signs go into codes or into masks, and biased rebuilds are never used") {
   const Tensor large = Tensor::empty({256, 65}, DType::f32, kMeta);
   for (Signs signs : {Signs::codes, Signs::masks}) {
     FixedPolicyOptions options = options_of("L1", true);
     options.signs = signs;
     FixedPolicy policy(options);
     CHECK(policy.decide({}, large).carry_sign == (signs == Signs::codes));
-    CHECK(policy.decide(info_with(Replay::biased), large).what == Decision::pack);
+    CHECK(policy.decide(info_with(Rebuilt::biased), large).what == Decision::pack);
   }
 }
 
@@ -254,7 +254,7 @@ TEST_CASE("the batch, other dtypes and small tensors stay raw") {
     CategoryScope scope(Category::input);
     const Tensor batch = Tensor::empty({100000}, DType::f32, kMeta);
     CHECK(what(batch) == Decision::raw);
-    CHECK(policy.decide(info_with(Replay::exact), batch).what == Decision::raw);
+    CHECK(policy.decide(info_with(Rebuilt::exact), batch).what == Decision::raw);
   }
   FixedPolicyOptions options;
   options.min_elements = 0;

@@ -206,7 +206,7 @@ TEST_CASE("bert: a layer keeps ten widths a token; the bare encoder is torch's w
   class Recipes : public SavePolicy {
    public:
     Decision decide(const SaveInfo& info, const Tensor&) override {
-      return {info.replay == Replay::none ? Decision::raw : Decision::replay, nullptr};
+      return {info.rebuilt == Rebuilt::none ? Decision::raw : Decision::rebuild, nullptr};
     }
   } policy;
   PolicyScope scope(&policy);

@@ -44,7 +44,7 @@ TEST_CASE("densenet: a block's saved bytes grow with its depth, not with its squ
     class Recipes : public SavePolicy {
      public:
       Decision decide(const SaveInfo& info, const Tensor&) override {
-        return {info.replay == Replay::none ? Decision::raw : Decision::replay, nullptr};
+        return {info.rebuilt == Rebuilt::none ? Decision::raw : Decision::rebuild, nullptr};
       }
     } policy;
     PolicyScope scope(&policy);

@@ -179,7 +179,7 @@ TEST_CASE("batch_norm: moments and running statistics are PyTorch's") {
   }
 }
 
-TEST_CASE("batch_norm: the replay through the mask has the forward's bits") {
+TEST_CASE("batch_norm: the rebuild through the mask has the forward's bits") {
   for (const DType dtype : {DType::f32, DType::f64})
     for (const int64_t c : {1, 3, 16, 17, 100})
       for (const int64_t rows : {5, 8, 64, 1000}) {

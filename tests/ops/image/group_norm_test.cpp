@@ -49,7 +49,7 @@ TEST_CASE("group_norm: every group has mean 0 and variance 1; f32 and its gradie
     }
 }
 
-TEST_CASE("group_norm: what replay and backward refuse") {
+TEST_CASE("group_norm: what rebuild and backward refuse") {
   const Tensor x = normals({2, 3, 4}, 1);
   const RowMoments moments = group_norm(x, 2, {}, {}, 1e-5).moments;
   CHECK_THROWS_WITH_AS(group_norm_apply(normals({3, 3, 4}, 1), moments, {}, {}),

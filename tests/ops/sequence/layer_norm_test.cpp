@@ -204,7 +204,7 @@ TEST_CASE("layer_norm: NaN stays in its row") {
   for (int64_t i = 0; i < 60; ++i) CHECK(std::isnan(y.item(i)) == (i / 20 == 1));
 }
 
-TEST_CASE("layer_norm: what replay and backward refuse") {
+TEST_CASE("layer_norm: what rebuild and backward refuse") {
   const Tensor x = normals({4, 3}, 1);
   const RowMoments moments = layer_norm(x, {}, {}, kEps).moments;
   CHECK_THROWS_WITH_AS(layer_norm_apply(x, {moments.mean, normals({3}, 1)}, {}, {}),
