@@ -80,6 +80,12 @@ struct Problem {
     onednn::Wanted wanted;
     if (!grouped && y[1] <= 16 && dtype == DType::f32)
       wanted = [](const std::string& name) { return name.starts_with("jit"); };
+    // With a stride, oneDNN 2.6's matrix kernel for AMX gives wrong numbers where several threads
+    // share an image (findings/onednn_amx_stride.sh). Its direct kernel for AMX is as fast.
+    if (dtype == DType::bf16 && (strides[0] > 1 || strides[1] > 1))
+      wanted = [](const std::string& name) {
+        return !name.starts_with("brgconv:") || name.find("amx") == std::string::npos;
+      };
     // For convolutions, training and inference propagation are the same.
     if (bias)
       return onednn::describe_with<P>(
@@ -343,10 +349,10 @@ void conv2d_backward_weight_kernel(Cpu, const Tensor& dweight, const Tensor& dy,
                                          contiguous(pixels_met(x, dy.shape(), o)), dense);
   }
   const Problem p(x.shape(), dweight.shape(), dy.shape(), o, dy.dtype());
-  // On maps of few pixels oneDNN 2.6 was seen to give NaN with AMX; f32 costs nothing there.
-  constexpr int64_t kFewPixels = 16;
-  const bool is_small = dy.size(1) * dy.size(2) <= kFewPixels;
-  if (dy.dtype() == DType::bf16 && (is_small || p.takes_loops() || !onednn::takes(DType::bf16) ||
+  // Where a stride leaves one column of output, oneDNN's bf16 kernels take what their scratchpad
+  // held before as the gradient of taps that meet padding only (findings/onednn_bf16_padding.sh).
+  const bool leaves_taps = dy.size(2) == 1 && o.stride[1] > 1;
+  if (dy.dtype() == DType::bf16 && (leaves_taps || p.takes_loops() || !onednn::takes(DType::bf16) ||
                                     wants_f32(p, weight_plan(p)))) {
     const InF32 wide;
     return conv2d_backward_weight_kernel(Cpu{}, dweight, wide.read(dy), wide.read(x), o);

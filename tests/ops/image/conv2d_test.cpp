@@ -10,6 +10,7 @@ namespace frugal::ops {
 namespace {
 
 using frugal_test::largest_bound;
+using frugal_test::rounding_bound;
 using frugal_test::sum_bound;
 
 struct Layer {
@@ -60,7 +61,21 @@ const std::vector<Layer> kLayers = {
     {"depthwise", {2, 7, 7, 32}, {32, 3, 3, 1}, with({1, 1}, {1, 1}, {1, 1}, 32)},
     {"depthwise, two outputs each", {1, 7, 7, 6}, {12, 3, 3, 1}, with({2, 2}, {1, 1}, {1, 1}, 6)},
     {"1 to 1 channel", {1, 5, 5, 1}, {1, 3, 3, 1}, with({1, 1}, {1, 1})},
+    {"stride 2 over one pixel", {2, 1, 1, 32}, {48, 3, 3, 32}, with({2, 2}, {1, 1})},
+    {"stride 2 over one column", {2, 35, 1, 32}, {48, 3, 3, 32}, with({2, 2}, {1, 1})},
+    {"stride 4, an edge that no window meets",
+     {2, 14, 14, 32},
+     {48, 3, 3, 32},
+     with({4, 4}, {0, 0})},
+    {"stride 3, one column of windows", {2, 9, 3, 16}, {16, 5, 5, 16}, with({3, 3}, {2, 2})},
 };
+
+// Memory that ops get again after this holds NaN.
+void leave_nan_behind() {
+  std::vector<Tensor> blocks;
+  for (int64_t bytes = 256; bytes <= int64_t{1} << 24; bytes *= 2)
+    for (int i = 0; i < 4; ++i) blocks.push_back(Tensor::full({bytes / 4}, kNan));
+}
 
 // terms: in each sum.
 void close(const char* pass, int64_t terms, const Tensor& got, const Tensor& expected) {
@@ -133,6 +148,31 @@ TEST_CASE("conv2d: f32 follows the f64 loops") {
     close("dx", window * layer.weight[0], conv2d_backward_input(dy, w, layer.x, layer.options),
           conv2d_backward_input(dy64, w64, layer.x, layer.options));
     close("dw", dy.numel() / dy.size(3), conv2d_backward_weight(dy, x, layer.weight, layer.options),
+          conv2d_backward_weight(dy64, x64, layer.weight, layer.options));
+  }
+}
+
+TEST_CASE("conv2d: bf16 follows the f64 loops, whatever its scratchpad held") {
+  const auto check = [](const char* pass, int64_t terms, const Tensor& got,
+                        const Tensor& expected) {
+    CAPTURE(std::string(pass));
+    CHECK(error(got, expected.to_vector()) < largest_bound(terms) + rounding_bound(1, DType::bf16));
+  };
+  for (const Layer& layer : kLayers) {
+    CAPTURE(std::string(layer.name));
+    const Tensor x = normals(layer.x, 1, DType::bf16);
+    const Tensor w = cast(normals(layer.weight, 2, DType::bf16), DType::f32);
+    const Tensor x64 = cast(x, DType::f64), w64 = cast(w, DType::f64);
+    const Tensor y64 = conv2d(x64, w64, {}, layer.options);
+    const Tensor dy = normals(y64.shape(), 3, DType::bf16), dy64 = cast(dy, DType::f64);
+    const int64_t window = layer.weight[1] * layer.weight[2];
+    leave_nan_behind();
+    check("forward", window * layer.weight[3], conv2d(x, w, {}, layer.options), y64);
+    leave_nan_behind();
+    check("dx", window * layer.weight[0], conv2d_backward_input(dy, w, layer.x, layer.options),
+          conv2d_backward_input(dy64, w64, layer.x, layer.options));
+    leave_nan_behind();
+    check("dw", dy.numel() / dy.size(3), conv2d_backward_weight(dy, x, layer.weight, layer.options),
           conv2d_backward_weight(dy64, x64, layer.weight, layer.options));
   }
 }
