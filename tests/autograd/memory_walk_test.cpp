@@ -158,7 +158,7 @@ TEST_CASE("whichever allocation fails, OutOfMemory is thrown and nothing leaks")
       REQUIRE(n < 200);
       allocator(kCpu).fail_after(n);
       try {
-        run(c.run, inputs);
+        run(c.run, inputs, nullptr, false);
         done = true;
       } catch (const OutOfMemory&) {
       }

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "bench/op_table/op_table.h"
 #include "core/rng.h"
 #include "ops/dense/copy.h"
+#include "tests/stale_memory.h"
 
 namespace frugal::walk {
 
@@ -32,17 +34,19 @@ struct Result {
   std::vector<std::vector<double>> grads;
 };
 
-// Runs forward and backward of `f` on `inputs` under `policy`.
+// Runs forward and backward of `f` on `inputs` under `policy`. `stale`: on memory that held NaN.
 inline Result run(const std::function<Variable(const Variables&)>& f, Variables inputs,
-                  SavePolicy* policy = nullptr) {
+                  SavePolicy* policy = nullptr, bool stale = true) {
   for (Variable& x : inputs) x.zero_grad();
   Result result;
   Variable y;
+  if (stale) frugal_test::leave_nan_behind();
   {
     PolicyScope scope(policy);
     y = f(inputs);
   }
   result.output = y.value().to_vector();
+  if (stale) frugal_test::leave_nan_behind();
   if (y.producer() != nullptr)
     backward(y, projection(y.value()), {}, policy ? policy->observer() : nullptr);
   for (const Variable& x : inputs)
@@ -59,7 +63,10 @@ inline double largest(const std::vector<double>& v) {
 inline double distance(const std::vector<double>& a, const std::vector<double>& b) {
   REQUIRE(a.size() == b.size());
   double m = 0;
-  for (size_t i = 0; i < a.size(); ++i) m = std::max(m, std::abs(a[i] - b[i]));
+  for (size_t i = 0; i < a.size(); ++i) {
+    const double d = std::abs(a[i] - b[i]);
+    m = std::isnan(d) ? std::numeric_limits<double>::infinity() : std::max(m, d);
+  }
   return m;
 }
 

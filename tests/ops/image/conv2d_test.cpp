@@ -5,11 +5,13 @@
 #include "ops/dense/inplace.h"
 #include "tests/error_bounds.h"
 #include "tests/ops/samples.h"
+#include "tests/stale_memory.h"
 
 namespace frugal::ops {
 namespace {
 
 using frugal_test::largest_bound;
+using frugal_test::leave_nan_behind;
 using frugal_test::rounding_bound;
 using frugal_test::sum_bound;
 
@@ -69,13 +71,6 @@ const std::vector<Layer> kLayers = {
      with({4, 4}, {0, 0})},
     {"stride 3, one column of windows", {2, 9, 3, 16}, {16, 5, 5, 16}, with({3, 3}, {2, 2})},
 };
-
-// Memory that ops get again after this holds NaN.
-void leave_nan_behind() {
-  std::vector<Tensor> blocks;
-  for (int64_t bytes = 256; bytes <= int64_t{1} << 24; bytes *= 2)
-    for (int i = 0; i < 4; ++i) blocks.push_back(Tensor::full({bytes / 4}, kNan));
-}
 
 // terms: in each sum.
 void close(const char* pass, int64_t terms, const Tensor& got, const Tensor& expected) {
