@@ -364,7 +364,7 @@ void trace(std::vector<Variant>& variants, Bench& bench, data::AtomicFile& file)
   text += ",total\n";
   for (Variant& v : variants)
     attempt(v, bench, [&] {
-      bench.begin_step();
+      if (bench.run != nullptr) bench.begin_step();  // a step on meta has no batch
       const MemoryTrace recorded(bench.device);
       run_step(v, bench, 2 * kFirstMeasuredStep);
       size_t number = 0;

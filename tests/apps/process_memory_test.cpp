@@ -82,6 +82,11 @@ TEST_CASE("bench step --trace writes the memory over one step, whose highest tot
   CHECK(phases == std::vector<std::string>{"forward", "backward", "update"});
   const Json memory = Json::parse(bench.out)["variants"][0]["memory"];
   CHECK(highest == memory["peak_bytes"].get<int64_t>());
+  // A step on meta has a trace, too.
+  const Ran planned =
+      frugal("bench step --only --set device=meta --trace " + csv + " " + folder / "c.json");
+  REQUIRE_MESSAGE(planned.status == 0, planned.err);
+  CHECK(has(read_file(csv), ",backward,"));
   CHECK(frugal("bench step --repeats 1 --trace " + folder / "none/t.csv " + folder / "c.json")
             .status == 1);
   // Nothing is written through a link.
