@@ -24,10 +24,12 @@ struct SpmmTerms {
   Variable addend = {};  // [V, F]
   double addend_factor = 1;
 };
-Variable spmm(const GraphPtr& graph, const Variable& x);
-Variable spmm(const GraphPtr& graph, const Variable& x, const SpmmTerms& terms);
-Variable neighbour_mean(const GraphPtr& graph, const Variable& x);
-Variable neighbour_mean(const GraphPtr& graph, const Variable& x, const SpmmTerms& terms);
+// On the CPU, a large x that is moved in, whose bytes nobody else holds, is written over with y,
+// and a dy with dx.
+Variable spmm(const GraphPtr& graph, Variable x);
+Variable spmm(const GraphPtr& graph, Variable x, const SpmmTerms& terms);
+Variable neighbour_mean(const GraphPtr& graph, Variable x);
+Variable neighbour_mean(const GraphPtr& graph, Variable x, const SpmmTerms& terms);
 Variable neighbour_max(const GraphPtr& graph, const Variable& x);
 
 // x [V, F] sparse and constant, weight [O, F], bias [O] or undefined -> x weight^T + bias [V, O];
@@ -36,6 +38,12 @@ Variable neighbour_max(const GraphPtr& graph, const Variable& x);
 // x have few entries (up to 64 on average).
 Variable sparse_linear(const SparsePtr& x, const Variable& weight, const Variable& bias = {},
                        double dropout = 0, RngKey key = {});
+
+// linear() and dropout() (autograd/functions.h) of an x that is moved in. If nobody else holds its
+// bytes, also because x is packed or will be rebuilt, they are written over with y: by linear() on
+// the CPU, where x is large, y has its shape and a policy packs in slices; by dropout() always.
+Variable linear_over(Variable x, const Variable& weight, const Variable& bias = {});
+Variable dropout_over(Variable x, double p, RngKey key);
 
 // Rows by index (functions/gather.cpp): x [V, F], index [E] i64 -> [E, F].  Saves: index.
 Variable gather_rows(const Variable& x, const Tensor& index);

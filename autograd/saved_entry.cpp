@@ -1,6 +1,7 @@
 #include "autograd/saved_entry.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "autograd/packed_pass.h"
 #include "autograd/timeline.h"
@@ -9,13 +10,21 @@
 namespace frugal {
 namespace {
 
-// How many recipes are being rebuilt on this thread.
+// How many recipes are being rebuilt on this thread, and the rows of the innermost one.
 thread_local int rebuilds = 0;
-struct RebuildScope {
-  RebuildScope() { ++rebuilds; }
-  ~RebuildScope() { --rebuilds; }
+thread_local Rows rows_now;
+class RebuildScope {
+ public:
+  explicit RebuildScope(const Rows& rows) : outer_(std::exchange(rows_now, rows)) { ++rebuilds; }
+  ~RebuildScope() {
+    --rebuilds;
+    rows_now = outer_;
+  }
   RebuildScope(const RebuildScope&) = delete;
   RebuildScope& operator=(const RebuildScope&) = delete;
+
+ private:
+  Rows outer_;
 };
 
 // How many nodes backward has come to on this thread.
@@ -28,6 +37,7 @@ constexpr int64_t kWaitsRaw = SavePolicy::kSliceBytes;
 }  // namespace
 
 void advance_backward() { ++position; }
+const Rows& rebuilt_rows() { return rows_now; }
 
 Tensor SavedEntry::unpack() {
   if (const Raw* raw = std::get_if<Raw>(&content_)) {
@@ -51,7 +61,7 @@ Tensor SavedEntry::rebuild() {
   Tensor value;
   {
     const TimeSpan span(Timeline::Kind::rebuild);
-    RebuildScope scope;
+    const RebuildScope scope({});
     value = ops::contiguous(recipe.fn(recipe.sources));
   }
   if (others_claim()) {
@@ -142,7 +152,7 @@ Tensor SavedEntry::rebuild_rows(const Rows& rows) {
   Tensor value;
   {
     const TimeSpan span(Timeline::Kind::rebuild);
-    RebuildScope scope;
+    const RebuildScope scope(rows);
     const Recipe& now = std::get<Recipe>(content_);
     value = ops::contiguous(now.fn(now.sources.at(rows)));
   }

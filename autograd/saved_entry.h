@@ -115,6 +115,10 @@ class SavedEntry {
   Sizes sizes_;
 };
 
+// The rows that the recipe which runs on this thread is asked for; `of` is 0 where it is asked for
+// all. For a recipe whose result depends on where in the tensor an element lies.
+const Rows& rebuilt_rows();
+
 // Null where nothing is kept.
 const SavedEntry* entry_of(const SavedTensor& saved);
 

@@ -40,8 +40,8 @@ Tensor glorot(Init& init, const Shape& shape) {
   return uniform(init, shape, std::sqrt(6 / fans));
 }
 
-Variable project(const NodeFeatures& features, const Variable& weight, const Variable& bias) {
-  if (features.sparse == nullptr) return linear(features.dense, weight, bias);
+Variable project(NodeFeatures features, const Variable& weight, const Variable& bias) {
+  if (features.sparse == nullptr) return linear_over(std::move(features.dense), weight, bias);
   return sparse_linear(features.sparse, weight, bias, features.dropout, features.key);
 }
 
@@ -71,7 +71,8 @@ GraphPtr GraphInputs::graph(const Context& context, int64_t nodes,
   FRUGAL_CHECK(edges.defined(), "[graph] expected a batch with edge_index [2, E], got none");
   FRUGAL_CHECK(!norm.defined() || !context.extra("edge_weight").defined(),
                "[graph] expected edge_weight or edge_norm, got both");
-  ops::GraphOptions all = norm.defined() ? ops::GraphOptions{} : options;
+  ops::GraphOptions all = options;
+  if (norm.defined()) all = {.positions = options.positions};
   all.edge_weight = weight;
   const GraphPtr graph = find(graphs_, {edges, weight, norm}, nodes, context.training, [&] {
     return on(context.device, ops::make_graph(edges, nodes, all));
@@ -164,15 +165,15 @@ Variable GraphModule::activate(int64_t conv, Variable y, const Variable& x, Cont
   if (!norms_.empty()) {
     BatchNorm2d& norm = *norms_[static_cast<size_t>(conv)];
     if (relu_form) {
-      y = adds ? norm.forward_add_relu(y, x, context) : norm.forward_relu(y, context);
-      return p > 0 ? dropout(y, p, next_key(context)) : y;
+      y = adds ? norm.forward_add_relu(y, x, context) : norm.forward_relu(std::move(y), context);
+      return p > 0 ? dropout_over(std::move(y), p, next_key(context)) : y;
     }
-    y = norm.forward(y, context);
+    y = norm.forward(std::move(y), context);
   }
   if (adds) y = add(y, x);
   if (relu_form) return p > 0 ? relu_dropout(y, p, next_key(context)) : relu(y);
   y = elu(y);
-  return p > 0 ? dropout(y, p, next_key(context)) : y;
+  return p > 0 ? dropout_over(std::move(y), p, next_key(context)) : y;
 }
 
 Variable GraphModule::join(const Variables& outputs) const {
@@ -197,9 +198,10 @@ Variable GraphNetwork::forward(Variable x, Context& context) {
   x = Variable();
   Variables outputs;
   for (int64_t i = 0; i < options().layers; ++i) {
-    Variable y = convolve(i, features, graph, context);
+    const Variable side = options().residual ? features.dense : Variable();
+    Variable y = convolve(i, std::move(features), graph, context);
     if (ends_with(i)) return y;
-    y = activate(i, std::move(y), features.dense, context);
+    y = activate(i, std::move(y), side, context);
     features = NodeFeatures{};
     features.dense = y;
     if (head_ != nullptr) outputs.push_back(std::move(y));

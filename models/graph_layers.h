@@ -48,7 +48,7 @@ struct NodeFeatures {
   RngKey key{};
 };
 // features weight^T + bias; bias may be undefined.
-Variable project(const NodeFeatures& features, const Variable& weight, const Variable& bias = {});
+Variable project(NodeFeatures features, const Variable& weight, const Variable& bias = {});
 
 class GraphInputs;  // graph_inputs.h
 
@@ -100,7 +100,7 @@ class GraphNetwork : public GraphModule {
   void add_norms_and_head(Init& init, int64_t width);
   // Whether this is the last convolution, whose outputs are the classes.
   bool ends_with(int64_t conv) const { return conv + 1 == options().layers && !joins(); }
-  virtual Variable convolve(int64_t conv, const NodeFeatures& x, const GraphPtr& graph,
+  virtual Variable convolve(int64_t conv, NodeFeatures x, const GraphPtr& graph,
                             Context& context) = 0;
 
  private:

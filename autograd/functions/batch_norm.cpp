@@ -9,6 +9,7 @@
 #include "autograd/functions.h"
 #include "autograd/functions/conv.h"
 #include "autograd/node.h"
+#include "autograd/saved_entry.h"
 #include "autograd/trace.h"
 #include "core/integers.h"
 #include "ops/dense/bitmask.h"
@@ -34,6 +35,25 @@ ops::BatchNormMoments moments_of(const Variable& x, const BatchNormStats& stats,
                                  update ? stats.running_var : Tensor(), options);
 }
 
+// A mask of one row has the elements of a slice of x in no slice of its own. It is kept so that
+// each slice takes all of it. On CUDA, tensors are taken whole.
+Save save_rectified(const Variable& x, Save sign) {
+  if (sign.kept.defined() || !sign.value.defined() || !runs_as_cpu(x.device()) ||
+      ops::bitmask_layout(x.shape()).by_rows)
+    return sign;
+  return save_whole(sign.value);
+}
+bool has_one_row(const SavedTensor& mask) { return mask.defined() && mask.role() == Role::whole; }
+
+// Writes 0 where the mask of one row is clear, to the rows of y that are being rebuilt.
+void select_rebuilt(const Tensor& y, const Tensor& mask) {
+  const Rows& rows = rebuilt_rows();
+  if (rows.of == 0)
+    ops::select_by_mask_over(y, mask, 0);
+  else if (y.numel() > 0)
+    ops::select_part_by_mask(y, mask, rows.begin * (y.numel() / y.size(0)));
+}
+
 // Rebuilds y: linear in x and in the residual, through the exact sign if there was a relu. The
 // residual comes first, because it may have to be rebuilt, too.
 Tensor rebuild(const Slots& s) {
@@ -42,6 +62,13 @@ Tensor rebuild(const Slots& s) {
   const ops::BatchNormParameters parameters{s.unpack(kWeight), s.unpack(kBias)};
   PackedPass::Affine pass{ops::batch_norm_affine(moments, parameters)};
   if (residual.defined()) pass.residual = ops::contiguous(residual);
+  if (has_one_row(s[kMask])) {
+    Tensor y = s.run({pass}, kX);
+    if (!y.defined())
+      y = ops::batch_norm_apply(s.unpack(kX), moments, parameters, residual, false, false).y;
+    select_rebuilt(y, s.unpack(kMask));
+    return y;
+  }
   const Tensor y = s.run({pass}, kX, kMask);
   if (y.defined()) return y;
   const Tensor mask = s.unpack(kMask);
@@ -50,9 +77,10 @@ Tensor rebuild(const Slots& s) {
   return ops::batch_norm_apply(x, moments, parameters, residual, false, false).y;
 }
 
-// Both passes of the gradient, directly on the codes of x. Returns nothing if x has to be unpacked.
+// Both passes of the gradient, directly on the codes of x. `mask`: the slot of the mask, or
+// negative. Returns nothing if x has to be unpacked.
 std::optional<Grads> backward_of_codes(const Backward& b, const Tensor& dy, bool overwrite,
-                                       const ops::BatchNormMoments& moments,
+                                       int mask, const ops::BatchNormMoments& moments,
                                        const ops::BatchNormParameters& parameters, bool training,
                                        bool want_residual) {
   if (dy.numel() == 0) return {};
@@ -64,7 +92,7 @@ std::optional<Grads> backward_of_codes(const Backward& b, const Tensor& dy, bool
   const ops::BatchNormSums sums = ops::batch_norm_backward_sums(
       gradient,
       [&](const Tensor& mean, const Tensor& partial, int64_t chunk_rows) {
-        return b.run({PackedPass::Sums{gradient, mean, partial, chunk_rows}, g}, kX, kMask);
+        return b.run({PackedPass::Sums{gradient, mean, partial, chunk_rows}, g}, kX, mask);
       },
       moments, parameters, training);
   if (!sums.dweight.defined()) return {};
@@ -86,7 +114,7 @@ std::optional<Grads> backward_of_codes(const Backward& b, const Tensor& dy, bool
     return grads;
   }
   const Tensor dx = mine ? gradient : fresh();
-  const bool done = b.run({PackedPass::Combine{gradient, sums.affine}, dx}, kX, kMask);
+  const bool done = b.run({PackedPass::Combine{gradient, sums.affine}, dx}, kX, mask);
   FRUGAL_ASSERT(done);  // as the sums were
   grads[0] = dx;
   return grads;
@@ -149,20 +177,25 @@ Grads backward(const Backward& b, bool training, bool residual_form) {
   const bool want_residual = residual_form && b.needs(3);
   if (!b.keeps(kX)) return backward_without_x(b, want_residual);
   Gradient gradient = b.take_gradient();
-  if (!gradient.is_whole() && !want_residual)
+  const bool one_row = has_one_row(b.slot(kMask));
+  if (!gradient.is_whole() && !want_residual && !one_row)
     if (auto grads = backward_of_slices(b, gradient, training)) return std::move(*grads);
-  const Tensor dy = std::move(gradient).take();
-  const bool overwrite = is_sole_owner(dy);
+  Tensor dy = std::move(gradient).take();
+  if (one_row) {
+    if (!is_sole_owner(dy)) dy = ops::clone(dy);
+    ops::select_by_mask_over(dy, b.saved(kMask), 0);
+  }
+  const bool overwrite = is_sole_owner(dy), masked = b.keeps(kMask) && !one_row;
   const ops::BatchNormMoments moments{b.saved(kMean), b.saved(kInvstd)};
   const ops::BatchNormParameters parameters{b.saved(kWeight), {}};
-  if (auto grads =
-          backward_of_codes(b, dy, overwrite, moments, parameters, training, want_residual))
+  if (auto grads = backward_of_codes(b, dy, overwrite, masked ? kMask : -1, moments, parameters,
+                                     training, want_residual))
     return std::move(*grads);
   const int64_t n = dy.size(0), step = slice_step(b, dy.shape(), dy.dtype(), dy.device());
   ops::BatchNormGradients g;
-  if (step < n && b.has_rows(kMask, step, n)) {
+  if (step < n && (!masked || b.has_rows(kMask, step, n))) {
     ops::BatchNormSlice masks;
-    if (b.keeps(kMask))
+    if (masked)
       masks = [&](int64_t begin, int64_t end) { return b.saved_rows(kMask, begin, end, n); };
     const ops::BatchNormSlice xs = [x = b.slot(kX), n](int64_t begin, int64_t end) {
       return x.unpack_rows({begin, end, n});
@@ -183,8 +216,9 @@ Grads backward(const Backward& b, bool training, bool residual_form) {
     g = ops::batch_norm_backward(dy, xs, moments, parameters, masks, step, training, want_residual,
                                  overwrite);
   } else {
-    g = ops::batch_norm_backward(dy, b.saved(kX), moments, parameters, b.saved(kMask), training,
-                                 want_residual, overwrite);
+    g = ops::batch_norm_backward(dy, b.saved(kX), moments, parameters,
+                                 masked ? b.saved(kMask) : Tensor(), training, want_residual,
+                                 overwrite);
   }
   return {g.dx, g.dweight, g.dbias, g.dresidual};
 }
@@ -225,7 +259,7 @@ Variable record_norm(const Call& call, const Variable& x, const PassedSave& out,
   return record(
       {call.op, describe}, call.inputs(x), out.y,
       {out.x, save(call.weight), save(call.bias), save_whole(moments.mean),
-       save_whole(moments.invstd), out.sign,
+       save_whole(moments.invstd), save_rectified(x, out.sign),
        residual_form && needs_x ? for_recipe(call.residual) : Save{}},
       [training = call.options.training, residual_form](const Backward& b) {
         return backward(b, training, residual_form);
@@ -265,10 +299,10 @@ Slices slices_of(const Call& call, const Variable& x) {
   const Tensor& like = x.value();
   const int64_t bytes = slice_bytes();
   if (!runs_as_cpu(like.device()) || like.dtype() == DType::f64 || like.dim() < 2 ||
-      !call.options.training || !call.needs_x(x) || bytes <= 0 || like.nbytes() < 2 * bytes ||
-      (call.relu && !ops::bitmask_layout(like.shape()).by_rows))
+      !call.options.training || !call.needs_x(x) || bytes <= 0 || like.nbytes() < 2 * bytes)
     return {};
-  Slices slices{save_in_slices(call.op, call.inputs(x), call.save_x(x), call.relu)};
+  const bool makes_mask = call.relu && ops::bitmask_layout(like.shape()).by_rows;
+  Slices slices{save_in_slices(call.op, call.inputs(x), call.save_x(x), makes_mask)};
   if (slices.save == nullptr) return {};
   const int64_t n = like.size(0), each = like.nbytes() / n;
   const int64_t unit =
@@ -284,9 +318,11 @@ Variable normalize_slices(const Call& call, const Variable& x, const ops::BatchN
                           const ops::BatchNormMoments& moments, Slices slices, const Tensor& y) {
   const Tensor affine = ops::batch_norm_affine(x.value(), moments, call.parameters(), call.added());
   PassedSave out{y, call.save_x(x), {}};
-  const bool keeps_mask = call.relu && !slices.save->carries_sign();
   const Shape& shape = x.shape();
-  const Tensor mask = keeps_mask ? ops::empty_bitmask(shape, x.device()) : Tensor();
+  // A mask of one row is made of the whole y.
+  const bool makes_mask = call.relu && ops::bitmask_layout(shape).by_rows;
+  const bool keeps_mask = makes_mask && !slices.save->carries_sign();
+  Tensor mask = keeps_mask ? ops::empty_bitmask(shape, x.device()) : Tensor();
   const int64_t n = shape[0], mask_rows = shape.numel() / shape.back() / 8;
   for (int64_t begin = 0; begin < n; begin += slices.step) {
     CategoryScope scope(Category::workspace);
@@ -294,12 +330,13 @@ Variable normalize_slices(const Call& call, const Variable& x, const ops::BatchN
     const Tensor part = rows(begin, end);
     const Tensor added = call.has_residual() ? y.slice(0, begin, end) : Tensor();
     const ops::BatchNormOutput made =
-        ops::batch_norm_apply(part, affine, added, call.relu, call.relu, call.has_residual());
+        ops::batch_norm_apply(part, affine, added, call.relu, makes_mask, call.has_residual());
     slices.save->add(part, made.mask);
     if (!call.has_residual()) ops::copy_into(part, made.y);
     if (keeps_mask)
       ops::copy_into(mask.slice(0, begin * mask_rows / n, end * mask_rows / n), made.mask);
   }
+  if (call.relu && !makes_mask) mask = ops::rectify_over(y, 0);
   out.sign = save_sign(mask);
   slices.save->finish(out.x, out.sign);
   const Variable made = record_norm(call, x, out, moments);

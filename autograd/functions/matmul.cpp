@@ -1,25 +1,115 @@
 #include "ops/dense/matmul.h"
 
+#include <algorithm>
+#include <numeric>
+
 #include "autograd/functions.h"
-#include "autograd/record.h"
+#include "autograd/graph_functions.h"
+#include "autograd/node.h"
+#include "autograd/trace.h"
+#include "ops/dense/copy.h"
 #include "ops/dense/reduce.h"
 
 namespace frugal {
+namespace {
+
+Save save_linear_input(const Variable& x, const Variable& weight) {
+  const Use use = Use::product({.input = 1, .fan = static_cast<double>(weight.shape().back())});
+  return save_if(weight.requires_grad(), x).with_use(use);
+}
+
+// How many items of the leading axis the backward takes at once.
+int64_t linear_step(const Backward& b, const Tensor& dy) {
+  const int64_t n = dy.dim() > 1 ? dy.size(0) : 1;
+  if (!b.needs(1) || dy.dim() < 2 || dy.numel() == 0) return n;
+  const int64_t item_rows = dy.numel() / dy.size(-1) / n;
+  const int64_t width = std::max(dy.size(-1), b.slot(0).shape().back());
+  // If x is rebuilt through masks, a slice must hold whole bytes of eight rows.
+  return b.slice_items(0, item_rows * width * static_cast<int64_t>(size_of(dy.dtype())),
+                       8 / std::gcd<int64_t>(8, item_rows));
+}
+
+// Calls f(begin, end) for slices of n items.
+template <class F>
+void for_row_steps(int64_t n, int64_t step, F f) {
+  for (int64_t begin = 0; begin < n; begin += step) f(begin, std::min(n, begin + step));
+}
+
+// The gradients in slices, so that x is never whole. dx is written over dy where it fits.
+Grads linear_backward_by_slices(const Backward& b, const Tensor& dy, int64_t step) {
+  Grads grads(3);
+  const int64_t n = dy.size(0);
+  Tensor dw;
+  for_row_steps(n, step, [&](int64_t begin, int64_t end) {
+    const Tensor part = dy.slice(0, begin, end), x = b.saved_rows(0, begin, end, n);
+    if (dw.defined())
+      ops::add_linear_backward_weight(dw, part, x);
+    else
+      dw = ops::linear_backward_weight(part, x);
+  });
+  grads[1] = dw;
+  if (b.needs(2)) grads[2] = ops::linear_backward_bias(dy);
+  if (!b.needs(0)) return grads;
+  const Tensor weight = b.saved(1);
+  if (weight.size(0) != weight.size(1) || !is_sole_owner(dy) || !runs_as_cpu(dy.device())) {
+    grads[0] = ops::linear_backward_input(dy, weight);
+    return grads;
+  }
+  for_row_steps(n, step, [&](int64_t begin, int64_t end) {
+    CategoryScope scope(Category::workspace);
+    const Tensor part = dy.slice(0, begin, end);
+    ops::copy_into(part, ops::linear_backward_input(part, weight));
+  });
+  dy.bump_version();
+  grads[0] = dy;
+  return grads;
+}
+
+Grads linear_backward(const Backward& b) {
+  const Tensor dy = b.take_dy();
+  if (const int64_t step = linear_step(b, dy); dy.dim() > 1 && step < dy.size(0))
+    return linear_backward_by_slices(b, dy, step);
+  // x may have been unpacked, so it is released before dx is made.
+  Grads grads(3);
+  if (b.needs(1)) grads[1] = ops::linear_backward_weight(dy, b.saved(0));
+  if (b.needs(2)) grads[2] = ops::linear_backward_bias(dy);
+  if (b.needs(0)) grads[0] = ops::linear_backward_input(dy, b.saved(1));
+  return grads;
+}
+
+}  // namespace
 
 Variable linear(const Variable& x, const Variable& weight, const Variable& bias) {
   Tensor y = ops::linear(x.value(), weight.value(), bias.defined() ? bias.value() : Tensor());
-  const Use use = Use::product({.input = 1, .fan = static_cast<double>(weight.shape().back())});
-  return record(
-      "linear", {x, weight, bias}, y,
-      {save_if(weight.requires_grad(), x).with_use(use), save_if(x.requires_grad(), weight)},
-      [](const Backward& b) {
-        // x may have been unpacked, so it is released before dx is made.
-        Grads grads(3);
-        if (b.needs(1)) grads[1] = ops::linear_backward_weight(b.dy(), b.saved(0));
-        if (b.needs(2)) grads[2] = ops::linear_backward_bias(b.dy());
-        if (b.needs(0)) grads[0] = ops::linear_backward_input(b.dy(), b.saved(1));
-        return grads;
-      });
+  return record("linear", {x, weight, bias}, std::move(y),
+                {save_linear_input(x, weight), save_if(x.requires_grad(), weight)},
+                linear_backward);
+}
+
+Variable linear_over(Variable x, const Variable& weight, const Variable& bias) {
+  const int64_t bytes = slice_bytes();
+  if (!x.is_sole_handle() || active_trace() != nullptr || !runs_as_cpu(x.device()) ||
+      x.value().dim() < 2 || weight.value().dim() != 2 || weight.size(0) != weight.size(1) ||
+      bytes <= 0 || x.value().nbytes() < 2 * bytes)
+    return linear(x, weight, bias);
+  const Variables inputs{x, weight, bias};
+  Save input = save_linear_input(x, weight);
+  if (recording(inputs)) input.kept = keep("linear", 0, input);
+  input.value = {};
+  const Save kept_weight = save_if(x.requires_grad(), weight);
+  const Tensor w = weight.value(), added = bias.defined() ? bias.value() : Tensor();
+  if (!is_sole_owner(x.value()))  // x is kept as it is
+    return record("linear", inputs, ops::linear(x.value(), w, added), {input, kept_weight},
+                  linear_backward);
+  const Tensor y = x.value();
+  const int64_t n = y.size(0);
+  for_row_steps(n, std::max<int64_t>(bytes / (y.nbytes() / n), 1), [&](int64_t begin, int64_t end) {
+    CategoryScope scope(Category::workspace);
+    const Tensor part = y.slice(0, begin, end);
+    ops::copy_into(part, ops::linear(part, w, added));
+  });
+  y.bump_version();
+  return record("linear", inputs, y, {input, kept_weight}, linear_backward);
 }
 
 Variable matmul(const Variable& a, const Variable& b) {

@@ -9,9 +9,22 @@
 namespace frugal {
 namespace {
 
+// May A x be written over this x? For a small x that saves nothing worth a copy.
+bool may_write_over(const Tensor& x) {
+  constexpr int64_t kLarge = int64_t{16} << 20;
+  return runs_as_cpu(x.device()) && x.nbytes() >= kLarge && is_sole_owner(x);
+}
+
+// A x with these terms, over x where that is possible.
+Tensor spmm_of(const ops::Csr& a, Tensor x, const ops::SpmmOptions& options) {
+  if (a.rows != a.cols || !may_write_over(x)) return ops::spmm(a, x, options);
+  ops::spmm_over(a, x, options);
+  return x;
+}
+
 // y = factor A x + addend_factor addend + bias, where A takes the sums or the means over the edges
 // into a node.
-Variable aggregate(const char* op, bool mean, const GraphPtr& graph, const Variable& x,
+Variable aggregate(const char* op, bool mean, const GraphPtr& graph, const Variable& x, bool moved,
                    const SpmmTerms& terms) {
   ops::SpmmOptions options;
   options.mean = mean;
@@ -24,21 +37,25 @@ Variable aggregate(const char* op, bool mean, const GraphPtr& graph, const Varia
     t.set("factor", terms.factor);
     t.set("addend_factor", terms.addend_factor);
   };
+  const ops::Csr& a = graph->edges.by_row;
+  const bool over =
+      moved && active_trace() == nullptr && may_write_over(x.value()) && a.rows == a.cols;
+  Tensor y = over ? x.value() : ops::spmm(a, x.value(), options);
+  if (over) ops::spmm_over(a, y, options);
   return record(
-      {op, describe}, {x, terms.bias, terms.addend},
-      ops::spmm(graph->edges.by_row, x.value(), options), {},
+      {op, describe}, {x, terms.bias, terms.addend}, std::move(y), {},
       [graph, mean, factor = terms.factor, addend_factor = terms.addend_factor](const Backward& b) {
         Grads grads(3);
+        Tensor dy = b.take_dy();
+        if (b.needs(1)) grads[1] = ops::linear_backward_bias(dy);
+        if (b.needs(2)) grads[2] = addend_factor == 1 ? dy : ops::affine(dy, addend_factor, 0);
         if (b.needs(0)) {
           // The transpose of row means divides each entry by the number of entries of its row.
           ops::SpmmOptions transposed;
           transposed.factor = factor;
           if (mean) transposed.entry_counts = graph->edges.by_row.row_ptr;
-          grads[0] = ops::spmm(graph->edges.by_col, b.dy(), transposed);
+          grads[0] = spmm_of(graph->edges.by_col, std::move(dy), transposed);
         }
-        if (b.needs(1)) grads[1] = ops::linear_backward_bias(b.dy());
-        if (b.needs(2))
-          grads[2] = addend_factor == 1 ? b.dy() : ops::affine(b.dy(), addend_factor, 0);
         return grads;
       });
 }
@@ -49,18 +66,18 @@ void check_graph(const char* op, const GraphPtr& graph) {
 
 }  // namespace
 
-Variable spmm(const GraphPtr& graph, const Variable& x) { return spmm(graph, x, {}); }
-Variable spmm(const GraphPtr& graph, const Variable& x, const SpmmTerms& terms) {
+Variable spmm(const GraphPtr& graph, Variable x) { return spmm(graph, std::move(x), {}); }
+Variable spmm(const GraphPtr& graph, Variable x, const SpmmTerms& terms) {
   check_graph("spmm", graph);
-  return aggregate("spmm", false, graph, x, terms);
+  return aggregate("spmm", false, graph, x, x.is_sole_handle(), terms);
 }
 
-Variable neighbour_mean(const GraphPtr& graph, const Variable& x) {
-  return neighbour_mean(graph, x, {});
+Variable neighbour_mean(const GraphPtr& graph, Variable x) {
+  return neighbour_mean(graph, std::move(x), {});
 }
-Variable neighbour_mean(const GraphPtr& graph, const Variable& x, const SpmmTerms& terms) {
+Variable neighbour_mean(const GraphPtr& graph, Variable x, const SpmmTerms& terms) {
   check_graph("neighbour_mean", graph);
-  return aggregate("neighbour_mean", true, graph, x, terms);
+  return aggregate("neighbour_mean", true, graph, x, x.is_sole_handle(), terms);
 }
 
 Variable neighbour_max(const GraphPtr& graph, const Variable& x) {

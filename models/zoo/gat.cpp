@@ -32,11 +32,10 @@ Gat::Gat(Init& init, const GatOptions& options)
   add_norms_and_head(init, options.hidden);
 }
 
-Variable Gat::convolve(int64_t conv, const NodeFeatures& x, const GraphPtr& graph,
-                       Context& context) {
+Variable Gat::convolve(int64_t conv, NodeFeatures x, const GraphPtr& graph, Context& context) {
   const Conv& c = convs_[static_cast<size_t>(conv)];
   const int64_t nodes = graph->nodes;
-  const Variable h = reshape(project(x, c.weight), {nodes, c.heads, c.width});
+  const Variable h = reshape(project(std::move(x), c.weight), {nodes, c.heads, c.width});
   GraphAttentionOptions options;
   options.slope = slope_;
   if (context.training && attention_dropout_ > 0) {

@@ -41,8 +41,7 @@ class Gat : public GraphNetwork {
   Gat(Init& init, const GatOptions& options);  // Errors: hidden is not a multiple of heads
 
  protected:
-  Variable convolve(int64_t conv, const NodeFeatures& x, const GraphPtr& graph,
-                    Context& context) override;
+  Variable convolve(int64_t conv, NodeFeatures x, const GraphPtr& graph, Context& context) override;
 
  private:
   struct Conv {

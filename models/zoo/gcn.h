@@ -21,8 +21,7 @@ class Gcn : public GraphNetwork {
   Gcn(Init& init, const GnnOptions& options);
 
  protected:
-  Variable convolve(int64_t conv, const NodeFeatures& x, const GraphPtr& graph,
-                    Context& context) override;
+  Variable convolve(int64_t conv, NodeFeatures x, const GraphPtr& graph, Context& context) override;
 
  private:
   struct Conv {

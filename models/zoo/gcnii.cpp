@@ -5,7 +5,7 @@
 namespace frugal::models {
 
 Gcnii::Gcnii(Init& init, const GcniiOptions& options)
-    : GraphModule("gcnii", options, {true, ops::EdgeNorm::symmetric, {}}),
+    : GraphModule("gcnii", options, {true, ops::EdgeNorm::symmetric, {}, false}),
       alpha_(options.alpha),
       theta_(options.theta) {
   FRUGAL_CHECK(options.alpha >= 0 && options.alpha <= 1 && options.theta > 0,
@@ -35,10 +35,10 @@ Variable Gcnii::forward(Variable x, Context& context) {
   Variables outputs;
   for (int64_t l = 0; l < options().layers; ++l) {
     const double beta = std::log(theta_ / static_cast<double>(l + 1) + 1);
-    Variable y = spmm(graph, x, {1 - alpha_, {}, initial, alpha_});
-    if (!options().residual) x = Variable();
+    const Variable side = options().residual ? x : Variable();
+    Variable y = spmm(graph, std::move(x), {1 - alpha_, {}, initial, alpha_});
     y = identity_linear(y, weights_[static_cast<size_t>(l)], beta);
-    x = activate(l, std::move(y), x, context);
+    x = activate(l, std::move(y), side, context);
     if (joins()) outputs.push_back(x);
   }
   if (joins()) x = join(outputs);

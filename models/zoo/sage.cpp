@@ -5,7 +5,8 @@
 namespace frugal::models {
 
 Sage::Sage(Init& init, const SageOptions& options)
-    : GraphNetwork("sage", options, {}), aggregation_(options.aggregation) {
+    : GraphNetwork("sage", options, {.positions = options.aggregation == SageAggregation::max}),
+      aggregation_(options.aggregation) {
   int64_t in = options.in_features;
   for (int64_t i = 0; i < options.layers; ++i) {
     const int64_t out = ends_with(i) ? options.num_classes : options.hidden;
@@ -21,8 +22,7 @@ Sage::Sage(Init& init, const SageOptions& options)
   add_norms_and_head(init, options.hidden);
 }
 
-Variable Sage::convolve(int64_t conv, const NodeFeatures& x, const GraphPtr& graph,
-                        Context& context) {
+Variable Sage::convolve(int64_t conv, NodeFeatures x, const GraphPtr& graph, Context& context) {
   const Conv& c = convs_[static_cast<size_t>(conv)];
   const bool weighted =
       context.extra("edge_weight").defined() || context.extra("edge_norm").defined();
@@ -34,9 +34,10 @@ Variable Sage::convolve(int64_t conv, const NodeFeatures& x, const GraphPtr& gra
     return add(most, linear(x.dense, c.right));
   }
   // The mean and the linear layer may be exchanged. Both projections save the same x.
-  const Variable neighbours = project(x, c.left);
-  const SpmmTerms terms{1, {}, project(x, c.right, c.bias), 1};
-  return weighted ? spmm(graph, neighbours, terms) : neighbour_mean(graph, neighbours, terms);
+  Variable neighbours = project(x, c.left);
+  const SpmmTerms terms{1, {}, project(std::move(x), c.right, c.bias), 1};
+  return weighted ? spmm(graph, std::move(neighbours), terms)
+                  : neighbour_mean(graph, std::move(neighbours), terms);
 }
 
 }  // namespace frugal::models

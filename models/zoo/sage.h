@@ -29,8 +29,7 @@ class Sage : public GraphNetwork {
   Sage(Init& init, const SageOptions& options);
 
  protected:
-  Variable convolve(int64_t conv, const NodeFeatures& x, const GraphPtr& graph,
-                    Context& context) override;
+  Variable convolve(int64_t conv, NodeFeatures x, const GraphPtr& graph, Context& context) override;
 
  private:
   struct Conv {

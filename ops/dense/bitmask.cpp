@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "core/dtype_switch.h"
 #include "core/parallel.h"
 #include "ops/checks.h"
 #include "ops/dense/copy.h"
@@ -85,6 +86,28 @@ void mask_and_map(const Tensor& x, const Tensor& y, const Tensor& mask, Whole wh
   const BitmaskLayout layout = bitmask_layout(x.shape());
   for (int64_t block = 0; block < layout.rows / 8; ++block)
     map_columns<double>(x, y, mask, block, 0, layout.cols, keep, value);
+}
+
+// Writes 0 to those of the elements [begin, end) of x whose bit is clear in a mask of one row. x[0]
+// is element `first` of the tensor that the mask describes.
+template <class T>
+void select_part(T* x, const uint8_t* mask, int64_t cols, int64_t first, int64_t begin,
+                 int64_t end) {
+  for (int64_t i = begin; i < end;) {
+    const int64_t bit = (first + i) / cols, k = (first + i) % cols;
+    const int64_t count = std::min(end - i, cols - k);
+    for (int64_t j = 0; j < count; ++j) x[i + j] = (mask[k + j] >> bit & 1) != 0 ? x[i + j] : T{};
+    i += count;
+  }
+}
+
+void check_selection(const Tensor& x, const Tensor& mask) {
+  check_real("select_by_mask", "x", x);
+  const BitmaskLayout layout = bitmask_layout(x.shape());
+  check_shape("select_by_mask", "the mask", mask, {layout.rows / 8, layout.cols});
+  FRUGAL_CHECK(mask.dtype() == DType::u8 && mask.device() == x.device(),
+               "[select_by_mask] expected the mask of dtype u8 on {}, got {}", x.device().str(),
+               describe(mask));
 }
 
 // slope * v; for slope 0 the result is 0 even if v is infinite.
@@ -188,13 +211,38 @@ Rectified clamp(const Tensor& x, double lo, double hi, bool want_mask) {
   return out;
 }
 
-Tensor select_by_mask(const Tensor& x, const Tensor& mask, double slope) {
+Tensor rectify_over(const Tensor& x, double slope) {
+  check_real("relu", "x", x);
+  FRUGAL_ASSERT(x.is_contiguous());
+  Tensor mask = empty_bitmask(x.shape(), x.device());
+  dispatch(x.device(), [&](auto backend) { rectify_kernel(backend, x, slope, x, mask); });
+  x.bump_version();
+  return mask;
+}
+
+void select_by_mask_over(const Tensor& x, const Tensor& mask, double slope) {
+  check_selection(x, mask);
+  FRUGAL_ASSERT(x.is_contiguous());
+  dispatch(x.device(), [&](auto backend) { select_by_mask_kernel(backend, x, mask, slope, x); });
+  x.bump_version();
+}
+
+void select_part_by_mask(const Tensor& x, const Tensor& mask, int64_t first) {
   check_real("select_by_mask", "x", x);
-  const BitmaskLayout layout = bitmask_layout(x.shape());
-  check_shape("select_by_mask", "the mask", mask, {layout.rows / 8, layout.cols});
-  FRUGAL_CHECK(mask.dtype() == DType::u8 && mask.device() == x.device(),
-               "[select_by_mask] expected the mask of dtype u8 on {}, got {}", x.device().str(),
-               describe(mask));
+  FRUGAL_ASSERT(x.is_contiguous() && mask.dim() == 2 && mask.size(0) == 1 &&
+                x.device().type != DeviceType::cuda);
+  if (x.device() == kCpu)
+    with_dtype(x.dtype(), [&](auto t) {
+      using T = decltype(t);
+      parallel_for(0, x.numel(), kCopyGrain, [&](int64_t begin, int64_t end) {
+        select_part(x.mut<T>(), mask.data<uint8_t>(), mask.size(1), first, begin, end);
+      });
+    });
+  x.bump_version();
+}
+
+Tensor select_by_mask(const Tensor& x, const Tensor& mask, double slope) {
+  check_selection(x, mask);
   const Tensor in = contiguous(x);
   Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
   dispatch(x.device(), [&](auto backend) { select_by_mask_kernel(backend, in, mask, slope, y); });

@@ -36,6 +36,14 @@ void clamp_kernel(Cuda, const Tensor& x, double lo, double hi, const Tensor& y, 
 // x where the mask is set, else slope * x. This is the backward pass of the ops above, and their
 // linear rebuild.  Errors: the mask's layout is not that of x.
 Tensor select_by_mask(const Tensor& x, const Tensor& mask, double slope);
+// The functions below write over x, which is contiguous. Its version rises.
+// rectify(): returns the mask.
+Tensor rectify_over(const Tensor& x, double slope);
+void select_by_mask_over(const Tensor& x, const Tensor& mask, double slope);
+// select_by_mask() with slope 0 of a part x of a tensor, whose elements from `first` on it holds,
+// and whose mask has the second layout. On the CPU and meta.
+void select_part_by_mask(const Tensor& x, const Tensor& mask, int64_t first);
+// y may be x in the kernels.
 void select_by_mask_kernel(Cpu, const Tensor& x, const Tensor& mask, double slope, const Tensor& y);
 void select_by_mask_kernel(Cuda, const Tensor& x, const Tensor& mask, double slope,
                            const Tensor& y);

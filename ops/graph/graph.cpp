@@ -38,11 +38,11 @@ void accumulate_counts(int64_t* ptr, int64_t rows) {
   for (int64_t r = 0; r < rows; ++r) ptr[r + 1] += ptr[r];
 }
 
-// Fills by_col and position from by_row: a stable counting sort by column.
-void transpose(SparseMatrix& m) {
+// Fills by_col, and position if asked for, from by_row: a stable counting sort by column.
+void transpose(SparseMatrix& m, bool positions) {
   const Csr& a = m.by_row;
   m.by_col = empty_csr(a.cols, a.rows, a.entries(), a.value.defined(), a.col.device());
-  m.position = host({a.entries()}, DType::i32, a.col.device());
+  if (positions) m.position = host({a.entries()}, DType::i32, a.col.device());
   if (a.col.device().type == DeviceType::meta) return;
   const auto* ptr = a.row_ptr.data<int64_t>();
   const auto* col = a.col.data<int32_t>();
@@ -55,7 +55,7 @@ void transpose(SparseMatrix& m) {
     for (int64_t e = ptr[r]; e < ptr[r + 1]; ++e) {
       const int64_t at = next[static_cast<size_t>(col[e])]++;
       m.by_col.col.mut<int32_t>()[at] = static_cast<int32_t>(r);
-      m.position.mut<int32_t>()[at] = static_cast<int32_t>(e);
+      if (positions) m.position.mut<int32_t>()[at] = static_cast<int32_t>(e);
       if (a.value.defined()) m.by_col.value.mut<float>()[at] = a.value.data<float>()[e];
     }
   m.by_col.split = split_rows(m.by_col.row_ptr);
@@ -212,7 +212,7 @@ Graph make_graph(const Tensor& edge_index, int64_t nodes, const GraphOptions& op
   Csr& in = graph.edges.by_row;
   if (device.type == DeviceType::meta) {
     in = empty_csr(nodes, nodes, count + (options.self_loops ? nodes : 0), valued, device);
-    transpose(graph.edges);
+    transpose(graph.edges, options.positions);
     return graph;
   }
   if (device != kCpu) {
@@ -234,7 +234,7 @@ Graph make_graph(const Tensor& edge_index, int64_t nodes, const GraphOptions& op
   }
   if (options.norm != EdgeNorm::none) normalize(in, options.norm);
   in.split = split_rows(in.row_ptr);
-  transpose(graph.edges);
+  transpose(graph.edges, options.positions);
   return graph;
 }
 
@@ -257,7 +257,7 @@ SparseMatrix make_sparse(const Tensor& row_ptr, const Tensor& col, const Tensor&
   SparseMatrix m;
   m.by_row = empty_csr(rows, cols, entries, value.defined(), row_ptr.device());
   if (row_ptr.device().type == DeviceType::meta) {
-    transpose(m);
+    transpose(m, true);
     return m;
   }
   if (row_ptr.device() != kCpu)
@@ -282,7 +282,7 @@ SparseMatrix make_sparse(const Tensor& row_ptr, const Tensor& col, const Tensor&
     m.by_row.value.mut<float>()[e] = v;
   }
   m.by_row.split = split_rows(m.by_row.row_ptr);
-  transpose(m);
+  transpose(m, true);
   return m;
 }
 
@@ -315,7 +315,7 @@ Csr group_by(const char* op, const Tensor& index, int64_t rows) {
 SparseMatrix to_device(const SparseMatrix& matrix, Device device) {
   CategoryScope scope(Category::input);
   return {moved(matrix.by_row, device), moved(matrix.by_col, device),
-          to_device(matrix.position, device)};
+          matrix.position.defined() ? to_device(matrix.position, device) : Tensor()};
 }
 
 Graph to_device(const Graph& graph, Device device) {

@@ -47,7 +47,9 @@ struct Csr {
 // A matrix and its transpose.
 struct SparseMatrix {
   Csr by_row, by_col;
-  Tensor position;  // [entries] i32: the position in by_row of each entry of by_col
+  // [entries] i32: the position in by_row of each entry of by_col. Undefined where nobody asked for
+  // it (GraphOptions::positions).
+  Tensor position;
   int64_t rows() const { return by_row.rows; }
   int64_t cols() const { return by_row.cols; }
 };
@@ -71,6 +73,8 @@ struct GraphOptions {
   bool self_loops = false;
   EdgeNorm norm = EdgeNorm::none;
   Tensor edge_weight = {};  // [E] f32 or f64; undefined: ones
+  // Makes SparseMatrix::position, which the maximum and graph attention read; sums do not.
+  bool positions = true;
 };
 
 // edge_index [2, E] i64: from, to. A node without edges has an empty row. A degree that is not

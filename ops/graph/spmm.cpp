@@ -13,6 +13,9 @@ namespace frugal::ops {
 namespace {
 
 constexpr const char* kSpmm = "spmm";
+// Bytes of a row that spmm_over() takes at once: whole cache lines, and few enough that the rows
+// which the edges name stay in a cache.
+constexpr int64_t kStripBytes = 128;
 
 void check_matrix(const char* op, const Csr& a, const Tensor& x) {
   check_real(op, "x", x);
@@ -71,6 +74,24 @@ void spmm_reference(const Csr& a, const Tensor& x, const SpmmOptions& o, const T
           for (int64_t f = 0; f < width; ++f) out[f] += partial.data<double>()[p * width + f];
         finish(row);
       });
+}
+
+// Checks the operands and makes them contiguous.
+SpmmOptions checked(const Csr& a, const Tensor& x, SpmmOptions o) {
+  check_matrix(kSpmm, a, x);
+  check_same(kSpmm, x, {&o.addend});
+  check_beside(kSpmm, x, {&o.bias});
+  const int64_t width = x.size(1);
+  if (o.bias.defined()) {
+    check_shape(kSpmm, "bias", o.bias, {width});
+    o.bias = contiguous(o.bias);
+  }
+  if (o.addend.defined()) {
+    check_shape(kSpmm, "the addend", o.addend, {a.rows, width});
+    o.addend = contiguous(o.addend);
+  }
+  if (o.value.defined()) check_shape(kSpmm, "value", o.value, {a.entries()});
+  return o;
 }
 
 template <class T>
@@ -179,6 +200,7 @@ void spmm_kernel(Cpu, const Csr& a, const Tensor& x, const SpmmOptions& o, const
                         data_or_null<int64_t>(o.entry_counts),
                         simd::input_of(x, 0),
                         x.size(1),
+                        y.strides()[0],
                         o.mean,
                         static_cast<float>(o.factor),
                         data_or_null<float>(o.bias),
@@ -197,24 +219,34 @@ void spmm_kernel(Cpu, const Csr& a, const Tensor& x, const SpmmOptions& o, const
 }
 
 Tensor spmm(const Csr& a, const Tensor& x, const SpmmOptions& options) {
-  check_matrix(kSpmm, a, x);
-  check_same(kSpmm, x, {&options.addend});
-  check_beside(kSpmm, x, {&options.bias});
-  const int64_t width = x.size(1);
-  SpmmOptions o = options;
-  if (o.bias.defined()) {
-    check_shape(kSpmm, "bias", o.bias, {width});
-    o.bias = contiguous(o.bias);
-  }
-  if (o.addend.defined()) {
-    check_shape(kSpmm, "the addend", o.addend, {a.rows, width});
-    o.addend = contiguous(o.addend);
-  }
-  if (o.value.defined()) check_shape(kSpmm, "value", o.value, {a.entries()});
+  const SpmmOptions o = checked(a, x, options);
   const Tensor in = contiguous(x);
-  Tensor y = Tensor::empty({a.rows, width}, x.dtype(), x.device());
+  Tensor y = Tensor::empty({a.rows, x.size(1)}, x.dtype(), x.device());
   dispatch(x.device(), [&](auto backend) { spmm_kernel(backend, a, in, o, y); });
   return y;
+}
+
+void spmm_over(const Csr& a, const Tensor& x, const SpmmOptions& options) {
+  const SpmmOptions o = checked(a, x, options);
+  const int64_t width = x.size(1);
+  FRUGAL_CHECK(a.rows == a.cols && x.is_contiguous(),
+               "[{}] expected a square matrix and a contiguous x to write over, got {} rows, {} "
+               "columns and {}",
+               kSpmm, a.rows, a.cols, describe(x));
+  const bool whole = x.dtype() == DType::f64 || x.device().type == DeviceType::cuda;
+  const int64_t strip =
+      whole ? std::max<int64_t>(width, 1) : kStripBytes / static_cast<int64_t>(size_of(x.dtype()));
+  for (int64_t begin = 0; begin < width; begin += strip) {
+    const int64_t end = std::min(width, begin + strip);
+    const Tensor out = x.slice(1, begin, end);
+    const Tensor in = workspace({x.size(0), end - begin}, x.dtype(), x.device());
+    copy_into(in, out);
+    SpmmOptions part = o;
+    if (o.bias.defined()) part.bias = o.bias.slice(0, begin, end);
+    if (o.addend.defined()) part.addend = o.addend.slice(1, begin, end);
+    dispatch(x.device(), [&](auto backend) { spmm_kernel(backend, a, in, part, out); });
+  }
+  x.bump_version();
 }
 
 void spmm_max_kernel(Cpu, const Csr& a, const Tensor& x, const Tensor& y, const Tensor& index) {

@@ -24,6 +24,11 @@ struct SpmmOptions {
 // y = factor A x + addend_factor addend + bias. A row without entries has the sum 0.
 // Errors: extents or dtypes that differ; a matrix on another device than x.
 Tensor spmm(const Csr& a, const Tensor& x, const SpmmOptions& options = {});
+// Writes y, with the same bits, over x, in strips of columns: beside x there is never more than the
+// copy of a strip. x is contiguous, and its version rises.
+// Errors: those of spmm(); a matrix that is not square.
+void spmm_over(const Csr& a, const Tensor& x, const SpmmOptions& options = {});
+// On the CPU, the rows of y and of the addend may lie apart, equally far, unless they are f64.
 void spmm_kernel(Cpu, const Csr& a, const Tensor& x, const SpmmOptions& options, const Tensor& y);
 void spmm_kernel(Cuda, const Csr& a, const Tensor& x, const SpmmOptions& options, const Tensor& y);
 

@@ -77,7 +77,7 @@ HWY_INLINE void finish(D d, const Spmm& a, int64_t row, int64_t k, const V (&sum
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   const auto scale = hn::Set(d, scale_of(a, row));
   for (int v = 0; v < kVectors; ++v) {
-    const int64_t at = k + v * lanes, element = row * a.width + at;
+    const int64_t at = k + v * lanes, element = row * a.stride + at;
     auto y = hn::Mul(sum[v], scale);
     if (const auto* addend = static_cast<const T*>(a.addend.data); addend != nullptr)
       y = hn::MulAdd(hn::Set(d, a.addend_factor), load(d, addend + element), y);

@@ -15,6 +15,7 @@ struct Spmm {
   const int64_t* entry_counts;
   Input x;  // [cols, width]; x, addend and y have one dtype
   int64_t width;
+  int64_t stride;  // elements from one row of addend and of y to the next one
   bool mean;
   float factor;
   const float* bias;

@@ -182,10 +182,7 @@ BatchNormOutput batch_norm_apply(const Tensor& x, const Tensor& affine, const Te
   dispatch(x.device(), [&](auto backend) {
     normalize_kernel(backend, in, added, affine, relu && (fused || !want_mask), out.y, out.mask);
   });
-  if (want_mask && !fused) {
-    Rectified rectified = rectify(out.y, 0, true);
-    out = {rectified.y, rectified.mask};
-  }
+  if (want_mask && !fused) out.mask = rectify_over(out.y, 0);
   return out;
 }
 
@@ -206,9 +203,11 @@ Tensor batch_norm_by_mask(const Tensor& x, const BatchNormMoments& moments,
   check_x(x);
   check_residual(x, residual);
   check_mask(x, mask);
-  if (!by_rows(x))
-    return select_by_mask(batch_norm_apply(x, moments, parameters, residual, false, false).y, mask,
-                          0);
+  if (!by_rows(x)) {
+    const Tensor y = batch_norm_apply(x, moments, parameters, residual, false, false).y;
+    select_by_mask_over(y, mask, 0);
+    return y;
+  }
   const Tensor in = contiguous(x), affine = folded(x, moments, parameters);
   const Tensor added = contiguous_or_none(residual);
   Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());

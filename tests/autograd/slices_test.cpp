@@ -5,8 +5,10 @@
 
 #include "autograd/engine.h"
 #include "autograd/functions.h"
+#include "autograd/graph_functions.h"
 #include "autograd/record.h"
 #include "tests/autograd/copy_codec.h"
+#include "tests/error_bounds.h"
 
 using namespace frugal;
 
@@ -85,6 +87,39 @@ std::vector<Tensor> gradients(const Problem& p, SavePolicy* policy) {
   return all;
 }
 
+// Two layers of a graph network; gradients of all leaves. With an odd number of nodes, a mask has
+// one row.
+std::vector<Tensor> graph_gradients(int64_t nodes, int64_t width, SavePolicy* policy) {
+  const Tensor edges = Tensor::empty({2, 2 * nodes}, DType::i64);
+  for (int64_t e = 0; e < 2 * nodes; ++e) {
+    edges.mut<int64_t>()[e] = e % nodes;
+    edges.mut<int64_t>()[2 * nodes + e] = (e * 7 + 3) % nodes;
+  }
+  const auto graph = std::make_shared<ops::Graph>(
+      ops::make_graph(edges, nodes, {.self_loops = true, .norm = ops::EdgeNorm::symmetric}));
+  PolicyScope scope(policy);
+  begin_step(3);
+  Variables leaves{Variable(wave_noise({nodes, width}, 40), true)};
+  const auto leaf = [&](const Shape& shape) {
+    leaves.push_back(Variable::parameter(wave_noise(shape, static_cast<int>(leaves.size()))));
+    return leaves.back();
+  };
+  Variable x = scale(leaves.front(), 1.5);
+  for (uint64_t layer = 0; layer < 2; ++layer) {
+    const Variable w = leaf({width, width}), bias = leaf({width});
+    Variable y = spmm(graph, linear_over(std::move(x), w), {1, bias, {}, 1});
+    const Variable g = leaf({width});
+    y = batch_norm_relu(std::move(y), g, leaf({width}), {});
+    x = dropout_over(std::move(y), 0.25, {5, layer});
+  }
+  const Variable head = linear(x, leaf({3, width}));
+  x = {};
+  backward(sum(mul(head, head)));
+  std::vector<Tensor> all;
+  for (const Variable& each : leaves) all.push_back(each.grad());
+  return all;
+}
+
 double difference(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
   double worst = 0;
   REQUIRE(a.size() == b.size());
@@ -122,6 +157,21 @@ TEST_CASE("slices change gradients by no more than the rounding of weight sums")
       CHECK(difference(gradients(p, &two), expected) < bound);
       // What does not sum over slices has the same bits.
       CHECK(gradients(p, &one).front().to_vector() == expected.front().to_vector());
+    }
+}
+
+TEST_CASE("a graph network in slices, over its tensors, has the gradients of whole tensors") {
+  const CopyCodec copies;
+  for (const auto& [nodes, width] : {std::pair<int64_t, int64_t>{40, 8}, {41, 8}, {16389, 256}})
+    for (const bool recipes : {false, true}) {
+      CAPTURE(nodes);
+      CAPTURE(recipes);
+      const int64_t row = width * int64_t{sizeof(float)};
+      SlicedPolicy whole(&copies, recipes, 0), some(&copies, recipes, nodes / 5 * row);
+      const auto expected = graph_gradients(nodes, width, nullptr);
+      CHECK(difference(graph_gradients(nodes, width, &whole), expected) == 0);
+      CHECK(difference(graph_gradients(nodes, width, &some), expected) <
+            frugal_test::largest_bound(nodes));
     }
 }
 

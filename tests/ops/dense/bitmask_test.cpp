@@ -65,6 +65,29 @@ TEST_CASE("bitmask: rectify, clamp and select agree with their definitions") {
     }
 }
 
+TEST_CASE("bitmask: written over their input, and for a part of a tensor, the bits are the same") {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f64})
+    for (const Shape& shape : kShapes) {
+      CAPTURE(shape.str());
+      const Tensor x = normals(shape, 1, dtype);
+      const Rectified apart = rectify(x, 0, true);
+      const Tensor over = clone(x), selected = clone(x);
+      const uint64_t version = over.storage()->version();
+      CHECK(same_bits(rectify_over(over, 0), apart.mask));
+      CHECK(same_bits(over, apart.y));
+      CHECK(over.storage()->version() > version);
+      select_by_mask_over(selected, apart.mask, 0.25);
+      CHECK(same_bits(selected, select_by_mask(x, apart.mask, 0.25)));
+      const int64_t rows = x.size(0), each = x.numel() / rows;
+      if (bitmask_layout(shape).by_rows) continue;
+      for (const int64_t begin : {int64_t{0}, rows / 3, rows / 2}) {
+        const Tensor part = clone(x.slice(0, begin, rows));
+        select_part_by_mask(part, apart.mask, begin * each);
+        CHECK(same_bits(part, clone(apart.y.slice(0, begin, rows))));
+      }
+    }
+}
+
 TEST_CASE("bitmask: NaN stays visible, infinities do not become NaN, zero is not kept") {
   const std::vector<double> values = {kNan, -kNan, kInf, -kInf, 0.0, -0.0, 1.0, -1.0};
   for (const DType dtype : {DType::f32, DType::f64})

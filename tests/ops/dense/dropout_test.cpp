@@ -69,6 +69,17 @@ TEST_CASE("dropout: in place the same, and the version says so") {
   }
 }
 
+TEST_CASE("dropout: a part of a tensor draws what the whole tensor draws there") {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f64})
+    for (const int64_t first : {0, 4, 8, 13, 4099, 70001}) {
+      CAPTURE(first);
+      const Tensor x = normals({80000}, 3, dtype), whole = dropout(x, 0.4, {7, 2});
+      const Tensor part = clone(x.slice(0, first, 80000));
+      dropout_inplace(part, 0.4, {7, 2}, first);
+      CHECK(same_bits(part, clone(whole.slice(0, first, 80000))));
+    }
+}
+
 TEST_CASE("dropout: counters beyond 32 bits") {
   const RngKey key{0x123456789abcdef0u, 0xfedcba9876543210u};
   const int64_t begin = (int64_t{4} << 32) - 37, n = 200;

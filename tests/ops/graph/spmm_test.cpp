@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include "core/memory.h"
+#include "ops/dense/copy.h"
 #include "tests/error_bounds.h"
 #include "tests/ops/samples.h"
 
@@ -218,4 +220,47 @@ TEST_CASE("extents and places that do not fit are refused") {
   CHECK_THROWS_WITH_AS(spmm_max_backward(a, normals({4, 2}, 1), Tensor::zeros({4, 2}, DType::u8)),
                        doctest::Contains("[spmm_max backward] expected dy [5, F]"), Error);
   CHECK(spmm(meta.edges.by_row, Tensor::empty({4, 2}, DType::f32, kMeta)).shape() == Shape{4, 2});
+}
+
+TEST_CASE("a product that is written over its input has the same bits") {
+  const SparseMatrix a = matrix_of(200, 200, 3000, 900, true);
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f64})
+    for (const int64_t width : {1, 5, 64, 100, 300}) {
+      CAPTURE(width);
+      const Tensor x = normals({200, width}, 1, dtype);
+      SpmmOptions o;
+      o.mean = true;
+      o.factor = 1.5;
+      o.bias = normals({width}, 2, dtype == DType::f64 ? dtype : DType::f32);
+      o.addend = normals({200, width}, 3, dtype);
+      o.addend_factor = -0.5;
+      SpmmOptions transposed;
+      transposed.entry_counts = a.by_row.row_ptr;
+      for (const auto& [matrix, options] : {std::pair(&a.by_row, o), {&a.by_col, transposed}}) {
+        const Tensor over = clone(x);
+        const uint64_t version = over.storage()->version();
+        spmm_over(*matrix, over, options);
+        CHECK(same_bits(over, spmm(*matrix, x, options)));
+        CHECK(over.storage()->version() > version);
+      }
+    }
+  // Beside x there is a strip of columns, and the sums of the pieces of long rows.
+  const Tensor x = normals({200, 256}, 4);
+  allocator(kCpu).reset_peak();
+  const int64_t before = allocator(kCpu).report().live_total;
+  spmm_over(a.by_row, x);
+  CHECK(allocator(kCpu).report().peak_total - before <=
+        (200 + a.by_row.split.pieces) * 32 * int64_t{sizeof(float)});
+  CHECK_THROWS_WITH_AS(spmm_over(matrix_of(5, 4, 9, 0, false).by_row, normals({4, 3}, 1)),
+                       doctest::Contains("[spmm] expected a square matrix"), Error);
+}
+
+TEST_CASE("a graph of which only sums are taken has no positions") {
+  const Tensor edges = Tensor::from<int64_t>({0, 1, 2, 1, 2, 0}, {2, 3});
+  const Graph with = make_graph(edges, 3), without = make_graph(edges, 3, {.positions = false});
+  CHECK(with.edges.position.defined());
+  CHECK_FALSE(without.edges.position.defined());
+  const Tensor x = normals({3, 4}, 1);
+  CHECK(same_bits(spmm(with.edges.by_col, x), spmm(without.edges.by_col, x)));
+  CHECK_FALSE(to_device(without, kMeta).edges.position.defined());
 }
