@@ -14,6 +14,7 @@
 #include "core/quoted.h"
 #include "ops/dense/bitmask.h"
 #include "python/module/bindings.h"
+#include "python/module/bit_loops.h"
 
 namespace frugal::python {
 namespace {
@@ -36,19 +37,39 @@ void check_host(const Tensor& values) {
 
 // ---- positive values
 
-template <class T>
-bool is_positive(T value) {
-  return static_cast<float>(value) > 0;
+// Numbers of a floating dtype as the unsigned integers that they are in memory. The positive
+// numbers are those above 0 and up to infinity, and NaN without its sign lies above infinity.
+struct FloatMemory {
+  uint64_t infinity, one;
+  bool is_positive(uint64_t bits) const { return bits != 0 && bits <= infinity; }
+};
+FloatMemory float_memory(DType dtype) {
+  switch (dtype) {
+    case DType::f64:
+      return {0x7ff0000000000000, 0x3ff0000000000000};
+    case DType::f32:
+      return {0x7f800000, 0x3f800000};
+    case DType::bf16:
+      return {0x7f80, 0x3f80};
+    case DType::f16:
+      return {0x7c00, 0x3c00};
+    default:
+      throw Error(fmt::format("[pack] expected a floating dtype, got {}", name_of(dtype)));
+  }
 }
-// Half the bits of f32: no conversion is needed to see a sign. Above `infinity` are NaN.
-bool is_positive_half(uint16_t bits, uint16_t infinity) { return bits != 0 && bits <= infinity; }
-template <>
-bool is_positive(BFloat16 value) {
-  return is_positive_half(value.bits, 0x7f80);
+int bytes_of(DType dtype) { return static_cast<int>(size_of(dtype)); }
+// Where element i of a contiguous tensor lies.
+const char* at(const Tensor& values, int64_t i) {
+  return static_cast<const char*>(values.raw()) + i * bytes_of(values.dtype());
 }
-template <>
-bool is_positive(Float16 value) {
-  return is_positive_half(value.bits, 0x7c00);
+char* at_mut(const Tensor& values, int64_t i) { return const_cast<char*>(at(values, i)); }
+uint64_t memory_at(const Tensor& values, int64_t i) {
+  uint64_t bits = 0;
+  std::memcpy(&bits, at(values, i), size_of(values.dtype()));
+  return bits;
+}
+void set_memory(const Tensor& values, int64_t i, uint64_t bits) {
+  std::memcpy(at_mut(values, i), &bits, size_of(values.dtype()));
 }
 
 // Calls f with a zero of the type of a floating tensor.
@@ -75,21 +96,12 @@ Tensor positive_mask(const Tensor& values) {
   const CategoryScope scope(Category::workspace);
   Tensor mask = ops::empty_bitmask(values.shape(), kCpu);
   uint8_t* const to = mask.mut<uint8_t>();
-  with_floating(values.dtype(), [&](auto zero) {
-    using T = decltype(zero);
-    const T* const from = values.data<T>();
-    parallel_for(0, blocks, std::max<int64_t>(1, kGrain / (8 * columns)),
-                 [&](int64_t begin, int64_t end) {
-                   for (int64_t block = begin; block < end; ++block) {
-                     const T* x = from + block * 8 * columns;
-                     uint8_t* const bits = to + block * columns;
-                     for (int64_t c = 0; c < columns; ++c) bits[c] = 0;
-                     for (int row = 0; row < 8; ++row, x += columns)
-                       for (int64_t c = 0; c < columns; ++c)
-                         bits[c] = static_cast<uint8_t>(bits[c] | (is_positive(x[c]) << row));
-                   }
-                 });
-  });
+  const uint64_t infinity = float_memory(values.dtype()).infinity;
+  parallel_for(0, blocks, std::max<int64_t>(1, kGrain / (8 * columns)),
+               [&](int64_t begin, int64_t end) {
+                 positive_bits(at(values, begin * 8 * columns), bytes_of(values.dtype()), infinity,
+                               {end - begin, columns}, to + begin * columns);
+               });
   return mask;
 }
 
@@ -128,27 +140,19 @@ class Groups final : public Kept {
                  "[unpack] expected codes that tell which values are positive");
     const Tensor all = unpacked(elements_, dtype_);
     const int64_t coded = elements_ - (tail_.defined() ? tail_.numel() : 0);
-    with_floating(dtype_, [&](auto zero) {
-      using T = decltype(zero);
-      T* const x = all.mut<T>();
-      const T values[2] = {T(0.0f), T(1.0f)};
-      if (codes_ != nullptr) {
-        const Tensor mask = codes_->unpack_sign();
-        const uint8_t* const bits = mask.data<uint8_t>();
-        const int64_t columns = mask.size(1);
-        parallel_for(0, mask.size(0), std::max<int64_t>(1, kGrain / (8 * columns)),
-                     [&](int64_t begin, int64_t end) {
-                       for (int64_t block = begin; block < end; ++block)
-                         for (int row = 0; row < 8; ++row)
-                           for (int64_t c = 0; c < columns; ++c)
-                             x[(block * 8 + row) * columns + c] =
-                                 (bits[block * columns + c] >> row & 1) != 0 ? values[1]
-                                                                             : values[0];
-                     });
-      }
-      for (int64_t i = coded; i < elements_; ++i)
-        x[i] = values[is_positive(tail_.data<T>()[i - coded])];
-    });
+    const FloatMemory memory = float_memory(dtype_);
+    if (codes_ != nullptr) {
+      const Tensor mask = codes_->unpack_sign();
+      const uint8_t* const bits = mask.data<uint8_t>();
+      const int64_t columns = mask.size(1);
+      parallel_for(0, mask.size(0), std::max<int64_t>(1, kGrain / (8 * columns)),
+                   [&](int64_t begin, int64_t end) {
+                     fill_by_bits(bits + begin * columns, bytes_of(dtype_), 0, memory.one,
+                                  {end - begin, columns}, at_mut(all, begin * 8 * columns));
+                   });
+    }
+    for (int64_t i = coded; i < elements_; ++i)
+      set_memory(all, i, memory.is_positive(memory_at(tail_, i - coded)) ? memory.one : 0);
     return all;
   }
 
@@ -192,74 +196,33 @@ Tensor codes_for(int64_t elements, int width) { return packed_bytes((elements * 
 // become vector code. After the last whole block, element i is bit i % 8 of byte i / 8.
 constexpr int64_t kLane = 64, kBlock = 8 * kLane;
 
-template <size_t bytes>
-struct UnsignedOf;
-template <>
-struct UnsignedOf<1> {
-  using type = uint8_t;
-};
-template <>
-struct UnsignedOf<2> {
-  using type = uint16_t;
-};
-template <>
-struct UnsignedOf<4> {
-  using type = uint32_t;
-};
-template <>
-struct UnsignedOf<8> {
-  using type = uint64_t;
-};
-template <class T>
-using Unsigned = typename UnsignedOf<sizeof(T)>::type;
-
-// Writes bit_of(x[i]), which is 0 or 1, for each of the elements.
-template <class T, class F>
-void write_bits(const Tensor& codes, const T* x, int64_t elements, const F& bit_of) {
+// Writes a bit for each of the values: whole(first element, blocks, bytes) those of blocks, and
+// bit_of(memory of an element) those of the rest.
+template <class Whole, class Bit>
+void write_bits(const Tensor& codes, const Tensor& values, const Whole& whole, const Bit& bit_of) {
   uint8_t* const to = codes.mut<uint8_t>();
-  const int64_t blocks = elements / kBlock;
+  const int64_t elements = values.numel(), blocks = elements / kBlock;
   parallel_for(0, blocks, kGrain / kBlock, [&](int64_t begin, int64_t end) {
-    for (int64_t block = begin; block < end; ++block) {
-      const T* from = x + block * kBlock;
-      Unsigned<T> bits[kLane] = {};
-      for (int k = 0; k < 8; ++k, from += kLane)
-        for (int64_t j = 0; j < kLane; ++j)
-          bits[j] =
-              static_cast<Unsigned<T>>(bits[j] | static_cast<Unsigned<T>>(bit_of(from[j])) << k);
-      for (int64_t j = 0; j < kLane; ++j) to[block * kLane + j] = static_cast<uint8_t>(bits[j]);
-    }
+    whole(begin * kBlock, BitBlocks{end - begin, kLane}, to + begin * kLane);
   });
   for (int64_t i = blocks * kBlock; i < elements; i += 8) {
     uint32_t byte = 0;
     for (int64_t k = 0; k < std::min<int64_t>(8, elements - i); ++k)
-      byte |= static_cast<uint32_t>(bit_of(x[i + k])) << k;
+      byte |= static_cast<uint32_t>(bit_of(memory_at(values, i + k))) << k;
     to[blocks * kLane + (i - blocks * kBlock) / 8] = static_cast<uint8_t>(byte);
   }
 }
-// Fills x with `zeros` and `ones` by the bits of write_bits().
-template <class T>
-void read_bits(const Tensor& codes, T* x, int64_t elements, T zeros, T ones) {
-  using U = Unsigned<T>;
+// Fills `all` with `zeros` and `ones` by the bits of write_bits().
+void read_bits(const Tensor& codes, const Tensor& all, uint64_t zeros, uint64_t ones) {
   const uint8_t* const from = codes.data<uint8_t>();
-  const int64_t blocks = elements / kBlock;
-  const U zero = std::bit_cast<U>(zeros), differs = static_cast<U>(zero ^ std::bit_cast<U>(ones));
-  const auto value = [&](uint32_t bit) {
-    const auto all = static_cast<U>(U{0} - static_cast<U>(bit));
-    return static_cast<U>(zero ^ (all & differs));
-  };
-  U* const out = reinterpret_cast<U*>(x);
+  const int64_t elements = all.numel(), blocks = elements / kBlock;
   parallel_for(0, blocks, kGrain / kBlock, [&](int64_t begin, int64_t end) {
-    for (int64_t block = begin; block < end; ++block) {
-      U bytes[kLane];
-      for (int64_t j = 0; j < kLane; ++j) bytes[j] = from[block * kLane + j];
-      U* to = out + block * kBlock;
-      for (int k = 0; k < 8; ++k, to += kLane)
-        for (int64_t j = 0; j < kLane; ++j) to[j] = value((bytes[j] >> k) & 1);
-    }
+    fill_by_bits(from + begin * kLane, bytes_of(all.dtype()), zeros, ones, {end - begin, kLane},
+                 at_mut(all, begin * kBlock));
   });
   for (int64_t i = blocks * kBlock; i < elements; ++i) {
     const int64_t rest = i - blocks * kBlock;
-    out[i] = value(from[blocks * kLane + rest / 8] >> (rest % 8) & 1);
+    set_memory(all, i, (from[blocks * kLane + rest / 8] >> (rest % 8) & 1) != 0 ? ones : zeros);
   }
 }
 
@@ -276,30 +239,10 @@ class Bits final : public Kept {
   int64_t bytes() const override { return codes_.nbytes(); }
   Tensor unpack() const override {
     const Tensor all = unpacked(elements_, dtype_);
-    const auto fill = [&](auto zero) {
-      using U = decltype(zero);
-      read_bits(codes_, static_cast<U*>(all.raw()), elements_, static_cast<U>(values_[0]),
-                static_cast<U>(values_[1]));
-    };
-    with_unsigned(dtype_, fill);
+    read_bits(codes_, all, values_[0], values_[1]);
     return all;
   }
   Tensor unpack_positive() const override { return positive_ ? unpack() : Kept::unpack_positive(); }
-
-  // Calls f with a zero of the unsigned type that is as large as an element.
-  template <class F>
-  static void with_unsigned(DType dtype, const F& f) {
-    switch (size_of(dtype)) {
-      case 1:
-        return f(uint8_t{0});
-      case 2:
-        return f(uint16_t{0});
-      case 4:
-        return f(uint32_t{0});
-      default:
-        return f(uint64_t{0});
-    }
-  }
 
  private:
   Tensor codes_;
@@ -311,18 +254,9 @@ class Bits final : public Kept {
 
 // Is this the memory of a NaN?
 bool is_nan(DType dtype, uint64_t bits) {
-  switch (dtype) {
-    case DType::f64:
-      return std::isnan(std::bit_cast<double>(bits));
-    case DType::f32:
-      return std::isnan(std::bit_cast<float>(static_cast<uint32_t>(bits)));
-    case DType::bf16:
-      return (bits & 0x7fff) > 0x7f80;
-    case DType::f16:
-      return (bits & 0x7fff) > 0x7c00;
-    default:
-      return false;
-  }
+  if (!is_floating(dtype)) return false;
+  const uint64_t sign = uint64_t{1} << (8 * bytes_of(dtype) - 1);
+  return (bits & ~sign) > float_memory(dtype).infinity;
 }
 
 // ---- levels
@@ -358,27 +292,36 @@ class Levels final : public Kept {
 
 // ---- windows
 
-// The windows of the outputs, one after the other: where each begins in its plane.
+// The windows of the outputs, one after the other: the index at which each begins in its plane.
 class Walk {
  public:
   Walk(const Windows& windows, int64_t output) : w_(windows) {
-    const int64_t at = output % (w_.out_height * w_.out_width);
-    out_row_ = at / w_.out_width;
-    out_column_ = at % w_.out_width;
+    const int64_t in_plane = output % (w_.out_height * w_.out_width);
+    row_ = in_plane / w_.out_width;
+    column_ = in_plane % w_.out_width;
+    origin_ = begin_of_row() + column_ * w_.stride[1];
   }
-  int64_t row() const { return out_row_ * w_.stride[0] - w_.padding[0]; }
-  int64_t column() const { return out_column_ * w_.stride[1] - w_.padding[1]; }
-  int64_t origin() const { return row() * w_.width + column(); }
+  int64_t origin() const { return origin_; }
   void next() {
-    if (++out_column_ < w_.out_width) return;
-    out_column_ = 0;
-    if (++out_row_ == w_.out_height) out_row_ = 0;
+    origin_ += w_.stride[1];
+    if (++column_ < w_.out_width) return;
+    column_ = 0;
+    if (++row_ == w_.out_height) row_ = 0;
+    origin_ = begin_of_row();
   }
 
  private:
+  int64_t begin_of_row() const {
+    return (row_ * w_.stride[0] - w_.padding[0]) * w_.width - w_.padding[1];
+  }
   const Windows& w_;
-  int64_t out_row_ = 0, out_column_ = 0;
+  int64_t row_ = 0, column_ = 0, origin_ = 0;
 };
+
+// How far a place lies behind the beginning of its window.
+int64_t distance_of(const Windows& w, int64_t place) {
+  return place / w.kernel[1] * w.dilation[0] * w.width + place % w.kernel[1] * w.dilation[1];
+}
 
 class Places final : public Kept {
  public:
@@ -389,8 +332,7 @@ class Places final : public Kept {
     const Windows& w = windows_;
     int64_t distances[256] = {};  // from where a window begins to each of its places
     for (int64_t place = 0; place < w.kernel[0] * w.kernel[1]; ++place)
-      distances[place] =
-          place / w.kernel[1] * w.dilation[0] * w.width + place % w.kernel[1] * w.dilation[1];
+      distances[place] = distance_of(w, place);
     const Tensor all = unpacked(elements_, DType::i64);
     int64_t* const to = all.mut<int64_t>();
     const uint8_t* const from = codes_.data<uint8_t>();
@@ -468,43 +410,42 @@ std::unique_ptr<Kept> keep_two_values(const Tensor& values) {
   check_host(values);
   const int64_t elements = values.numel();
   if (elements == 0) return nullptr;
-  std::unique_ptr<Kept> kept;
-  Bits::with_unsigned(values.dtype(), [&](auto zero) {
-    using U = decltype(zero);
-    const U* const x = static_cast<const U*>(values.raw());
-    const U first = x[0];
-    int64_t at = 0;
-    while (at < elements && x[at] == first) ++at;
-    const U second = at < elements ? x[at] : first;
-    // Most tensors of other kinds have a third value soon.
-    for (int64_t i = at; i < std::min<int64_t>(at + 256, elements); ++i)
-      if (x[i] != first && x[i] != second) return;
-    if (is_nan(values.dtype(), first) || is_nan(values.dtype(), second)) return;
-    std::atomic<bool> others = false;
-    parallel_for(0, elements, kGrain, [&](int64_t begin, int64_t end) {
-      U differs = 0;
-      for (int64_t i = begin; i < end; ++i)
-        differs = static_cast<U>(differs | (U(x[i] != first) & U(x[i] != second)));
-      if (differs != 0) others.store(true, std::memory_order_relaxed);
-    });
-    if (others) return;
-    const Tensor codes = codes_for(elements, 1);
-    write_bits(codes, x, elements, [first](U value) { return value != first; });
-    kept = std::make_unique<Bits>(codes, elements, values.dtype(), first, second, false);
-  });
-  return kept;
+  const uint64_t first = memory_at(values, 0);
+  int64_t other = 0;
+  while (other < elements && memory_at(values, other) == first) ++other;
+  const uint64_t second = other < elements ? memory_at(values, other) : first;
+  // Most tensors of other kinds have a third value soon.
+  for (int64_t i = other; i < std::min<int64_t>(other + 256, elements); ++i)
+    if (memory_at(values, i) != first && memory_at(values, i) != second) return nullptr;
+  if (is_nan(values.dtype(), first) || is_nan(values.dtype(), second)) return nullptr;
+  const Tensor codes = codes_for(elements, 1);
+  std::atomic<bool> two = true;
+  write_bits(
+      codes, values,
+      [&](int64_t element, BitBlocks blocks, uint8_t* to) {
+        if (!differing_bits(at(values, element), bytes_of(values.dtype()), first, second, blocks,
+                            to))
+          two.store(false, std::memory_order_relaxed);
+      },
+      [&](uint64_t bits) {
+        if (bits != first && bits != second) two.store(false, std::memory_order_relaxed);
+        return bits != first;
+      });
+  if (!two) return nullptr;
+  return std::make_unique<Bits>(codes, elements, values.dtype(), first, second, false);
 }
 
 std::unique_ptr<Kept> keep_positive(const Tensor& values) {
   check_host(values);
   const Tensor codes = codes_for(values.numel(), 1);
-  uint64_t one = 0;
-  with_floating(values.dtype(), [&](auto zero) {
-    using T = decltype(zero);
-    write_bits(codes, values.data<T>(), values.numel(), [](T value) { return is_positive(value); });
-    one = std::bit_cast<Unsigned<T>>(T(1.0f));
-  });
-  return std::make_unique<Bits>(codes, values.numel(), values.dtype(), 0, one, true);
+  const FloatMemory memory = float_memory(values.dtype());
+  write_bits(
+      codes, values,
+      [&](int64_t element, BitBlocks blocks, uint8_t* to) {
+        positive_bits(at(values, element), bytes_of(values.dtype()), memory.infinity, blocks, to);
+      },
+      [&](uint64_t bits) { return memory.is_positive(bits); });
+  return std::make_unique<Bits>(codes, values.numel(), values.dtype(), 0, memory.one, true);
 }
 
 std::unique_ptr<Kept> keep_levels(const Tensor& values, const std::vector<float>& levels, int width,
@@ -568,11 +509,11 @@ std::unique_ptr<Kept> keep_windows(const Tensor& indices, const Windows& w) {
   const Tensor codes = codes_for(elements, width);
   const int64_t* const from = indices.data<int64_t>();
   std::atomic<bool> fits = true;
-  // An index as a distance from where its window begins tells the place without a division by the
-  // width, where windows are narrower than their plane.
-  const int64_t reach = (w.kernel[1] - 1) * w.dilation[1];
-  if (reach >= w.width) return nullptr;
-  const int64_t down = w.dilation[0] * w.width;
+  // Windows as wide as this have two places at one distance.
+  if ((w.kernel[1] - 1) * w.dilation[1] >= w.width) return nullptr;
+  std::vector<int16_t> place_at(static_cast<size_t>(distance_of(w, places - 1)) + 1, -1);
+  for (int64_t place = 0; place < places; ++place)
+    place_at[static_cast<size_t>(distance_of(w, place))] = static_cast<int16_t>(place);
   const int64_t per_byte = 8 / width;
   uint8_t* const to = codes.mut<uint8_t>();
   parallel_for(0, codes.numel(), kGrain / 8, [&](int64_t begin, int64_t end) {
@@ -582,17 +523,10 @@ std::unique_ptr<Kept> keep_windows(const Tensor& indices, const Windows& w) {
       uint32_t byte = 0;
       const int64_t first = i * per_byte, last = std::min(first + per_byte, elements);
       for (int64_t k = first; k < last; ++k, walk.next()) {
-        int64_t rest = from[k] - walk.origin();
-        int64_t row = 0;
-        for (; rest > reach && row < w.kernel[0]; ++row) rest -= down;
-        const int64_t column = w.dilation[1] == 1 ? rest : rest / w.dilation[1];
-        const bool found = rest >= 0 && row < w.kernel[0] && column * w.dilation[1] == rest &&
-                           walk.row() + row * w.dilation[0] >= 0 && walk.column() + rest >= 0 &&
-                           walk.row() + row * w.dilation[0] < w.height &&
-                           walk.column() + rest < w.width;
-        all = all && found;
-        byte |= static_cast<uint32_t>(found ? row * w.kernel[1] + column : 0)
-                << ((k - first) * width);
+        const auto distance = static_cast<size_t>(from[k] - walk.origin());  // below 0: very large
+        const int place = distance < place_at.size() ? place_at[distance] : -1;
+        all = all && place >= 0;
+        byte |= static_cast<uint32_t>(std::max(place, 0)) << ((k - first) * width);
       }
       to[i] = static_cast<uint8_t>(byte);
     }

@@ -48,8 +48,8 @@ struct Windows {
   int64_t kernel[2] = {1, 1}, stride[2] = {1, 1}, padding[2] = {0, 0}, dilation[2] = {1, 1};
 };
 // The places of maxima within their windows. `indices`: contiguous, i64, of any number of planes
-// [out_height, out_width], each index into its plane of [height, width]. Null: an index lies
-// outside its window, or windows have more than 256 places.
+// [out_height, out_width], each index into its plane of [height, width]. Null: an index is at no
+// place of its window, or windows have more than 256 places.
 std::unique_ptr<Kept> keep_windows(const Tensor& indices, const Windows& windows);
 
 }  // namespace frugal::python

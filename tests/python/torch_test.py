@@ -115,6 +115,18 @@ class Forms(unittest.TestCase):
                     self.assertLess(float((mean - exact).mean().abs()), 5 * most / (100 * 4096) ** 0.5)
                     self.assertLess(float((mean - exact).abs().max()), 6 * most / 10)
 
+    def test_no_level_is_subnormal(self):
+        """Products with such numbers take many times longer."""
+        defaults = {
+            "approximate": "none", "alpha": 1.0, "scale": 1.0, "input_scale": 1.0, "beta": 1.0, "lambd": 0.5,
+            "threshold": 20.0, "negative_slope": 0.01, "min_val": -1.0, "max_val": 1.0}  # fmt: skip
+        for op in _rules._DERIVATIVES:
+            for dtype in (torch.float32, torch.bfloat16):
+                table = _rules.levels(op, defaults, _rules.width_of(op, 4), dtype)
+                found = _rules.derivative(op, torch.tensor(table.values, dtype=dtype), defaults).abs()
+                least = torch.finfo(torch.float32).tiny
+                self.assertTrue(bool(((found == 0) | (found >= least)).all()), op)
+
     def test_places_of_windows(self):
         for pool in (nn.MaxPool2d(2), nn.MaxPool2d(3, 2, 1), nn.MaxPool2d((2, 3), (2, 1), (1, 0), dilation=2)):
             pool.return_indices = True
@@ -127,6 +139,11 @@ class Forms(unittest.TestCase):
             self.assertIsNotNone(kept)
             self.assertTrue(torch.equal(_kept._torch(kept), indices.reshape(-1)))
             self.assertLessEqual(kept.nbytes, indices.numel() // 2 + 1)
+            indices[-1, -1, -1, -1] = 0  # an index of another window
+            kept = _frugal.keep_windows(
+                _kept._share(indices.reshape(-1)), (11, 13), tuple(indices.shape[2:]), two(pool.kernel_size),
+                two(pool.stride), two(pool.padding), two(pool.dilation))  # fmt: skip
+            self.assertIsNone(kept)
 
 
 class Steps(unittest.TestCase):

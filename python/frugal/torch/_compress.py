@@ -2,9 +2,11 @@
 
 import threading
 import time
+import weakref
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 
 import torch
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from frugal import _frugal
@@ -148,9 +150,13 @@ class compress:
         self._waiting: List[Tuple[int, Entry]] = []
         self._ops = 0
         self._counted: Dict[Any, bool] = {}
+        self._small: set = set()  # the small tensors that were counted
         self._inputs: set = set()  # storages that the caller holds
         self._lasting: set = set()  # storages of parameters and buffers
         self._path: List[str] = []
+        # A step has hundreds of modules, so their names are found once.
+        self._names: "weakref.WeakKeyDictionary[torch.nn.Module, str]" = weakref.WeakKeyDictionary()
+        self._named = False  # in this step
         self._undo: List[Callable[[], None]] = []
         self._hooks: Any = None
         self._mode: Any = None
@@ -176,7 +182,12 @@ class compress:
             self._active = 1
             self._mode.__enter__()
         for i, model in enumerate(self.models):
-            self._watch(model, type(model).__name__ if i > 0 else "")
+            self._watch(model, self._prefix(i))
+        if self.models:
+            self._named = False
+            before = register_module_forward_pre_hook(self._enter_module)
+            after = register_module_forward_hook(self._leave_module)
+            self._undo += [before.remove, after.remove]
         return self.memory
 
     def __exit__(self, *exception: Any) -> None:
@@ -195,6 +206,7 @@ class compress:
             hooks.__exit__(None, None, None)
             self._table.clear()
             self._counted.clear()
+            self._small.clear()
             self._lasting.clear()
             self.memory.peak = self._owner.peak
             self._widths.end_step(self.memory.kept)
@@ -310,22 +322,32 @@ class compress:
                 model.forward = own  # type: ignore[method-assign]
 
         self._undo.append(restore)
-        for name, module in model.named_modules():
-            if name:
-                full = f"{prefix}.{name}" if prefix else name
-                before = module.register_forward_pre_hook(self._entering(full))
-                after = module.register_forward_hook(self._leaving)
-                self._undo += [before.remove, after.remove]
 
-    def _entering(self, name: str) -> Callable[..., None]:
-        def enter(module: Any, inputs: Any) -> None:
-            if self._active and threading.get_ident() == self._thread:
+    def _prefix(self, i: int) -> str:
+        """What comes before the names of the modules of model i: the first one has them as they are."""
+        return type(self.models[i]).__name__ if i > 0 else ""
+
+    def _name_of_module(self, module: torch.nn.Module) -> str:
+        """The name of a module of the models; empty: it is a model, or no module of them."""
+        name = self._names.get(module)
+        if name is None and not self._named:
+            self._named = True
+            for i, model in enumerate(self.models):
+                prefix = self._prefix(i)
+                for path, one in model.named_modules():
+                    self._names[one] = f"{prefix}.{path}" if prefix and path else path
+            name = self._names.get(module)
+        return name or ""
+
+    # PyTorch calls both for the modules of all models and threads.
+    def _enter_module(self, module: torch.nn.Module, inputs: Any) -> None:
+        if self._active and threading.get_ident() == self._thread:
+            name = self._name_of_module(module)
+            if name:
                 self._path.append(name)
 
-        return enter
-
-    def _leaving(self, module: Any, inputs: Any, output: Any) -> None:
-        if self._path and threading.get_ident() == self._thread:
+    def _leave_module(self, module: torch.nn.Module, inputs: Any, output: Any) -> None:
+        if self._path and threading.get_ident() == self._thread and self._name_of_module(module):
             self._path.pop()
 
     def _note_inputs(self, values: Any) -> None:
@@ -342,18 +364,24 @@ class compress:
 
     def _pack(self, tensor: torch.Tensor) -> Slot:
         if self._busy or threading.get_ident() != self._thread:
-            return Slot(tensor, "a saved tensor")
+            return Slot(tensor, "")
         self._busy = True  # what this does is not watched
         try:
-            with torch.no_grad():
-                return self._pack_alone(tensor)
+            path = self._path[-1] if self._path else ""
+            slot = Slot(tensor, path)
+            if tensor.layout != torch.strided or tensor.numel() >= self.min_elements:
+                return self._pack_alone(tensor, slot)
+            key = (tensor.data_ptr(), tensor.numel())
+            if key not in self._small:  # memory that several ops save counts once
+                self._small.add(key)
+                size = tensor.numel() * tensor.element_size()
+                self.memory.add(path, size, 0, size, "small")
+            return slot
         finally:
             self._busy = False
 
-    def _pack_alone(self, tensor: torch.Tensor) -> Slot:
+    def _pack_alone(self, tensor: torch.Tensor, slot: Slot) -> Slot:
         event = self._event
-        path = self._path[-1] if self._path else "the model"
-        slot = Slot(tensor, f"a tensor of shape {list(tensor.shape)}, saved in {path},")
         if not self._active:
             self._count(tensor, 0, "outside of the model")
             return slot
@@ -664,8 +692,7 @@ def _as_bytes(flat: torch.Tensor) -> torch.Tensor:
 
 
 def _unpack(slot: Slot) -> torch.Tensor:
-    with torch.no_grad():
-        return slot.unpack()
+    return slot.unpack()
 
 
 _graph_task = getattr(torch._C, "_current_graph_task_id", None)

@@ -198,15 +198,15 @@ class Owner:
 class Slot:
     """What the graph holds in the place of one saved tensor."""
 
-    __slots__ = ("tensor", "version", "what", "_get", "_shape", "_stride", "_offset", "__weakref__")
+    __slots__ = ("tensor", "version", "path", "_get", "_shape", "_stride", "_offset", "__weakref__")
 
-    def __init__(self, tensor: torch.Tensor, what: str) -> None:
+    def __init__(self, tensor: torch.Tensor, path: str) -> None:
         # The graph must not hold a tensor that holds the graph.
         self.tensor: Optional[torch.Tensor] = tensor if tensor.grad_fn is None else tensor.detach()
         self.version = tensor._version
-        self.what = what
+        self.path = path  # of the module that saved it
         self._get: Optional[Callable[[], torch.Tensor]] = None
-        self._shape, self._stride, self._offset = tensor.shape, tensor.stride(), 0
+        self._shape, self._stride, self._offset = tensor.shape, (), 0
 
     def replace(self, get: Callable[[], torch.Tensor], stride: Tuple[int, ...], offset: int) -> None:
         self._get, self._stride, self._offset = get, stride, offset
@@ -216,7 +216,8 @@ class Slot:
         tensor = self.tensor
         if tensor is not None:
             if tensor._version != self.version:
-                raise RuntimeError(_CHANGED.format(self.what))
+                saved_in = f", saved in {self.path or 'the model'},"
+                raise RuntimeError(_CHANGED.format(f"a tensor of shape {list(self._shape)}{saved_in}"))
             return tensor
         assert self._get is not None
         flat = self._get()

@@ -248,7 +248,9 @@ _DERIVATIVES: Dict[str, Derivative] = {
     "binary_cross_entropy_with_logits": lambda one, x, n: x.sigmoid(),
 }
 # Where outputs have all their derivatives.
-_RANGES = {"sigmoid": (0.5, 1.0), "tanh": (0.0, 1.0), "_log_softmax": (-100.0, 0.0)}
+# The lowest probability is 0 in f32 and not a number below the normal ones, with which products of the
+# gradient would take many times longer.
+_RANGES = {"sigmoid": (0.5, 1.0), "tanh": (0.0, 1.0), "_log_softmax": (-120.0, 0.0)}
 _LOSSES = {"_log_softmax", "binary_cross_entropy_with_logits"}  # 8 bits: all gradients begin here
 _TWO = {"hardsigmoid", "hardtanh", "leaky_relu", "threshold", "softshrink", "hardshrink"}  # derivatives
 _ENDS = ("min_val", "max_val", "threshold", "lambd")  # where these derivatives change
