@@ -2,6 +2,7 @@
 # configs, and the package that find_package(Frugal) reads.
 include(CMakePackageConfigHelpers)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Frugal)
+set(documents_dir ${CMAKE_INSTALL_DATADIR}/doc/frugal)  # CMAKE_INSTALL_DOCDIR has the project's capital letter
 
 add_library(frugal_everything INTERFACE)
 add_library(Frugal::frugal ALIAS frugal_everything)
@@ -27,8 +28,8 @@ write_basic_package_version_file(${CMAKE_BINARY_DIR}/FrugalConfigVersion.cmake
 install(FILES ${CMAKE_BINARY_DIR}/FrugalConfig.cmake ${CMAKE_BINARY_DIR}/FrugalConfigVersion.cmake
               cmake/FindFrugalDnnl.cmake DESTINATION ${package_dir} COMPONENT development)
 install(DIRECTORY configs DESTINATION ${CMAKE_INSTALL_DATADIR}/frugal COMPONENT program FILES_MATCHING PATTERN "*.json")
-install(FILES LICENSE README.md CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT program)
-install(DIRECTORY docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR}/docs COMPONENT program)
+install(FILES LICENSE README.md CHANGELOG.md DESTINATION ${documents_dir} COMPONENT program)
+install(DIRECTORY docs/ DESTINATION ${documents_dir}/docs COMPONENT program)
 if(TARGET frugal)
   install(TARGETS frugal RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT program)
 endif()

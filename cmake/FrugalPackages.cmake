@@ -32,6 +32,7 @@ list(JOIN needed ", " development_needs)
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_NAME frugal)
 set(CPACK_DEBIAN_PROGRAM_DESCRIPTION "${PROJECT_DESCRIPTION}
  The program, ready configurations and the pages.")
+set(CPACK_DEBIAN_PROGRAM_PACKAGE_RECOMMENDS "ca-certificates")  # `frugal data fetch`
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_NAME libfrugal-dev)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SHLIBDEPS OFF)  # its libraries are archives
@@ -43,6 +44,8 @@ if(TARGET frugal_python)
   set(CPACK_DEBIAN_PYTHON_PACKAGE_NAME python3-frugal)
   set(CPACK_DEBIAN_PYTHON_PACKAGE_SECTION python)
   set(CPACK_DEBIAN_PYTHON_PACKAGE_DEPENDS "${FRUGAL_PYTHON_NEEDS}, python3-numpy")
+  set(CPACK_DEBIAN_PYTHON_PACKAGE_CONTROL_EXTRA ${PROJECT_SOURCE_DIR}/cmake/debian/postinst
+                                                ${PROJECT_SOURCE_DIR}/cmake/debian/prerm)
   set(CPACK_DEBIAN_PYTHON_PACKAGE_SUGGESTS "python3-torch, python3-matplotlib")
   set(CPACK_DEBIAN_PYTHON_DESCRIPTION "${PROJECT_DESCRIPTION} (Python)
  Training from Python, and frugal.torch for models of PyTorch.")
