@@ -187,11 +187,20 @@ void transpose(Lowering& l, const Op& op) {
 void slice(Lowering& l, const Op& op) {
   const int x = op.input(0), axis = axis_of(l, op, "axis");
   const Order order = l.order_of(x);
-  const std::vector<int64_t> extents = l.extents(x, axis);
+  const std::vector<int64_t> ends = op.each_integer("end");
+  const std::string whole = l.in_order(x, order);
+  const std::string free =
+      std::equal(ends.begin() + 1, ends.end(), ends.begin()) ? "" : l.extent_of_input(ends);
+  if (ends != l.extents(x, axis) && !free.empty()) {  // such as positions up to the last token
+    l.set(op.output(),
+          l.emit("Slice", {whole, l.ints({op.integer("begin")}),
+                           l.emit("Unsqueeze", {free, l.ints({0})}), l.ints({place(order, axis)})}),
+          order);
+    return;
+  }
   int64_t end = std::numeric_limits<int64_t>::max();  // to the end, whatever the extent is
-  if (op.each_integer("end") != extents) end = op.integer("end");
-  l.set(op.output(),
-        l.slice(l.in_order(x, order), {op.integer("begin")}, {end}, {place(order, axis)}), order);
+  if (ends != l.extents(x, axis)) end = op.integer("end");
+  l.set(op.output(), l.slice(whole, {op.integer("begin")}, {end}, {place(order, axis)}), order);
 }
 
 void concat(Lowering& l, const Op& op) {

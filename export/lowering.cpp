@@ -221,6 +221,13 @@ std::string Lowering::extent(int value, int axis) {
   return made;
 }
 
+std::string Lowering::extent_of_input(const std::vector<int64_t>& in_passes) {
+  for (const int input : passes_[0].inputs)
+    for (int axis = 0; axis < dim(input); ++axis)
+      if (extents(input, axis) == in_passes) return extent(input, axis);
+  return "";
+}
+
 std::string Lowering::reshaped(const std::string& name, int like, int value) {
   if (passes_[0].values[static_cast<size_t>(like)].shape == shape(value)) {
     bool same = true;
@@ -253,13 +260,11 @@ std::string Lowering::reshaped(const std::string& name, int like, int value) {
     if (is_fixed(value, axis)) {
       part = ints({shape(value)[axis]});
     } else {
-      for (const int input : passes_[0].inputs)
-        for (int from = 0; from < dim(input) && part.empty(); ++from)
-          if (extents(input, from) == extents(value, axis))
-            part = emit("Unsqueeze", {extent(input, from), ints({0})});
-      if (part.empty())
+      const std::string free = extent_of_input(extents(value, axis));
+      if (free.empty())
         fail(fmt::format("expected at most one extent that depends on the sizes, got {} axes of {}",
                          open.size(), shape(value)));
+      part = emit("Unsqueeze", {free, ints({0})});
     }
     parts.push_back(part);
   }

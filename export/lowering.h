@@ -78,6 +78,8 @@ class Lowering {
   std::string ints(const std::vector<int64_t>& values);                   // [n] i64
   // One extent as a scalar i64: a constant, or what a Shape node says.
   std::string extent(int value, int axis);
+  // The extent of an input that has these numbers in the passes; "": there is none.
+  std::string extent_of_input(const std::vector<int64_t>& in_passes);
   std::string to(const std::string& name, DType dtype);  // Cast
   std::string slice(const std::string& name, const std::vector<int64_t>& begin,
                     const std::vector<int64_t>& end, const std::vector<int64_t>& axes,

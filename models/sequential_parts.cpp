@@ -36,13 +36,13 @@ Tensor mask_of(const Variable& x, const Context& context) {
   return fits ? mask : Tensor();
 }
 
-// What each token counts in the mean over the tokens that mask [N, T] shows: [N, T, 1].
+// What each token counts in the mean over the tokens that mask [N, T] shows: [N, T, 1]. Made by
+// functions that a trace sees, so that it can be exported.
 Tensor shares(const Tensor& mask, DType dtype) {
   const CategoryScope scope(Category::workspace);
-  const Tensor seen = ops::cast(mask, DType::f32);
-  const Tensor count = ops::clamp(ops::sum(seen, {1}, true), 1, 1e9, false).y;
-  const Tensor share = ops::cast(ops::div(seen, count), dtype);
-  return ops::reshape(share, {mask.size(0), mask.size(1), 1});
+  const Variable seen = cast(Variable(mask), dtype == DType::f64 ? dtype : DType::f32);
+  const Variable share = div(seen, clamp(sum(seen, {1}, true), 1, 1e9));
+  return reshape(cast(share, dtype), {mask.size(0), mask.size(1), 1}).value();
 }
 
 }  // namespace
@@ -65,12 +65,14 @@ Variable TokenEmbedding::forward(Variable x, Context& context) {
 PositionEmbedding::PositionEmbedding(Init& init, int64_t longest, int64_t channels)
     : weight_(register_parameter("weight", normal(init, {longest, channels}, kDeviation))) {}
 
-Variable PositionEmbedding::forward(Variable x, Context&) {
+Variable PositionEmbedding::forward(Variable x, Context& context) {
   check_tokens("position_embedding", x);
   const int64_t tokens = x.size(1), longest = weight_.size(0);
   FRUGAL_CHECK(tokens <= longest, "[position_embedding] expected at most {} tokens, got {}",
                longest, tokens);
-  const Variable rows = tokens == longest ? weight_ : slice(weight_, 0, 0, tokens);
+  // An evaluation runs the same ops for all numbers of tokens, so that it can be exported.
+  const bool whole = tokens == longest && context.training;
+  const Variable rows = whole ? weight_ : slice(weight_, 0, 0, tokens);
   return add(x, cast(rows, x.dtype()));
 }
 

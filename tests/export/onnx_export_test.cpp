@@ -18,6 +18,7 @@
 #include "export/onnx_file.h"
 #include "export/recording.h"
 #include "models/layers.h"
+#include "models/sequential_parts.h"
 #include "models/state.h"
 #include "models/zoo/bert.h"
 #include "models/zoo/densenet.h"
@@ -310,6 +311,39 @@ TEST_CASE("heads, masks and weights of edges are written") {
     mean.in_features = 5;
     models::Sage sage(init, mean);
     leave_files(std::string("sage_") + weights, sage, to_onnx(sage, graphs), graphs.make({9, 30}));
+  }
+}
+
+// A list of layers for texts: rows of positions are cut to the tokens that there are, and hidden
+// tokens do not count in the mean.
+TEST_CASE("positions and means of texts whose length is free are written") {
+  models::Init init;
+  Rng rng(9);
+  constexpr int64_t kLongest = 6, kIds = 20, kWidth = 8;
+  OnnxInputs tokens;
+  tokens.sizes = {{"batch", 2, 3}, {"sequence", 4, kLongest}};
+  tokens.make = [&](const std::vector<int64_t>& sizes) {
+    const Shape shape{sizes[0], sizes[1]};
+    return NamedTensors{{"input_ids", whole_numbers(shape, kIds, rng.next())},
+                        {"attention_mask", whole_numbers(shape, 2, rng.next())}};
+  };
+  const auto layers = [&] {
+    auto list = std::make_shared<models::Sequential>();
+    list->append(std::make_shared<models::TokenEmbedding>(init, kIds, kWidth));
+    list->append(std::make_shared<models::PositionEmbedding>(init, kLongest, kWidth));
+    return list;
+  };
+  const auto each_token = layers(), mean = layers();
+  each_token->append(std::make_shared<models::Linear>(init, kWidth, kIds));
+  mean->append(std::make_shared<models::MeanPool>());
+  for (const auto& [name, network] : {std::pair("each_token", each_token), {"mean", mean}}) {
+    CAPTURE(name);
+    shake(*network);
+    const OnnxGraph graph = to_onnx(*network, tokens);
+    CHECK(count(graph, "Slice") == 1);
+    CHECK(graph.inputs.size() == (network == mean ? 2 : 1));
+    CHECK(graph.outputs[0].shape[0].name == "batch");
+    leave_files(name, *network, graph, tokens.make({3, 5}));
   }
 }
 

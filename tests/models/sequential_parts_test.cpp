@@ -165,6 +165,13 @@ TEST_CASE("hidden tokens count neither in a mean nor in attention, and get no gr
   const Tensor mean = forward(pool, x, {{"attention_mask", mask}});
   check_close(mean[0], 0.5 * (x[0][0] + x[0][1]));
   check_close(mean[1], forward(pool, x)[1]);
+  // In f64 a third is a third of f64.
+  const Tensor three = Tensor::of({{1, 1, 1, 0}, {1, 1, 1, 1}}, DType::i64);
+  const Tensor wide = forward(pool, ops::cast(x, DType::f64), {{"attention_mask", three}});
+  for (int64_t c = 0; c < 8; ++c) {
+    const double third = (x.item(c) + x.item(8 + c) + x.item(16 + c)) / 3;
+    CHECK(std::abs(wide.item(c) - third) <= 1e-14);
+  }
   CHECK(forward(pool, noise({2, 3, 3, 8}, 1)).shape() == Shape{2, 8});
   default_init() = {Rng(1)};
   SelfAttentionOptions options;
