@@ -1,16 +1,20 @@
 #!/usr/bin/env bash
-# Tries to break the program for hours: mutants of files, calls that fail, ends at any call, power cuts, sanitizers.
+# Tries to break the program for hours: mutants of files, calls that fail, ends at any call, power cuts, sanitizers, and
+# networks that are drawn and computed in two ways.
 # usage: tools/campaign.sh [PART ...] [--hours H] [--seed S] [--reader NAME ...]
 #   fuzz        libFuzzer with AddressSanitizer and UndefinedBehaviorSanitizer on every reader of files (needs clang)
 #   failures    every call on a file, thread, mapping and operator new of a training and of what reads a run fails once
-#   kills       the process ends before each call on a file, and the run goes on to the same bits
+#   kills       the process ends before each call on a file, and 1,000 runs of all kinds are killed at any moment, also
+#               one of several ranks: each run goes on to the same bits
 #   power       a power cut after each change of a file, and the run goes on to the same bits
+#   differential  500 networks that are drawn: beside PyTorch (if python3-torch is there), f32 beside f64, whole beside
+#               rebuilt, one thread beside two, the plan beside a training, ONNX (python3-onnx) beside the program
 #   sanitizers  the whole suite under AddressSanitizer and UndefinedBehaviorSanitizer
-# Without a part: fuzz, failures, kills and power. --hours: how long fuzz takes in all (1). What it finds lies in
+# Without a part: fuzz, failures, kills, power and differential. --hours: how long fuzz takes in all (1). What it finds lies in
 # build/campaign. docs/design/reliability.md says what is promised, and has the figures of the last campaign.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-usage() { sed -n '3,10s/^# \{0,1\}//p' "$0"; exit "$1"; }
+usage() { sed -n '4,16s/^# \{0,1\}//p' "$0"; exit "$1"; }
 hours=1; seed=1; parts=(); readers=()
 while [ $# -gt 0 ]; do
   case $1 in
@@ -19,14 +23,14 @@ while [ $# -gt 0 ]; do
       case $1 in --hours) hours=$2 ;; --seed) seed=$2 ;; *) readers+=("$2") ;; esac
       shift ;;
     -h|--help) usage 0 ;;
-    fuzz|failures|kills|power|sanitizers) parts+=("$1") ;;
+    fuzz|failures|kills|power|differential|sanitizers) parts+=("$1") ;;
     *) echo "campaign.sh: unknown part '$1'" >&2; usage 2 >&2 ;;
   esac
   shift
 done
 [[ $hours =~ ^[0-9]+([.][0-9]+)?$ ]] || { echo "campaign.sh: --hours expects a number, got '$hours'" >&2; exit 2; }
 [[ $seed =~ ^[0-9]+$ ]] || { echo "campaign.sh: --seed expects a whole number, got '$seed'" >&2; exit 2; }
-[ ${#parts[@]} -gt 0 ] || parts=(fuzz failures kills power)
+[ ${#parts[@]} -gt 0 ] || parts=(fuzz failures kills power differential)
 out=$PWD/build/campaign
 mkdir -p "$out"
 wrong=0
@@ -70,19 +74,30 @@ fuzz() {
   for i in "${!all[@]}"; do fuzz_reader "${programs[i]}" "${all[i]}" "$seconds"; done
 }
 
-broken() {  # PART ...
+broken() {  # SCRIPT ARGUMENT ...
   tools/build.sh release frugal frugal_watched_calls
-  python3 -B tests/campaign/campaign.py build/release/bin/frugal build/release/lib/libfrugal_watched_calls.so \
-    --seed "$seed" "$@" || wrong=1
+  /usr/bin/python3 -B "tests/campaign/$1" build/release/bin/frugal build/release/lib/libfrugal_watched_calls.so \
+    --seed "$seed" "${@:2}" || wrong=1
+}
+
+differential() {
+  tools/build.sh release frugal
+  OMP_NUM_THREADS=1 /usr/bin/python3 -B tests/campaign/differential.py build/release/bin/frugal --networks 500 --zoo 50 \
+    --seed "$seed" || wrong=1
 }
 
 for part in "${parts[@]}"; do
   echo "== $part"
   case $part in
     fuzz) fuzz ;;
-    failures) broken --part failures --part readers ;;
+    failures) broken campaign.py --part failures --part readers ;;
+    kills)
+      broken campaign.py --part kills
+      broken kills.py --kills 1000
+      ;;
+    differential) differential ;;
     sanitizers) PRESET=dev tools/test.sh || wrong=1 ;;
-    *) broken --part "$part" ;;
+    *) broken campaign.py --part "$part" ;;
   esac
 done
 exit $wrong
