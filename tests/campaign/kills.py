@@ -15,11 +15,9 @@ import argparse
 import copy
 import json
 import os
-import random
 import shutil
 import subprocess
 import sys
-import tempfile
 
 import campaign
 

@@ -55,7 +55,8 @@ def cifar_resnet(draw):
         if stride == 1 and x.shape[1] == width:
             return x
         if kind == "B":
-            return batch_norm(p, name + ".shortcut.1", f.conv2d(x, p[name + ".shortcut.0.weight"], stride=stride))
+            x = f.conv2d(x, p[name + ".shortcut.0.weight"], stride=stride)
+            return x if preact else batch_norm(p, name + ".shortcut.1", x)
         more = width - x.shape[1]
         return f.pad(x[:, :, ::stride, ::stride], (0, 0, 0, 0, more // 2, more - more // 2))
 
