@@ -437,7 +437,7 @@ Results results_of(const std::vector<Variant>& variants, bool based, bool runs, 
     row["memory"]["process_peak"] = v.process > 0 ? Json(v.process) : Json(nullptr);
     if constexpr (kHasCuda)
       if (v.trial != nullptr && v.trial->captured() != nullptr) {
-        row["replays"] = v.trial->captured()->reruns();
+        row["reruns"] = v.trial->captured()->reruns();
         row["obstacle"] = v.trial->captured()->obstacle();
       }
     results.list.push_back(row);

@@ -1,7 +1,7 @@
 """Frugal: deep learning with compressed activations.
 
     import frugal
-    run = frugal.train("configs/mnist_demo.json", out="runs/a")
+    run = frugal.train("configs/fashion_mnist_mlp.json", out="runs/a")
     print(run.summary["final"]["test_accuracy"])
     classes = run.load().predict(pictures)
 

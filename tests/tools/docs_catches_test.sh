@@ -7,7 +7,12 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 cat >"$work/right.md" <<'PAGE'
+# A page: right
 `train.epochs`, `train.epochs=3`, `--resume`, `configs/cora_gcn.json`, [a page](right.md), `frugal data list`.
+[Here](#a-page-right), [there](right.md#a-page-right), `make_task.cpp`.
+```python
+run("configs/cora_gcn.json")
+```
 ```sh run
 frugal --version   # a comment
 ```
@@ -35,6 +40,10 @@ expect 'no such key: train.epoch' '`train.epoch` is no key'
 expect 'no such option: --resum' '`--resum` is no option'
 expect 'no such file: configs/none.json' '`configs/none.json`'
 expect 'a link to nothing: none.md' '[a page](none.md)'
+expect 'a link to no heading: #nowhere' '# A page\n[here](#nowhere)'
+expect 'a link to no heading: right.md#nowhere' '[there](right.md#nowhere)'
+expect 'no such file: make_nothing.cpp' '`make_nothing.cpp`'
+expect 'no such file: configs/none.json' '```python\nrun("configs/none.json")\n```\n'
 expect 'no such command: frugal trian' '```sh\nfrugal trian configs/cora_gcn.json\n```\n'
 expect 'frugal train has no option --output' '```sh\nfrugal train configs/cora_gcn.json --output x\n```\n'
 expect 'frugal train has no option --output' '```sh\nmpirun -np 2 frugal train configs/cora_gcn.json --output x\n```\n'

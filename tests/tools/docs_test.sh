@@ -6,10 +6,11 @@
 # - ```sh run: the block is run as a script in a scratch copy of the tree's layout. The lines of a ```text block that
 #   follows must occur in what was printed; "..." in such a line stands for any text.
 # - ```sh: each command is parsed. Its file, subcommand and options exist; keys after --set and --variant are accepted.
-# - ```python: Python parses it.
+# - ```python: Python parses it, and the files of configs/ and examples/ that it names exist.
 # - ```json: is a configuration that `frugal train --print-config` accepts.
-# - `inline code`: keys such as train.epochs, options such as --resume, files of the tree and `frugal ...` commands.
-# - [links](to/files).
+# - `inline code`: keys such as train.epochs, options such as --resume, files of the tree and `frugal ...` commands. Of a
+#   source file that is named without its folder, there is one.
+# - [links](to/files) and [to headings](page.md#of-a-page).
 set -uo pipefail
 export LC_ALL=C
 root=$(cd "$1" && pwd) bin=$(cd "$2" && pwd)
@@ -190,7 +191,25 @@ python_parses() {  # TEXT; anything where there is no Python
   ! command -v python3 >/dev/null || python3 -c 'import ast, sys; ast.parse(sys.stdin.read())' 2>/dev/null <<<"$1"
 }
 
+check_python_files() {  # TEXT
+  local file
+  while IFS= read -r file; do
+    [ -z "$file" ] || [ -e "$file" ] || fault "no such file: $file"
+  done < <(grep -o -E '"(configs|examples)/[A-Za-z0-9_./-]+"' <<<"$1" | tr -d '"')
+}
+
+# ---- links to headings
+declare -A anchors=()
+has_anchor() {  # PAGE ANCHOR: headings become anchors as GitHub makes them
+  if [ -z "${anchors[$1]+known}" ]; then
+    anchors[$1]=$(sed -n 's/^#\{1,\} //p' "$1" | tr 'A-Z' 'a-z' | sed 's/[^a-z0-9 _-]//g; s/ /-/g')
+  fi
+  grep -q -x -F -e "$2" <<<"${anchors[$1]}"
+}
+
 # ---- inline code
+source_names=$(find . -path ./build -prune -o -type f \( -name '*.cpp' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh' \) -print |
+  sed 's|.*/||' | sort -u)
 # Where options are written.
 sources=$(grep -r -h -o -E -e '--[a-z][A-Za-z0-9_-]*' --include=*.cpp --include=*.sh --include=*.py apps tools bench | sort -u)
 check_inline() {  # TEXT between backticks
@@ -211,6 +230,8 @@ check_inline() {  # TEXT between backticks
   elif [[ $text =~ ^(configs|tools|bench|docs|core|ops|autograd|compress|optim|models|data|distributed|train|apps|python|tests|examples|cmake)/[A-Za-z0-9_./*+-]+$ &&
     ! $text =~ [A-Z]{3} ]]; then
     compgen -G "$text" >/dev/null || compgen -G "$text*" >/dev/null || fault "no such file: $text"
+  elif [[ $text =~ ^[a-z0-9_]+\.(cpp|h|cu|cuh)$ ]]; then
+    grep -q -x -F -e "$text" <<<"$source_names" || fault "no such file: $text"
   fi
 }
 
@@ -237,7 +258,9 @@ for page in "${pages[@]}"; do
           printf '%s' "$block" >"$work/page.json"
           accepts "$work/page.json" || fault "$why" ;;
         text) [[ $last == 'sh run' ]] && check_output "$block" ;;
-        python) python_parses "$block" || fault "Python does not parse the block" ;;
+        python)
+          python_parses "$block" || fault "Python does not parse the block"
+          check_python_files "$block" ;;
         cpp | cmake | csv | jsonl | '') ;;
         *) fault "a kind of block that this test does not know: $info" ;;
       esac
@@ -250,9 +273,14 @@ for page in "${pages[@]}"; do
     fi
     rest=$line
     while [[ $rest =~ \]\(([^\)]*)\)(.*) ]]; do
-      target=${BASH_REMATCH[1]%%#*} rest=${BASH_REMATCH[2]}
-      [[ -z $target || $target == *://* || $target == mailto:* ]] && continue
-      [ -e "$folder/$target" ] || fault "a link to nothing: $target"
+      whole=${BASH_REMATCH[1]} rest=${BASH_REMATCH[2]}
+      target=${whole%%#*}
+      [[ $target == *://* || $target == mailto:* ]] && continue
+      linked=$page
+      [ -z "$target" ] || linked=$folder/$target
+      [ -e "$linked" ] || { fault "a link to nothing: $target"; continue; }
+      [[ $whole != *#* || $linked != *.md ]] || has_anchor "$linked" "${whole#*#}" ||
+        fault "a link to no heading: $whole"
     done
     rest=$line
     while [[ $rest =~ \`([^\`]*)\`(.*) ]]; do
