@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <set>
 
+#include "apps/cli/child_process.h"
 #include "apps/cli/commands.h"
 #include "apps/cli/report.h"
 #include "apps/reproduce/measures.h"
@@ -251,7 +252,7 @@ void reproduce_command(const ReproduceArguments& arguments) {
   if (!arguments.page.empty()) {
     std::vector<View> views;
     for (const TableFile& table : all) views.push_back(view_of(table, store, out, Scale::reduced));
-    data::atomic_write(arguments.page, results_page(views));
+    data::atomic_write(arguments.page, results_page(views, file_text(arguments.page)));
   }
   if (tables.empty() && arguments.page.empty()) {
     list(all, store, arguments.json);

@@ -50,15 +50,19 @@ bool among(const std::vector<std::string>& names, const std::string& name) {
   return names.empty() || std::find(names.begin(), names.end(), name) != names.end();
 }
 
-// What differs from the defaults. Threads, workers and the place of the data change no result.
-Json deciding(const Config& config) {
+// What differs from the defaults. The place of the data changes no result. Threads and workers
+// change none of a training, but the memory that a step is counted to take.
+Json deciding(const Config& config, bool counts_memory) {
   static const Config defaults;
   Json all = Json::object();
   for (const Section& section : config_sections())
     for (const Field& field : section.fields) {
-      if (!field.affects_results || section.path(field) == "seed") continue;
+      const std::string path = section.path(field);
+      const bool decides =
+          field.affects_results || (counts_memory && (path == "threads" || path == "data.workers"));
+      if (!decides || path == "seed") continue;
       const Json value = field.get(config);
-      if (value != field.get(defaults)) all[section.path(field)] = value;
+      if (value != field.get(defaults)) all[path] = value;
     }
   return all;
 }
@@ -85,7 +89,7 @@ Json hashed(const Cell& cell) {
   Json all = {{"kind", name_of(cell.kind)},
               {"measure", cell.measure},
               {"defaults", kDefaults},
-              {"config", deciding(cell.config)}};
+              {"config", deciding(cell.config, !has_seeds(cell.kind))}};
   if (const std::string& profile = cell.config.compression.profile; !profile.empty())
     all["profile"] = data::sha256_hex(read_json(profile).dump());
   return all;

@@ -137,6 +137,20 @@ std::vector<Series> series_of(const View& view) {
   return all;
 }
 
+bool was_run(const View& view) {
+  return std::any_of(view.lines.begin(), view.lines.end(),
+                     [](const ViewLine& line) { return line.was_run(); });
+}
+
+// The part of a results page that shows one table, with the line break before its heading. Empty:
+// the page has no such part.
+std::string section_of(const std::string& page, const std::string& table) {
+  const size_t begin = page.find(fmt::format("\n## {}\n", table));
+  if (begin == std::string::npos) return "";
+  const size_t end = page.find("\n## ", begin + 1);
+  return page.substr(begin, end == std::string::npos ? end : end - begin);
+}
+
 // Each cell with the command that measures it: title and command.
 std::vector<std::pair<std::string, std::string>> commands_of(const View& view) {
   std::vector<std::pair<std::string, std::string>> all;
@@ -255,7 +269,7 @@ std::string html_index(const std::vector<View>& views) {
   return html_page(title, body + "</ul>\n", kMadeOf, false);
 }
 
-std::string results_page(const std::vector<View>& views) {
+std::string results_page(const std::vector<View>& views, const std::string& before) {
   std::string text =
       "# Results\n\n"
       "`frugal reproduce --page docs/results.md` writes this page; nobody edits it. The tables and "
@@ -275,6 +289,10 @@ std::string results_page(const std::vector<View>& views) {
     text += fmt::format("- [{}](#{})\n", view.table.title, view.table.name);
   for (const View& view : views) {
     const TableFile& table = view.table;
+    if (const std::string kept = section_of(before, table.name); !kept.empty() && !was_run(view)) {
+      text += kept;
+      continue;
+    }
     text += fmt::format("\n## {}\n\n**{}.** {} {}\n\n```sh\n", table.name, table.title,
                         place_of(table), table.text);
     for (const auto& scale : table.scales)

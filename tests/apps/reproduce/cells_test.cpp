@@ -127,6 +127,17 @@ TEST_CASE("a hash tells apart what changes results, and nothing else") {
   CHECK(hash() != variance);
 }
 
+TEST_CASE("a hash of a step's memory tells apart what a loader holds ahead") {
+  const TempFolder folder;
+  Json json = small_table();
+  const auto hash = [&] { return cells_of(written(folder, json), Scale::smoke)[0].hash; };
+  const std::string before = hash();
+  json["sets"] = {{"seed", 7}};
+  CHECK(hash() == before);
+  json["sets"] = {{"data.workers", 0}};
+  CHECK(hash() != before);
+}
+
 TEST_CASE("a hash tells apart profiles by what is in them, which lie beside the table") {
   const TempFolder folder, other;
   Json json = small_table();

@@ -73,6 +73,28 @@ TEST_CASE("writers show what was published, what was measured, and what was not 
   CHECK(has(page, "|  | 2 bits |  | not run | - |"));
 }
 
+TEST_CASE("a page keeps the section of a table that has no results here" * skip) {
+  const TempFolder here, elsewhere;
+  Json other = small_table();
+  other["base"]["data"]["shape"] = {8, 8, 1};
+  const TableFile first = written(elsewhere, small_table()),
+                  second = written(elsewhere, other, "other");
+  ResultStore there(elsewhere / "results.sqlite"), store(here / "results.sqlite");
+  put(there, cells_of(first, Scale::full)[0], 0, {{"activation", 2e9}, {"peak", 3e9}});
+  put(there, cells_of(second, Scale::full)[0], 0, {{"activation", 4e9}, {"peak", 5e9}});
+  const auto page = [&](const ResultStore& of, const std::string& before) {
+    return results_page({view_of(first, of, "out"), view_of(second, of, "out")}, before);
+  };
+  const std::string before = page(there, "");
+  CHECK(page(store, before) == before);  // nothing was run here
+  put(store, cells_of(first, Scale::full)[0], 0, {{"activation", 6e9}, {"peak", 7e9}});
+  const std::string after = page(store, before);
+  CHECK(has(after, "6.00 GB"));
+  CHECK(lacks(after, "2.00 GB"));
+  CHECK(has(after, "4.00 GB"));
+  CHECK(lacks(page(store, ""), "4.00 GB"));
+}
+
 TEST_CASE("results of smoke do not stand beside published values of another setting" * skip) {
   const TempFolder folder;
   const TableFile table = written(folder, small_table());
