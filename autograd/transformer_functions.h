@@ -44,7 +44,8 @@ Variable gated(const Variable& gate, const Variable& up, Gate kind = Gate::silu)
 // ---- attention (functions/attention.cpp); AttentionOptions: ops/sequence/attention.h
 // softmax(q k^T scale + mask) v: q [N, T, heads, D], k and v [N, S, heads or a divisor of them, D]
 // -> [N, T, heads, D]. Neighbouring heads of q share a head of k and v.
-// mask: undefined; [N, S] i64, 0 hides a key (padding); or [heads or 1, T, S] or
+// mask: undefined; [N, S] i64, 0 hides a key (padding); [N, T, 1] i64, how many keys before its own
+// place a query sees at most (samples that share a row), with `causal`; or [heads or 1, T, S] or
 // [N, heads or 1, T, S] of q's dtype, added to the scores (a constant: no gradient). `bias`
 // [heads, T, S] is added in the same way and has a gradient. A row whose keys are all hidden gives
 // zeros.
@@ -61,9 +62,9 @@ Variable qkv_attention(const Variable& qkv, const Tensor& mask = {}, const Varia
                        const AttentionOptions& options = {});
 
 // Rotary positions: x [N, T, heads, D], pairs (i, i + D/2) turned by position * base^(-2i/D), or by
-// what RotaryOptions (ops/options.h) make of it; positions [T] i64 or undefined (0..T-1).
-// Saves: positions, if given. Recipe: linear, where x has one.
-// Ref: Su et al. 2021, eq. 34 (pairing of halves as in GPT-NeoX).
+// what RotaryOptions (ops/options.h) make of it; positions [T] or [N, T] i64, or undefined
+// (0..T-1). Saves: positions, if given. Recipe: linear, where x has one. Ref: Su et al. 2021, eq.
+// 34 (pairing of halves as in GPT-NeoX).
 Variable rotary_embedding(const Variable& x, const Tensor& positions = {},
                           const RotaryOptions& options = {});
 

@@ -70,13 +70,15 @@ std::string attend(Lowering& l, const Op& op, const Parts& p, int bias, int mask
         l.emit("Mul", {l.emit("Tanh", {l.emit("Div", {scores, l.scalar(cap)})}), l.scalar(cap)});
   if (op.has(bias)) scores = l.emit("Add", {scores, l.plain(op.input(bias))});
   std::string seen;  // f32, 1 for the keys that are not padding; "": all
+  const bool reaches = op.has(mask) && l.dtype(op.input(mask)) == DType::i64 &&
+                       l.dim(op.input(mask)) == 3;  // [N, T, 1]
   if (op.has(mask) && l.dim(op.input(mask)) == 2) {
     // [N, S] as [N, 1, 1, S]
     const std::string wide = l.emit("Unsqueeze", {l.plain(op.input(mask)), l.ints({1, 2})});
     const std::string hidden = l.emit("Equal", {wide, l.scalar(0, DType::i64)});
     scores = l.emit("Where", {hidden, l.scalar(kHidden), scores});
     seen = l.to(l.emit("Not", {hidden}), DType::f32);
-  } else if (op.has(mask)) {
+  } else if (op.has(mask) && !reaches) {
     scores = l.emit("Add", {scores, l.plain(op.input(mask))});
   }
   if (op.integer("causal") != 0) {
@@ -91,6 +93,11 @@ std::string attend(Lowering& l, const Op& op, const Parts& p, int bias, int mask
       const std::string end =
           l.emit("Add", {keys, l.scalar(static_cast<double>(window), DType::i64)});
       later = l.emit("Or", {later, l.emit("LessOrEqual", {end, at})});
+    }
+    if (reaches) {  // [N, 1, T, 1] beside [T, 1] and [S]
+      const std::string reach = l.emit("Max", {l.plain(op.input(mask)), l.scalar(0, DType::i64)});
+      const std::string first = l.emit("Sub", {at, l.emit("Unsqueeze", {reach, l.ints({1})})});
+      later = l.emit("Or", {later, l.emit("Less", {keys, first})});
     }
     scores = l.emit("Where", {later, l.scalar(kHidden), scores});
     if (p.t != p.s || !seen.empty()) {  // a query may see no key at all
@@ -168,7 +175,9 @@ void rotary_embedding(Lowering& l, const Op& op) {
       op.has(1)
           ? l.plain(op.input(1))
           : l.emit("Range", {l.scalar(0, DType::i64), l.extent(x, 1), l.scalar(1, DType::i64)});
-  const std::string rows = l.emit("Unsqueeze", {l.to(at, DType::f32), l.ints({1, 2})});
+  const bool by_row = op.has(1) && l.dim(op.input(1)) == 2;
+  const std::string rows =
+      l.emit("Unsqueeze", {l.to(at, DType::f32), by_row ? l.ints({2, 3}) : l.ints({1, 2})});
   const std::string angles = l.emit("Mul", {rows, l.initializer("speeds", speeds)});
   std::string c = l.emit("Cos", {angles}), s = l.emit("Sin", {angles});
   if (options.gain != 1)

@@ -123,7 +123,7 @@ void add_packed_linear(std::vector<Op>& rows) {
            "[packed_linear] expected x [..., 5] for a weight [4, 5], got [2, 3]")}});
 }
 
-enum class Mask { none, padding, causal, added, by_heads };
+enum class Mask { none, padding, causal, joined, added, by_heads };
 
 struct Extents {
   int64_t n, t, s, heads, d;
@@ -138,6 +138,14 @@ Tensor padding_mask(const Extents& e, const Variable& like) {
   return integers(keep, {e.n, e.s}, like);
 }
 
+// Samples of five tokens share rows, and the first of them has begun before.
+Tensor places_in_samples(const Extents& e, const Variable& like) {
+  std::vector<int64_t> places;
+  for (int64_t n = 0; n < e.n; ++n)
+    for (int64_t t = 0; t < e.t; ++t) places.push_back((t + 2 * n + 1) % 5);
+  return integers(places, {e.n, e.t, 1}, like);
+}
+
 Tensor added_mask(const Shape& shape, const Variable& like) {
   std::vector<double> values;
   for (int64_t i = 0; i < shape.numel(); ++i)
@@ -147,6 +155,7 @@ Tensor added_mask(const Shape& shape, const Variable& like) {
 
 Tensor mask_of(Mask kind, const Extents& e, const Variable& like) {
   if (kind == Mask::padding) return padding_mask(e, like);
+  if (kind == Mask::joined) return places_in_samples(e, like);
   if (kind == Mask::added) return added_mask({1, e.t, e.s}, like);
   if (kind == Mask::by_heads) return added_mask({e.n, e.heads, e.t, e.s}, like);
   return {};
@@ -164,7 +173,7 @@ Case attend(const std::string& name, const Extents& e, Mask kind = Mask::none, d
   if (packed) c.inputs = {{{e.n, e.t, 3 * e.heads, e.d}}};
   if (bias) c.inputs.push_back({{e.heads, e.t, e.s}, true});
   AttentionOptions options;
-  options.causal = kind == Mask::causal;
+  options.causal = kind == Mask::causal || kind == Mask::joined;
   options.dropout = dropout;
   options.key = {7, 3};
   options.window = window;
@@ -181,7 +190,10 @@ Case attend(const std::string& name, const Extents& e, Mask kind = Mask::none, d
       bytes.push_back(3 * q.numel() * element);
     else
       for (const Shape* x : {&q, &k, &k}) bytes.push_back(x->numel() * element);
-    bytes.push_back(kind == Mask::padding ? e.n * e.s * 8 : mask_elements(kind, e) * element);
+    const int64_t integers = kind == Mask::padding  ? e.n * e.s
+                             : kind == Mask::joined ? e.n * e.t
+                                                    : 0;
+    bytes.push_back(integers * 8 + mask_elements(kind, e) * element);
     return bytes;
   };
   return c;
@@ -362,6 +374,16 @@ std::vector<Failure> attention_failures() {
               "[attention] expected a mask [N, S] i64"),
           refused(
               [=] {
+                run(x, x, x, Tensor::zeros({2, 3, 1}, DType::i64));
+              },
+              "[attention] expected `causal` with a mask [N, T, 1] i64"),
+          refused(
+              [=] {
+                run(x, x, x, Tensor::zeros({2, 4, 1}, DType::i64));
+              },
+              "[attention] expected an i64 mask of 3 axes of shape [2, 3, 1]"),
+          refused(
+              [=] {
                 run(x, x, x, f32({3, 3}));
               },
               "[attention] expected a mask [N, S] i64"),
@@ -381,7 +403,8 @@ std::vector<Failure> attention_failures() {
 void add_attention(std::vector<Op>& rows) {
   rows.push_back(
       {.name = "attention",
-       .cases = {attend("self", {2, 3, 3, 2, 5}), attend("one query", {1, 1, 7, 3, 4}),
+       .cases = {attend("self", {2, 3, 3, 2, 5}),
+                 attend("one query", {1, 1, 7, 3, 4}),
                  attend("one key", {2, 3, 1, 1, 4}),
                  attend("padding", {3, 4, 7, 2, 5}, Mask::padding),
                  attend("causal, more keys", {2, 3, 5, 2, 4}, Mask::causal),
@@ -394,23 +417,30 @@ void add_attention(std::vector<Op>& rows) {
                  attend("shared keys", {2, 3, 5, 4, 3, 2}),
                  attend("shared keys, dropout, padding", {3, 4, 4, 6, 2, 3}, Mask::padding, 0.25),
                  attend("window", {2, 5, 7, 2, 3}, Mask::causal, 0, false, false, 3),
+                 attend("samples in one row", {3, 9, 9, 2, 3}, Mask::joined),
+                 attend("samples in one row, window", {2, 11, 11, 4, 2, 2}, Mask::joined, 0.2,
+                        false, false, 3),
+                 attend("samples in one row over tiles", {2, 140, 141, 2, 3, 2}, Mask::joined),
                  attend("soft cap", {2, 3, 4, 2, 3}, Mask::padding, 0, false, false, 0, 0.6),
                  attend("shared keys, window, cap", {1, 6, 6, 4, 3, 4}, Mask::causal, 0, false,
                         false, 2, 0.5),
                  attend("shared keys, window over tiles", {1, 70, 150, 2, 3, 2}, Mask::causal, 0,
                         false, false, 20),
-                 attend("no queries", {2, 0, 3, 2, 4}), attend("no keys", {1, 2, 0, 1, 4})},
+                 attend("no queries", {2, 0, 3, 2, 4}),
+                 attend("no keys", {1, 2, 0, 1, 4})},
        .failures = attention_failures(),
        .bench = attend("BERT-small", {32, 128, 128, 4, 64}, Mask::padding)});
   rows.back().bias = kScores;
   // The finite differences of this many elements take long.
-  for (const char* name : {"more than a tile", "shared keys, window over tiles"})
+  for (const char* name :
+       {"more than a tile", "shared keys, window over tiles", "samples in one row over tiles"})
     for (Case& c : rows.back().cases)
       if (c.name == name) c.smooth = false;
   rows.push_back(
       {.name = "qkv_attention",
        .cases = {attend("self", {2, 3, 3, 2, 5}, Mask::none, 0, false, true),
                  attend("causal, dropout", {2, 4, 4, 1, 3}, Mask::causal, 0.25, false, true),
+                 attend("samples in one row", {2, 9, 9, 1, 3}, Mask::joined, 0, false, true),
                  attend("bias", {2, 3, 3, 2, 4}, Mask::none, 0, true, true)},
        .failures = {refused(
                         [] {
@@ -428,18 +458,19 @@ void add_attention(std::vector<Op>& rows) {
 }
 
 Case turned(const std::string& name, const Shape& x, bool positions = false,
-            const RotaryOptions& options = {}) {
-  const int64_t t = x[1];
-  return {.name = name,
-          .inputs = {{x}},
-          .run =
-              [=](const Variables& v) {
-                std::vector<int64_t> at;
-                for (int64_t i = 0; i < t; ++i) at.push_back(3 * i + 2);
-                return rotary_embedding(v[0], positions ? integers(at, {t}, v[0]) : Tensor(),
-                                        options);
-              },
-          .saved = [=](int64_t) { return std::vector<int64_t>{positions ? t * 8 : 0}; }};
+            const RotaryOptions& options = {}, bool by_row = false) {
+  const Shape given = by_row ? Shape{x[0], x[1]} : Shape{x[1]};
+  return {
+      .name = name,
+      .inputs = {{x}},
+      .run =
+          [=](const Variables& v) {
+            std::vector<int64_t> at;
+            for (int64_t i = 0; i < given.numel(); ++i) at.push_back((3 * i + 2) % 26);
+            return rotary_embedding(v[0], positions ? integers(at, given, v[0]) : Tensor(),
+                                    options);
+          },
+      .saved = [=](int64_t) { return std::vector<int64_t>{positions ? given.numel() * 8 : 0}; }};
 }
 
 Case groups_of(const std::string& name, const Shape& x, int64_t groups, bool affine = true) {
@@ -474,6 +505,11 @@ void add_others(std::vector<Op>& rows) {
       {.name = "rotary_embedding",
        .cases = {turned("in order", {2, 3, 2, 4}), turned("positions", {1, 5, 3, 6}, true),
                  turned("one pair", {2, 1, 1, 2}),
+                 turned("positions of each row", {3, 7, 2, 4}, true, {}, true),
+                 turned(
+                     "positions of each row, not beyond the first length", {2, 30, 1, 4}, true,
+                     {.scaling = RotaryOptions::Scaling::dynamic, .factor = 2, .first_length = 26},
+                     true),
                  turned("for longer sequences", {1, 7, 2, 8}, true,
                         {.base = 100,
                          .scaling = RotaryOptions::Scaling::yarn,
@@ -498,6 +534,19 @@ void add_others(std::vector<Op>& rows) {
                           rotary_embedding(leaf({1, 2, 1, 2}), Tensor::zeros({3}, DType::i64));
                         },
                         "[rotary] expected positions of shape [2]"),
+                    refused(
+                        [] {
+                          rotary_embedding(leaf({1, 2, 1, 2}), Tensor::zeros({2, 2}, DType::i64));
+                        },
+                        "[rotary] expected positions of each row of shape [1, 2]"),
+                    refused(
+                        [] {
+                          rotary_embedding(leaf({1, 2, 1, 2}), Tensor::full({1, 2}, 9, DType::i64),
+                                           {.scaling = RotaryOptions::Scaling::dynamic,
+                                            .factor = 2,
+                                            .first_length = 9});
+                        },
+                        "[rotary] expected positions below first_length 9 where each row"),
                     refused(
                         [] {
                           rotary_embedding(leaf({1, 2, 1, 2}), f32({2}));

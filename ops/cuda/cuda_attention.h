@@ -32,7 +32,7 @@ struct Rows {
 template <class T>
 struct Problem {
   Rows<const T> q, k, v, dy;
-  const int64_t* keep;
+  const int64_t *keep, *reach;
   const float *added, *bias;
   int64_t added_of_n, added_of_head;
   int64_t heads, t, s;
@@ -140,11 +140,48 @@ __device__ __forceinline__ int clamped(int64_t x) {
   return static_cast<int>(x < -4096 ? -4096 : x > 4096 ? 4096 : x);
 }
 
-// Turns products into scores: scales them and adds the masks. A score without a query or a key
-// becomes -inf.
+// The first key that query t of sequence n sees by p.reach.
+template <class T>
+__device__ __forceinline__ int64_t reached(const Problem<T>& p, int64_t n, int64_t t) {
+  const int64_t reach = p.reach[n * p.t + t];
+  return t + p.s - p.t - (reach > 0 ? reach : 0);
+}
+
+// The first key that one of `queries` queries from t on sees by p.reach.
+template <class T>
+__device__ __forceinline__ int64_t first_reached(const Problem<T>& p, int64_t n, int64_t t,
+                                                 int queries) {
+  int64_t first = p.s;
+  for (int64_t i = t; i < t + queries && i < p.t; ++i) {
+    const int64_t own = reached(p, n, i);
+    first = own < first ? own : first;
+  }
+  return first < 0 ? 0 : first;
+}
+
+// Hides the scores of keys that p.reach hides.
 template <class Tiles, bool kKeysInRows, class T>
-__device__ __forceinline__ void mask_scores(const Problem<T>& p, const Place& at, int64_t t,
-                                            int64_t s, Scores<Tiles>& x) {
+__device__ __forceinline__ void hide_far_keys(const Problem<T>& p, const Place& at, int64_t t,
+                                              int64_t s, Scores<Tiles>& x) {
+  using A = Axes<Tiles, kKeysInRows>;
+  int first[A::kQueryParts];
+#pragma unroll
+  for (int part = 0; part < A::kQueryParts; ++part) {
+    const int query = A::query(part);
+    first[part] = query < p.t - t ? clamped(reached(p, at.n, t + query) - s) : 0;
+  }
+#pragma unroll
+  for (int i = 0; i < Tiles::kMine; ++i)
+#pragma unroll
+    for (int j = 0; j < Tiles::kWide; ++j)
+      if (A::key(A::key_part(i, j)) < first[A::query_part(i, j)]) x[i][j] = kHidden;
+}
+
+// Turns products into scores: scales them and adds the masks, all but p.reach. A score without a
+// query or a key becomes -inf.
+template <class Tiles, bool kKeysInRows, class T>
+__device__ __forceinline__ void scale_scores(const Problem<T>& p, const Place& at, int64_t t,
+                                             int64_t s, Scores<Tiles>& x) {
   using A = Axes<Tiles, kKeysInRows>;
   const int queries = clamped(p.t - t), keys = clamped(p.s - s);
   const int64_t back = t - s + p.s - p.t;
@@ -197,11 +234,23 @@ __device__ __forceinline__ void mask_scores(const Problem<T>& p, const Place& at
     }
 }
 
-// The first key, a multiple of `keys`, of those that a query from t on sees.
+// Turns products into scores: scales them and adds all masks.
+template <class Tiles, bool kKeysInRows, class T>
+__device__ __forceinline__ void mask_scores(const Problem<T>& p, const Place& at, int64_t t,
+                                            int64_t s, Scores<Tiles>& x) {
+  scale_scores<Tiles, kKeysInRows>(p, at, t, s, x);
+  if (p.reach != nullptr) hide_far_keys<Tiles, kKeysInRows>(p, at, t, s, x);
+}
+
+// The first key, a multiple of `keys`, of those that one of `queries` queries from t on sees.
 template <class T>
-__device__ __forceinline__ int64_t begin_of_keys(const Problem<T>& p, int64_t t, int keys) {
-  if (p.window == 0) return 0;
-  const int64_t oldest = t + p.s - p.t - p.window + 1;
+__device__ __forceinline__ int64_t begin_of_keys(const Problem<T>& p, int64_t n, int64_t t,
+                                                 int queries, int keys) {
+  int64_t oldest = p.window > 0 ? t + p.s - p.t - p.window + 1 : 0;
+  if (p.reach != nullptr) {
+    const int64_t first = first_reached(p, n, t, queries);
+    oldest = first > oldest ? first : oldest;
+  }
   return oldest < 0 ? 0 : oldest / keys * keys;
 }
 
@@ -269,6 +318,7 @@ Problem<T> on_device(const AttentionProblem& p, const Tensor& dy, const Tensor& 
   out.q = rows_of<T>(p.q), out.k = rows_of<T>(p.k), out.v = rows_of<T>(p.v);
   out.dy = rows_of<T>(dy);
   if (p.keep.defined()) out.keep = p.keep.data<int64_t>();
+  if (p.reach.defined()) out.reach = p.reach.data<int64_t>();
   if (p.bias.defined()) out.bias = p.bias.data<float>();
   if (p.added.defined()) {
     out.added = p.added.data<float>();

@@ -42,6 +42,8 @@ void scores_of(const AttentionProblem& p, int64_t n, int64_t head, int64_t t, do
     const int64_t back = t + p.s - p.t - s;  // how far the key lies behind the query's own place
     if (p.options.causal && back < 0) to[s] = kMinusInfinity;
     if (p.options.window > 0 && back >= p.options.window) to[s] = kMinusInfinity;
+    if (p.reach.defined() && back > std::max<int64_t>(p.reach.data<int64_t>()[n * p.t + t], 0))
+      to[s] = kMinusInfinity;
     if (p.added.defined()) {
       const int64_t of_n = p.added.size(0) == 1 ? 0 : n, of_head = p.added.size(1) == 1 ? 0 : head;
       to[s] += p.added.data<double>()[((of_n * p.added.size(1) + of_head) * p.t + t) * p.s + s];
@@ -151,6 +153,12 @@ void set_mask(AttentionProblem& p, const Tensor& mask) {
   if (!mask.defined()) return;
   FRUGAL_CHECK(mask.device() == p.q.device(), "[{}] expected the mask on {}, got {}", kAttention,
                p.q.device().str(), describe(mask));
+  if (mask.dtype() == DType::i64 && mask.dim() == 3) {
+    check_shape(kAttention, "an i64 mask of 3 axes", mask, {p.n, p.t, 1});
+    FRUGAL_CHECK(p.options.causal, "[{}] expected `causal` with a mask [N, T, 1] i64", kAttention);
+    p.reach = contiguous(mask).view({p.n, p.t});
+    return;
+  }
   if (mask.dtype() == DType::i64) {
     check_shape(kAttention, "an i64 mask", mask, {p.n, p.s});
     p.keep = contiguous(mask);
@@ -162,8 +170,8 @@ void set_mask(AttentionProblem& p, const Tensor& mask) {
                     (shape[of_head] == 1 || shape[of_head] == p.heads) &&
                     (axes == 3 || shape[0] == p.n);
   FRUGAL_CHECK(fits && mask.dtype() == p.q.dtype(),
-               "[{}] expected a mask [N, S] i64, or [heads or 1, T, S] or [N, heads or 1, T, S] of "
-               "q's dtype, for N {}, heads {}, T {}, S {}, got {}",
+               "[{}] expected a mask [N, S] i64, [N, T, 1] i64, or [heads or 1, T, S] or [N, heads "
+               "or 1, T, S] of q's dtype, for N {}, heads {}, T {}, S {}, got {}",
                kAttention, p.n, p.heads, p.t, p.s, describe(mask));
   p.added = as_added(mask).view({axes == 3 ? 1 : p.n, shape[of_head], p.t, p.s});
 }

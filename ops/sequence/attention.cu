@@ -23,7 +23,8 @@ __global__ void __launch_bounds__(Tiles::kThreads)
 #pragma unroll
   for (int i = 0; i < Tiles::kMine; ++i) top[i] = kHidden, total[i] = 0;
   const int64_t shared_head = at.head / p.group, end = end_of_keys(p, t, Tiles::kRows);
-  for (int64_t s = begin_of_keys(p, t, Tiles::kCols); s < end; s += Tiles::kCols) {
+  int64_t s = begin_of_keys(p, at.n, t, Tiles::kRows, Tiles::kCols);
+  for (; s < end; s += Tiles::kCols) {
     __syncthreads();  // the previous tiles have been read
     load_tile<Tiles, Tiles::kCols>(shared.cols[0], p.k.at(at.n, shared_head, s), p.k.of_row,
                                    p.s - s, p.d, p.packs);

@@ -9,9 +9,13 @@ namespace frugal::ops {
 
 // q [N, T, heads, D], k and v [N, S, heads / g, D], with any strides; no copy is made if the last
 // axis is dense. Heads g i to g i + g - 1 of q share head i of k and v (Ainslie et al. 2023). mask:
-// undefined, or [N, S] i64, where 0 hides a key, or [heads or 1, T, S] or [N, heads or 1, T, S] of
-// the dtype of q, which is added to the scores. bias: undefined, or [heads, T, S] of the dtype of q
-// (or f32 beside bf16), which is added, too.
+// undefined, or
+//   [N, S] i64         0 hides a key
+//   [N, T, 1] i64      with `causal`: how many keys before its own place a query sees at most; a
+//                      number below 0 counts as 0. So samples that share a row are kept apart: a
+//                      query sees as many as its sample has before it
+//   [heads or 1, T, S] or [N, heads or 1, T, S] of the dtype of q, which is added to the scores
+// bias: undefined, or [heads, T, S] of the dtype of q (or f32 beside bf16), which is added, too.
 struct AttentionInputs {
   Tensor q, k, v, mask, bias;
 };
@@ -19,7 +23,8 @@ struct AttentionInputs {
 // y has the shape of q and is contiguous. lse [N, heads, T] (f32, or f64 if q is) is the logarithm
 // of each row's sum of exponentials. A row whose keys are all hidden has y = 0 and lse = infinity.
 // Errors: shapes, dtypes or devices that do not fit; dropout outside [0, 1); a window without
-// `causal`; a soft cap with what it does not go with; on CUDA, D above 256.
+// `causal`, or a mask that needs it; a soft cap with what it does not go with; on CUDA, D above
+// 256.
 struct AttentionOutput {
   Tensor y, lse;
 };
@@ -36,10 +41,11 @@ struct AttentionGradients {
 void attention_backward(const Tensor& dy, const AttentionInputs& in, const AttentionOutput& out,
                         const AttentionOptions& options, const AttentionGradients& gradients);
 
-// What the kernels take. scale is not 0; masks are contiguous; `keep` [N, S] i64; `added` [N or 1,
-// heads or 1, T, S] is f32 or f64 like bias.
+// What the kernels take. scale is not 0; masks are contiguous; `keep` [N, S] i64; `reach` [N, T]
+// i64, the keys before its own place that a query sees at most; `added` [N or 1, heads or 1, T, S]
+// is f32 or f64 like bias.
 struct AttentionProblem {
-  Tensor q, k, v, keep, added, bias;
+  Tensor q, k, v, keep, reach, added, bias;
   AttentionOptions options;
   int64_t n = 0, heads = 0, t = 0, s = 0, d = 0;
   int64_t key_heads = 0, group = 1;  // the heads of k and v, and how many of q's share one

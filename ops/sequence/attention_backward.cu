@@ -84,7 +84,8 @@ __global__ void __launch_bounds__(Tiles::kThreads)
   Sums<Tiles> sum;
   clear(sum);
   const int64_t key_head = at.head / p.group, end = end_of_keys(p, t, Tiles::kRows);
-  for (int64_t s = begin_of_keys(p, t, Tiles::kCols); s < end; s += Tiles::kCols) {
+  int64_t s = begin_of_keys(p, at.n, t, Tiles::kRows, Tiles::kCols);
+  for (; s < end; s += Tiles::kCols) {
     __syncthreads();
     load_tile<Tiles, Tiles::kCols>(shared.cols[0], p.k.at(at.n, key_head, s), p.k.of_row, p.s - s,
                                    p.d, p.packs);
@@ -116,6 +117,8 @@ __device__ __forceinline__ void walk_queries(const Problem<T>& p, const Place& a
   const int64_t last = s + Tiles::kRows - 1 + p.window - (p.s - p.t);
   const int64_t end = p.window > 0 && last < p.t ? last : p.t;
   for (int64_t t = sees / Tiles::kCols * Tiles::kCols; t < end; t += Tiles::kCols) {
+    // No query of this tile sees a key of the other.
+    if (p.reach != nullptr && first_reached(p, at.n, t, Tiles::kCols) >= s + Tiles::kRows) continue;
     __syncthreads();
     load_tile<Tiles, Tiles::kCols>(shared.cols[0], p.q.at(at.n, at.head, t), p.q.of_row, p.t - t,
                                    p.d, p.packs);

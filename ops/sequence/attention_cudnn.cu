@@ -36,7 +36,8 @@ Failed& failed() {
 
 // cuDNN's causal mask counts keys from the first, ours from the last.
 bool fits(const AttentionProblem& p) {
-  if (p.group > 1 || p.options.window > 0 || p.options.soft_cap > 0) return false;
+  if (p.group > 1 || p.options.window > 0 || p.options.soft_cap > 0 || p.reach.defined())
+    return false;
   return p.q.dtype() == DType::bf16 && !p.added.defined() && !p.bias.defined() &&
          p.options.dropout == 0 && (!p.options.causal || p.t == p.s) && p.q.numel() != 0 &&
          p.s != 0;

@@ -106,10 +106,20 @@ struct Head {
   int64_t n, head;
   const float* hidden_keys;  // [S], 0 or -inf; null without `keep`
 
-  // Queries from t on see no key before this one, which begins a block.
-  int64_t begin_of_keys(int64_t t) const {
-    if (p.options.window == 0) return 0;
-    return std::clamp<int64_t>(t + p.s - p.t - p.options.window + 1, 0, p.s) / kKeys * kKeys;
+  // The first key that query t sees, if it is not hidden otherwise.
+  int64_t oldest_key(int64_t t) const {
+    const int64_t own = t + p.s - p.t;
+    int64_t oldest = p.options.window > 0 ? own - p.options.window + 1 : 0;
+    if (p.reach.defined())
+      oldest = std::max(oldest, own - std::max<int64_t>(p.reach.data<int64_t>()[n * p.t + t], 0));
+    return std::clamp<int64_t>(oldest, 0, p.s);
+  }
+  // Queries [t, t + rows) see no key before this one, which begins a block.
+  int64_t begin_of_keys(int64_t t, int64_t rows) const {
+    int64_t begin = oldest_key(t);
+    if (p.reach.defined())
+      for (int64_t r = 1; r < rows; ++r) begin = std::min(begin, oldest_key(t + r));
+    return begin / kKeys * kKeys;
   }
   // Queries [t, t + rows) see no key from here on.
   int64_t end_of_keys(int64_t t, int64_t rows) const {
@@ -133,12 +143,10 @@ struct Head {
       std::fill(scores.data + r * scores.stride + seen,
                 scores.data + r * scores.stride + scores.cols, kHidden);
     }
-    if (p.options.window == 0) return;
-    for (int64_t r = 0; r < scores.rows; ++r) {
-      const int64_t oldest = t + r + p.s - p.t - p.options.window + 1 - s;
-      std::fill_n(scores.data + r * scores.stride, std::clamp<int64_t>(oldest, 0, scores.cols),
-                  kHidden);
-    }
+    if (p.options.window == 0 && !p.reach.defined()) return;
+    for (int64_t r = 0; r < scores.rows; ++r)
+      std::fill_n(scores.data + r * scores.stride,
+                  std::clamp<int64_t>(oldest_key(t + r) - s, 0, scores.cols), kHidden);
   }
 
   // The factors of dropout for those probabilities, in rows `like.stride` apart.
@@ -220,7 +228,7 @@ class Forward {
     std::fill_n(top_, rows, kHidden);
     std::fill_n(total_, rows, 0.0f);
     std::fill_n(sum_, rows * d_pad_, 0.0f);
-    const int64_t begin = at.begin_of_keys(t);
+    const int64_t begin = at.begin_of_keys(t, rows);
     for_keys(begin, at.end_of_keys(t, rows), [&](int64_t s, int64_t cols) {
       const Tile scores{scores_, kKeys, rows, cols};
       simd::tile_product({q_ + t * d_pad_, d_pad_, 1}, keys_ + s, s_pad_, scores_, kKeys, rows,
@@ -316,7 +324,7 @@ class BackwardPass {
     read_head(p_.q, n, head, static_cast<float>(p_.options.scale), q_, d_pad_);
     std::fill_n(dq_, p_.t * d_pad_, 0.0f);
     for_queries(p_.t, [&](int64_t t, int64_t rows) {
-      const int64_t begin = at.begin_of_keys(t), end = at.end_of_keys(t, rows);
+      const int64_t begin = at.begin_of_keys(t, rows), end = at.end_of_keys(t, rows);
       const auto tile_at = [&](int64_t s, int64_t cols) {
         const int64_t first = given_ ? 0 : s;
         return ScoreTile{t,

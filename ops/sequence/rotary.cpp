@@ -32,11 +32,12 @@ RotaryOptions at_length(const RotaryOptions& options, int64_t length, int64_t wi
 namespace ops {
 namespace {
 
-// Cosines and sines of every position, [T, 2, D/2]. Angles are f64, because positions may be large.
+// Cosines and sines of every position, [T or N T, 2, D/2]. Angles are f64, because positions may be
+// large.
 template <class T>
 Tensor table_of(const Tensor& x, const Tensor& positions, const RotaryOptions& options,
                 bool inverse) {
-  const int64_t steps = x.size(1), half = x.size(3) / 2;
+  const int64_t steps = positions.defined() ? positions.numel() : x.size(1), half = x.size(3) / 2;
   const std::vector<double> frequencies = frequencies_of(options, half);
   CategoryScope scope(Category::workspace);
   const Tensor table = Tensor::empty({steps, 2, half}, x.dtype());
@@ -72,15 +73,16 @@ void rotary_kernel(Cpu, const Tensor& x, const Tensor& positions, const RotaryOp
     rotary_kernel(Cpu{}, wide.read(x), positions, options, inverse, wide.write(y));
     return wide.finish();
   }
-  const int64_t steps = x.size(1), heads = x.size(2), d = x.size(3), half = d / 2;
+  const int64_t rows = x.size(0) * x.size(1), heads = x.size(2), d = x.size(3), half = d / 2;
   if (x.numel() == 0) return;
   with_real(x.dtype(), [&](auto zero) {
     using T = decltype(zero);
     const Tensor table = table_of<T>(x, positions, options, inverse);
+    const int64_t steps = table.size(0);
     const T* angles = table.data<T>();
     const T* from = x.data<T>();
     T* to = y.mut<T>();
-    parallel_for(0, x.size(0) * steps, rows_at_once(kArithmeticGrain, heads * d),
+    parallel_for(0, rows, rows_at_once(kArithmeticGrain, heads * d),
                  [&](int64_t begin, int64_t end) {
                    for (int64_t i = begin * heads; i < end * heads; ++i) {
                      const T *c = angles + i / heads % steps * d, *s = c + half;
@@ -111,16 +113,26 @@ Tensor rotary(const Tensor& x, const Tensor& positions, const RotaryOptions& opt
                "[rotary] expected first_length above 0 with this scaling, got {}",
                options.first_length);
   if (positions.defined()) {
-    check_shape("rotary", "positions", positions, {x.size(1)});
+    if (positions.dim() == 2)
+      check_shape("rotary", "positions of each row", positions, {x.size(0), x.size(1)});
+    else
+      check_shape("rotary", "positions", positions, {x.size(1)});
     FRUGAL_CHECK(positions.dtype() == DType::i64 && positions.device() == x.device(),
                  "[rotary] expected positions of dtype i64 on {}, got {}", x.device().str(),
                  describe(positions));
   }
   Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
   const Tensor in = contiguous(x), at = contiguous_or_none(positions);
-  const RotaryOptions own =
-      at_length(options, std::max(x.size(1), options.scaling == Scaling::dynamic ? end_of(at) : 0),
-                x.size(3));
+  int64_t length = x.size(1);
+  if (options.scaling == Scaling::dynamic && at.defined()) {
+    const int64_t end = end_of(at);
+    FRUGAL_CHECK(at.dim() == 1 || static_cast<double>(end) <= options.first_length,
+                 "[rotary] expected positions below first_length {} where each row has its own and "
+                 "the scaling is dynamic, got {}",
+                 options.first_length, end - 1);
+    length = at.dim() == 2 ? end : std::max(length, end);
+  }
+  const RotaryOptions own = at_length(options, length, x.size(3));
   dispatch(x.device(), [&](auto backend) { rotary_kernel(backend, in, at, own, inverse, y); });
   return y;
 }

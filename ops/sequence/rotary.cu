@@ -5,8 +5,8 @@
 namespace frugal::ops {
 namespace {
 
-// Cosine and sine of each position and channel, [T, half]. Angles are f64, because positions may be
-// large.
+// Cosine and sine of each position and channel, [T or N T, half]. Angles are f64, because positions
+// may be large.
 struct Angles {
   const int64_t* positions;  // null: the positions are 0, 1, ...
   int64_t half;
@@ -56,7 +56,8 @@ struct Turn {
 
 void rotary_kernel(Cuda, const Tensor& x, const Tensor& positions, const RotaryOptions& options,
                    bool inverse, const Tensor& y) {
-  const int64_t steps = x.size(1), heads = x.size(2), half = x.size(3) / 2;
+  const int64_t steps = positions.defined() ? positions.numel() : x.size(1);
+  const int64_t heads = x.size(2), half = x.size(3) / 2;
   if (x.numel() == 0) return;
   const CategoryScope scope(Category::workspace);
   const Tensor table = Tensor::empty({steps, half, 2}, DType::f32, x.device());

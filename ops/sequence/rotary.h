@@ -55,10 +55,11 @@ namespace ops {
 // x [N, T, heads, D] -> the same shape. The channels (i, i + D/2) = (x1, x2) become (x1 cos a - x2
 // sin a, x2 cos a + x1 sin a) with a = position frequency_of(options, i, D/2), times options.gain.
 // positions [T] i64; if undefined, they are 0..T-1. `inverse` turns the other way, which is the
-// gradient. Options that are dynamic take T, or one more than the last of the positions, as the
-// length.
-// Errors: an odd D; positions of another shape or dtype; base not above 0; a factor below 1; a
-// scaling by turns without first_length.
+// gradient. positions may also be [N, T], those of each row. Options that are dynamic take T, or
+// one more than the last of the positions, as the length; rows with positions of their own must
+// stay within first_length, since samples that share a row have lengths of their own. Errors: an
+// odd D; positions of another shape or dtype; base not above 0; a factor below 1; a scaling by
+// turns without first_length; dynamic options and positions [N, T] beyond first_length.
 Tensor rotary(const Tensor& x, const Tensor& positions, const RotaryOptions& options,
               bool inverse = false);
 // REQUIRES: all tensors are contiguous; scaling is not dynamic.

@@ -13,7 +13,7 @@ struct Sizes {
   int64_t n, t, s, heads, d;
   int64_t group = 1;  // heads of q that share one of k and v
 };
-enum class Mask { none, keep, added };
+enum class Mask { none, keep, joined, added };
 
 // What bf16 holds, in f32.
 Tensor rounded(const Shape& shape, uint64_t seed) {
@@ -30,6 +30,11 @@ AttentionInputs inputs_of(const Sizes& z, Mask mask, bool bias) {
     in.mask = Tensor::zeros({z.n, z.s}, DType::i64);
     for (int64_t i = z.s / 3; i < (z.n - 1) * z.s; ++i)
       in.mask.mut<int64_t>()[i] = i % z.s >= z.s / 3 ? 1 : 0;
+  }
+  if (mask == Mask::joined) {  // samples of up to 90 tokens share rows
+    in.mask = Tensor::zeros({z.n, z.t, 1}, DType::i64);
+    for (int64_t i = 0; i < in.mask.numel(); ++i)
+      in.mask.mut<int64_t>()[i] = (i % z.t + 11 * (i / z.t)) % 90;
   }
   if (mask == Mask::added) in.mask = rounded({z.n, 1, z.t, z.s}, 4);
   if (bias) in.bias = rounded({z.heads, z.t, z.s}, 5);
@@ -153,7 +158,7 @@ TEST_CASE("attention on CUDA: all gradients at once, blocks that share a head or
   CHECK(taken_for({1, 64, 320, 2, 16}) == 64 * 2 * 4 + 5 * 64 * 2 * 16 * 4);
 }
 
-TEST_CASE("attention on CUDA: shared heads of k and v, windows and soft caps") {
+TEST_CASE("attention on CUDA: shared heads of k and v, windows, samples in one row, soft caps") {
   if (!gpu::available()) return;
   const auto narrow = [](int64_t window, double cap, double dropout = 0) {
     AttentionOptions options = with(true, dropout);
@@ -171,6 +176,10 @@ TEST_CASE("attention on CUDA: shared heads of k and v, windows and soft caps") {
               tolerance);
       compare({2, 65, 70, 2, 100}, dtype, Mask::keep, narrow(0, 1.5), false, keep_output,
               tolerance);
+      compare({2, 200, 200, 4, 64, 2}, dtype, Mask::joined, narrow(0, 0), false, keep_output,
+              tolerance);
+      compare({2, 200, 220, 2, 32, 2}, dtype, Mask::joined, narrow(33, 0.7, 0.2), false,
+              keep_output, tolerance);
     }
     compare({1, 70, 70, 2, 256, 2}, dtype, Mask::none, narrow(33, 2), false, true, tolerance);
     compare({1, 9, 5, 4, 16, 4}, dtype, Mask::none, narrow(3, 0), false, true, tolerance);

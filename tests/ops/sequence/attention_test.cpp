@@ -118,6 +118,50 @@ TEST_CASE("attention: f32 and its gradients are f64's, for odd sizes, masks and 
     }
 }
 
+TEST_CASE("attention: samples in one row get what each gets alone") {
+  const std::vector<int64_t> lengths = {70, 1, 140, 3, 66};
+  const int64_t all = 280, heads = 4, d = 16;
+  for (const int64_t window : {0, 20})
+    for (const DType dtype : {DType::f32, DType::f64}) {
+      CAPTURE(window);
+      AttentionInputs in{normals({2, all, heads, d}, 1, dtype),
+                         normals({2, all, heads / 2, d}, 2, dtype),
+                         normals({2, all, heads / 2, d}, 3, dtype),
+                         Tensor::zeros({2, all, 1}, DType::i64),
+                         {}};
+      AttentionOptions options;
+      options.causal = true;
+      options.window = window;
+      int64_t at = 0;
+      for (int64_t n = 0; n < 2; ++n)
+        for (const int64_t length : lengths)
+          for (int64_t i = 0; i < length; ++i) in.mask.mut<int64_t>()[at++] = i;
+      REQUIRE(at == 2 * all);
+      const Tensor dy = normals(in.q.shape(), 9, dtype);
+      const double tolerance = dtype == DType::f64 ? 1e-12 : 2e-5;
+      for (const bool keep_output : {true, false}) {
+        const Everything got = run(in, options, keep_output);
+        int64_t begin = 0;
+        for (const int64_t length : lengths) {
+          CAPTURE(begin);
+          const auto part = [&](const Tensor& x) {
+            return contiguous(x.slice(1, begin, begin + length));
+          };
+          const AttentionInputs own{part(in.q), part(in.k), part(in.v), {}, {}};
+          const AttentionOutput out = attention(own, options);
+          const auto like = [](const Tensor& x) { return Tensor::empty(x.shape(), x.dtype()); };
+          const AttentionGradients g{like(own.q), like(own.k), like(own.v), {}};
+          attention_backward(part(dy), own, out, options, g);
+          CHECK(error(part(got.out.y), out.y.to_vector()) < tolerance);
+          CHECK(error(part(got.g.dq), g.dq.to_vector()) < tolerance);
+          CHECK(error(part(got.g.dk), g.dk.to_vector()) < tolerance);
+          CHECK(error(part(got.g.dv), g.dv.to_vector()) < tolerance);
+          begin += length;
+        }
+      }
+    }
+}
+
 TEST_CASE("attention: bf16 is computed in f32 and rounded once") {
   const AttentionInputs rounded = in_dtype(inputs_of({2, 20, 33, 2, 8}), DType::bf16);
   const Everything narrow = run(rounded, {}), wide = run(in_dtype(rounded, DType::f32), {});

@@ -42,6 +42,16 @@ TEST_CASE("rotary: scores depend on distances alone; without positions they coun
         Shape{1, 2, 3, 4});
 }
 
+TEST_CASE("rotary: rows with positions of their own are those of each row alone") {
+  const Tensor x = normals({2, 5, 3, 6}, 1);
+  const Tensor at = Tensor::from<int64_t>({0, 1, 2, 0, 1, 7, 8, 0, 1, 1000}, {2, 5});
+  const Tensor y = rotary(x, at, {.base = 100}), back = rotary(y, at, {.base = 100}, true);
+  for (int64_t n = 0; n < 2; ++n)
+    CHECK(same_bits(contiguous(y.slice(0, n, n + 1)),
+                    rotary(x.slice(0, n, n + 1), contiguous(at.select(0, n)), {.base = 100})));
+  CHECK(error(back, x.to_vector()) < 1e-6);
+}
+
 TEST_CASE("rotary: the number of threads does not matter") {
   const Tensor x = normals({3, 65, 4, 64}, 1);
   const Tensor one = [&] {
