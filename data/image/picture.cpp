@@ -283,8 +283,27 @@ void png_take(png_structp png, png_bytep out, size_t count) {
   reader->rest = reader->rest.subspan(count);
 }
 
-// Starts reading; false: reader.message says why not.
+// Whether each chunk of a PNG, up to the last one, is as long as it says.
+bool has_whole_chunks(Bytes bytes) {
+  constexpr size_t kAround = 12;  // length, name and checksum
+  for (size_t at = 8; bytes.size() - at >= kAround;) {
+    const uint8_t* const chunk = bytes.data() + at;
+    const size_t length = png_get_uint_32(chunk);
+    if (length > bytes.size() - at - kAround) return false;
+    if (std::memcmp(chunk + 4, "IEND", 4) == 0) return true;
+    at += kAround + length;
+  }
+  return false;
+}
+
+// Starts reading a file with the signature of a PNG; false: reader.message says why not.
 bool open_png(PngReader& reader, Bytes bytes) {
+  // libpng takes the memory that a chunk claims before it reads the chunk, and only warns where
+  // that is more than the limit below.
+  if (!has_whole_chunks(bytes)) {
+    std::strcpy(reader.message, "the file ends too early");
+    return false;
+  }
   reader.rest = bytes;
   reader.png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &reader, png_failed, png_ignores);
   if (reader.png == nullptr) return false;
@@ -292,7 +311,7 @@ bool open_png(PngReader& reader, Bytes bytes) {
   if (reader.info == nullptr || setjmp(png_jmpbuf(reader.png)) != 0) return false;
   png_set_read_fn(reader.png, &reader, png_take);
   png_set_user_limits(reader.png, 1u << 20, 1u << 20);
-  // libpng takes the memory that a chunk claims before it reads the chunk.
+  // What is unpacked of a chunk.
   png_set_chunk_malloc_max(reader.png, std::max<size_t>(bytes.size(), 1u << 20));
   png_read_info(reader.png, reader.info);
   return true;
