@@ -15,7 +15,7 @@ namespace {
 constexpr const char* kSpmm = "spmm";
 // Bytes of a row that spmm_over() takes at once: whole cache lines, and few enough that the rows
 // which the edges name stay in a cache.
-constexpr int64_t kStripBytes = 128;
+constexpr int64_t kStripBytes = 256;
 
 void check_matrix(const char* op, const Csr& a, const Tensor& x) {
   check_real(op, "x", x);
