@@ -53,6 +53,7 @@ inline constexpr RandomStream kClusterOrder{"order of clusters", 0x636c757374657
     kSaint{"GraphSAINT's subgraphs", 0x7361696e74000000, 1},
     kSequenceOrder{"order of sequences", 0x73657175656e0001, 1},
     kSequenceBatchOrder{"order of batches of sequences", 0x73657175656e0002, 1},
+    kJoinedSequences{"sequences of one length that change their rows", 0x73657175656e0003, 1},
     kNodeSplit{"nodes to train, validate and test on", 0x73706c6974000000, 1},
     kTextWindows{"windows of a text", 0x77696e646f770000, 1};
 
@@ -63,7 +64,7 @@ inline constexpr std::array kAll = {
     kFanOut,          kLoader,          kMaskedTokens,  kMixedSamples,
     kSeedNodeOrder,   kPartition,       kPictureSplit,  kRankSeeds,
     kSaintEstimate,   kSaint,           kSequenceOrder, kSequenceBatchOrder,
-    kNodeSplit,       kTextWindows};
+    kJoinedSequences, kNodeSplit,       kTextWindows};
 
 // Streams of stochastic rounding need no offsets, because hashes seed them: for saved tensors a
 // hash of (seed, step, tensor), see compress/quantize/quantize.h; for the state of 8-bit AdamW a

@@ -27,8 +27,8 @@ enum class FloatTargets : uint8_t {
 //   images      input [N, H, W, C] f32, target [N] i64 or [N, classes] f32; for networks that
 //               give a class to each pixel [N, H, W] i64
 //   rows        input [N, F] f32, target as images'
-//   sequences   input [N, T] i64 (token ids), target [N] or [N, T] i64; extras attention_mask and
-//               token_type_ids [N, T] i64, if the source has them
+//   sequences   input [N, T] i64 (token ids), target [N] or [N, T] i64; extras attention_mask,
+//               token_type_ids and position_ids [N, T] i64, if the source has them
 //   a graph     input [V, F] f32, target [V] i64; extras edge_index [2, E] i64 (from, to)
 struct Batch {
   Tensor input;

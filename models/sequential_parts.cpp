@@ -59,6 +59,8 @@ TokenEmbedding::TokenEmbedding(Init& init, int64_t ids, int64_t channels, int64_
 Variable TokenEmbedding::forward(Variable x, Context& context) {
   check_ids("embedding", x.value(), INT64_MAX);
   checked_extra("embedding", context, "attention_mask", x.value());
+  FRUGAL_CHECK(!context.extra("position_ids").defined(),
+               "[embedding] expected rows of one sample each, got position_ids of several");
   return as_activation(embedding(x.value(), weight_, padding_idx_), context);
 }
 

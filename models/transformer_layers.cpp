@@ -21,6 +21,8 @@ Variable dense_gelu(Dense& dense, const Variable& x, Context& context, frugal::G
 
 namespace {
 
+constexpr const char *kMask = "attention_mask", *kPositions = "position_ids";
+
 AttentionOptions prepare(const SelfAttentionOptions& options, Context& context) {
   AttentionOptions attention;
   attention.causal = options.causal;
@@ -92,6 +94,19 @@ Tensor checked_extra(const char* model, const Context& context, const char* name
                  "[{}] expected {} to be {} i64 as the ids are, got {}", model, name, ids.shape(),
                  describe(extra));
   return extra;
+}
+
+Tensor positions_in_samples(const char* model, const Context& context, const Tensor& ids) {
+  Tensor positions = checked_extra(model, context, kPositions, ids);
+  FRUGAL_CHECK(!positions.defined() || !context.extra(kMask).defined(),
+               "[{}] expected position_ids without an attention_mask, got both", model);
+  return positions;
+}
+
+Tensor decoder_mask(const Context& context) {
+  const Tensor positions = context.extra(kPositions);
+  if (!positions.defined()) return context.extra(kMask);
+  return positions.view({positions.size(0), positions.size(1), 1});
 }
 
 void check_heads(const char* model, int64_t width, int64_t heads) {

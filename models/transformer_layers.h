@@ -59,6 +59,12 @@ void check_ids(const char* model, const Tensor& ids, int64_t longest);
 // ids.
 Tensor checked_extra(const char* model, const Context& context, const char* name,
                      const Tensor& ids);
+// Samples that share a row: the batch's extra "position_ids" [N, T] i64, which counts from 0 in
+// each sample, or undefined. Errors: those of checked_extra(); an attention_mask beside it.
+Tensor positions_in_samples(const char* model, const Context& context, const Tensor& ids);
+// What attention of a decoder takes as its mask: the batch's attention_mask, or [N, T, 1], by which
+// no token sees one of another sample in its row.
+Tensor decoder_mask(const Context& context);
 // Errors: heads that do not divide the width.
 void check_heads(const char* model, int64_t width, int64_t heads);
 

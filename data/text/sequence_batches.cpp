@@ -1,6 +1,8 @@
 #include "data/text/sequence_batches.h"
 
 #include <algorithm>
+#include <functional>
+#include <map>
 #include <numeric>
 
 #include "core/error.h"
@@ -28,6 +30,10 @@ SequenceBatches::SequenceBatches(std::vector<Sequence> sequences,
                options.batch_size);
   FRUGAL_CHECK(options.padding >= 0, "[sequence_batches] expected a token id as padding, got {}",
                options.padding);
+  const int64_t join_to = options.join_to;
+  FRUGAL_CHECK(join_to == 0 || (join_to > 0 && options.next_tokens),
+               "[sequence_batches] expected join_to of 0, or above 0 with next_tokens, got {}",
+               join_to);
   for (size_t i = 0; i < sequences_.size(); ++i) {
     const Sequence& sequence = sequences_[i];
     const auto tokens = static_cast<int64_t>(sequence.ids.size());
@@ -44,11 +50,13 @@ SequenceBatches::SequenceBatches(std::vector<Sequence> sequences,
       FRUGAL_CHECK(range.begin >= 0 && range.begin <= range.end && range.end <= tokens,
                    "[sequence_batches] expected targets of sample {} in [0, {}], got {} to {}", i,
                    tokens, range.begin, range.end);
-    FRUGAL_CHECK(options.pad_to == 0 || length(static_cast<int64_t>(i)) <= options.pad_to,
-                 "[sequence_batches] expected at most pad_to = {} tokens in sample {}, got {}",
-                 options.pad_to, i, length(static_cast<int64_t>(i)));
+    for (const auto& [name, most] : {std::pair{"pad_to", options.pad_to}, {"join_to", join_to}})
+      FRUGAL_CHECK(most == 0 || length(static_cast<int64_t>(i)) <= most,
+                   "[sequence_batches] expected at most {} = {} tokens in sample {}, got {}", name,
+                   most, i, length(static_cast<int64_t>(i)));
   }
-  const auto size = static_cast<int64_t>(sequences_.size());
+  if (join_to > 0) make_rows();
+  const auto size = static_cast<int64_t>(join_to > 0 ? rows_.size() : sequences_.size());
   const int64_t full = size / options.batch_size;
   batches_ = options.drop_last || size % options.batch_size == 0 ? full : full + 1;
   FRUGAL_CHECK(batches_ > 0,
@@ -63,6 +71,30 @@ int64_t SequenceBatches::length(int64_t index) const {
   return options_.next_tokens ? ids - 1 : ids;
 }
 
+int64_t SequenceBatches::row_length(int64_t row) const {
+  return options_.join_to > 0 ? rows_[static_cast<size_t>(row)].length : length(row);
+}
+
+// Fills rows_ by best fit, longest first.
+void SequenceBatches::make_rows() {
+  std::vector<int64_t> lengths;
+  for (size_t i = 0; i < sequences_.size(); ++i) lengths.push_back(length(static_cast<int64_t>(i)));
+  std::sort(lengths.begin(), lengths.end(), std::greater<>());
+  std::multimap<int64_t, size_t> rooms;  // the room that is left in rows
+  for (size_t place = 0; place < lengths.size(); ++place) {
+    auto found = rooms.lower_bound(lengths[place]);
+    if (found == rooms.end()) {
+      found = rooms.emplace(options_.join_to, rows_.size());
+      rows_.emplace_back();
+    }
+    const auto [room, at] = *found;
+    rooms.erase(found);
+    rows_[at].places.push_back(static_cast<int64_t>(place));
+    rows_[at].length += lengths[place];
+    rooms.emplace(room - lengths[place], at);
+  }
+}
+
 SequenceBatches::Span SequenceBatches::share_of(const Span& whole) const {
   const int64_t count = whole.end - whole.begin;
   return {whole.begin + share_.begin(count), whole.begin + share_.end(count)};
@@ -72,24 +104,33 @@ int64_t SequenceBatches::padded_length(const Span& span) const {
   if (options_.pad_to > 0) return options_.pad_to;
   int64_t longest = 0;
   for (int64_t i = span.begin; i < span.end; ++i)
-    longest = std::max(longest, length(order_[static_cast<size_t>(i)]));
+    longest = std::max(longest, row_length(order_[static_cast<size_t>(i)]));
   return longest;
 }
 
+// 0 to size - 1, shuffled by `stream` if asked for.
+std::vector<int64_t> SequenceBatches::in_order(size_t size, const RandomStream& stream) const {
+  if (options_.shuffle)
+    return shuffled(static_cast<int64_t>(size), epoch_key(options_.seed, stream, state_.epoch));
+  std::vector<int64_t> all(size);
+  std::iota(all.begin(), all.end(), int64_t{0});
+  return all;
+}
+
 void SequenceBatches::begin_epoch() {
-  const auto size = static_cast<int64_t>(sequences_.size());
-  if (options_.shuffle) {
-    order_ = shuffled(size, epoch_key(options_.seed, streams::kSequenceOrder, state_.epoch));
-  } else {
-    order_.resize(sequences_.size());
-    std::iota(order_.begin(), order_.end(), int64_t{0});
+  const bool joins = options_.join_to > 0;
+  order_ = in_order(joins ? rows_.size() : sequences_.size(), streams::kSequenceOrder);
+  if (joins) {
+    by_length_ = in_order(sequences_.size(), streams::kJoinedSequences);
+    std::stable_sort(by_length_.begin(), by_length_.end(),
+                     [&](int64_t a, int64_t b) { return length(a) > length(b); });
   }
   order_.resize(static_cast<size_t>(samples_));
   if (options_.group_by_length) {
     const int64_t pool = options_.shuffle ? kPoolBatches * options_.batch_size : samples_;
     for (int64_t begin = 0; begin < samples_; begin += pool)
       std::stable_sort(order_.begin() + begin, order_.begin() + std::min(samples_, begin + pool),
-                       [&](int64_t a, int64_t b) { return length(a) < length(b); });
+                       [&](int64_t a, int64_t b) { return row_length(a) < row_length(b); });
   }
   spans_.clear();
   for (int64_t begin = 0; begin < samples_; begin += options_.batch_size)
@@ -146,13 +187,15 @@ Batch SequenceBatches::next_tokens(const Span& span, int64_t columns) {
   Batch batch;
   batch.input = Tensor::full({rows, columns}, static_cast<double>(options_.padding), DType::i64);
   batch.target = Tensor::full({rows, columns}, static_cast<double>(kIgnored), DType::i64);
-  batch.samples = Tensor::empty({rows}, DType::i64);
-  for (int64_t n = 0; n < rows; ++n) {
-    const int64_t index = order_[static_cast<size_t>(span.begin + n)];
-    const Sequence& sequence = sequences_[static_cast<size_t>(index)];
-    std::copy(sequence.ids.begin(), sequence.ids.end() - 1,
-              batch.input.mut<int64_t>() + n * columns);
-    int64_t* const target = batch.target.mut<int64_t>() + n * columns;
+  Tensor positions;
+  if (options_.join_to > 0)
+    positions = Tensor::empty({rows, columns}, DType::i64);
+  else
+    batch.samples = Tensor::empty({rows}, DType::i64);
+  // Writes a sample from an element of the batch on.
+  const auto write = [&](const Sequence& sequence, int64_t first) {
+    std::copy(sequence.ids.begin(), sequence.ids.end() - 1, batch.input.mut<int64_t>() + first);
+    int64_t* const target = batch.target.mut<int64_t>() + first;
     const auto all = static_cast<int32_t>(sequence.ids.size());
     const auto count = [&](const Sequence::Range& range) {
       for (int32_t at = std::max(range.begin, 1); at < range.end; ++at)
@@ -160,8 +203,27 @@ Batch SequenceBatches::next_tokens(const Span& span, int64_t columns) {
     };
     if (sequence.counted.empty()) count({0, all});
     for (const Sequence::Range& range : sequence.counted) count(range);
-    batch.samples.mut<int64_t>()[n] = index;
+  };
+  for (int64_t n = 0; n < rows; ++n) {
+    const int64_t row = order_[static_cast<size_t>(span.begin + n)];
+    int64_t at = n * columns;
+    if (!positions.defined()) {
+      write(sequences_[static_cast<size_t>(row)], at);
+      batch.samples.mut<int64_t>()[n] = row;
+      continue;
+    }
+    const auto count_from_0 = [&](int64_t end) {
+      std::iota(positions.mut<int64_t>() + at, positions.mut<int64_t>() + end, int64_t{0});
+      at = end;
+    };
+    for (const int64_t place : rows_[static_cast<size_t>(row)].places) {
+      const int64_t index = by_length_[static_cast<size_t>(place)];
+      write(sequences_[static_cast<size_t>(index)], at);
+      count_from_0(at + length(index));
+    }
+    count_from_0((n + 1) * columns);
   }
+  if (positions.defined()) batch.extras = {{"position_ids", positions}};
   ++state_.next_batch;
   return batch;
 }

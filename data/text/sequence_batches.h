@@ -32,13 +32,21 @@ struct SequenceBatchOptions {
   // Each id is predicted from those before it, as causal networks do: inputs are all ids but the
   // last, and targets [N, T] all but the first.
   bool next_tokens = false;
+  // With next_tokens: samples are joined to rows of at most so many inputs, so that little padding
+  // is left. 0: a row holds one sample. The samples of a row count as one in batch_size, drop_last,
+  // shares and samples().
+  int64_t join_to = 0;
 };
 
 // Batches: input [N, T] i64, target [N] i64 (labels), extras attention_mask [N, T] i64 (1 for
 // tokens, 0 for padding) and token_type_ids [N, T] i64 (1 from the second segment on), and samples.
 // All are host tensors. With next_tokens there are input, target [N, T] i64 (kIgnored where the
 // target does not count, as padding) and samples. Padding is behind the ids, where no causal
-// network looks. With shuffle and group_by_length, random pools of 64 batches are sorted by length
+// network looks. With join_to there are input, target and the extra position_ids [N, T] i64, which
+// counts from 0 in each sample of a row, so that a network keeps them apart; padding counts from 0,
+// too. Longest samples come first, and each goes where it leaves the least room, so the lengths
+// that share a row are those of every epoch; with shuffle, samples of one length change places.
+// With shuffle and group_by_length, random pools of 64 batches are sorted by length
 // and cut into batches, which come in random order. So there is little padding, and each epoch has
 // other batches. A share (set_share) is padded to T of the whole batch. So its tensors are rows of
 // those that one process has, sums over T add in the same order, and no process of several has
@@ -47,8 +55,8 @@ struct SequenceBatchOptions {
 class SequenceBatches : public BatchSource {
  public:
   // Errors: no samples; an empty sample (with next_tokens: fewer than two ids); a negative token;
-  // `second` outside [0, length]; batch_size < 1; a negative padding; pad_to below a sample's
-  // length; drop_last that leaves no batch.
+  // `second` outside [0, length]; batch_size < 1; a negative padding; pad_to or join_to below a
+  // sample's length; join_to without next_tokens; drop_last that leaves no batch.
   SequenceBatches(std::vector<Sequence> sequences, const SequenceBatchOptions& options = {});
 
   std::optional<Batch> next() override;
@@ -63,9 +71,12 @@ class SequenceBatches : public BatchSource {
   struct Span {
     int64_t begin, end;  // places in order_
   };
+  void make_rows();
+  std::vector<int64_t> in_order(size_t size, const RandomStream& stream) const;
   void begin_epoch();
   Span share_of(const Span& whole) const;
   int64_t length(int64_t index) const;
+  int64_t row_length(int64_t row) const;
   int64_t padded_length(const Span& span) const;
   Batch next_tokens(const Span& span, int64_t columns);
 
@@ -74,8 +85,16 @@ class SequenceBatches : public BatchSource {
   int64_t batches_ = 0, samples_ = 0;
   LoaderState state_;
   Share share_;
-  bool epoch_ready_ = false;  // order_ and spans_ are those of state_.epoch
-  std::vector<int64_t> order_;
+  // With join_to. Place i belongs to the sample that is the i-th of all in the order of their
+  // lengths, longest first.
+  struct Row {
+    std::vector<int64_t> places;
+    int64_t length = 0;
+  };
+  std::vector<Row> rows_;
+  bool epoch_ready_ = false;        // order_, spans_ and by_length_ are those of state_.epoch
+  std::vector<int64_t> by_length_;  // with join_to: the sample at each place
+  std::vector<int64_t> order_;      // samples, or rows
   std::vector<Span> spans_;
 };
 

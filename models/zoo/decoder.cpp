@@ -253,7 +253,7 @@ class Decoder::Layer : public Module {
   }
 
   Variable forward(Variable x, Context& context) override {
-    return run(std::move(x), nullptr, nullptr, {}, context);
+    return run(std::move(x), nullptr, nullptr, context.extra("position_ids"), context);
   }
   // For the tokens at these positions, which follow those in `keys` and `values`. Both grow by the
   // new tokens.
@@ -293,7 +293,7 @@ class Decoder::Layer : public Module {
       options.key = context.rng->next();
     }
     const Variable y = scaled_dot_product_attention(
-        q, k, v, keys == nullptr ? context.extra("attention_mask") : Tensor(), {}, options);
+        q, k, v, keys == nullptr ? decoder_mask(context) : Tensor(), {}, options);
     return o_->forward(reshape(y, {y.size(0), y.size(1), heads_ * channels_}), context);
   }
 
@@ -358,6 +358,7 @@ Variable Decoder::continued(const Tensor& ids, Past& past, Context& context) {
 Variable Decoder::hidden(const Tensor& ids, Context& context) {
   check_ids("decoder", ids, options_.context_length);
   checked_extra("decoder", context, "attention_mask", ids);
+  positions_in_samples("decoder", context, ids);
   Variable x = embedded(ids, context);
   for (const auto& layer : layers_)
     x = checkpointed(context, std::move(x), [layer](Variable in, Context& inner) {

@@ -65,11 +65,13 @@ struct DecoderOptions {
 };
 
 // Input: token ids [N, T] i64. context.extra("attention_mask") [N, T] i64, if given, is 0 where a
-// token is padding.
-// Errors: ids that are not [N, T] i64, T beyond context_length, a mask of another shape or dtype,
-// an id outside the vocabulary. The constructor refuses heads that do not divide the width (without
-// head_size), kv_heads that do not divide the heads, an odd number of channels of a head, lists
-// with another number of entries than layers, a scaling of positions without its numbers.
+// token is padding. context.extra("position_ids") [N, T] i64, if given, counts from 0 in each
+// sample of a row, and samples do not see each other. Errors: ids that are not [N, T] i64, T beyond
+// context_length, an extra of another shape or dtype, both extras, an id outside the vocabulary,
+// samples that share a row and are longer than rotary.first_length where the scaling of positions
+// is dynamic. The constructor refuses heads that do not divide the width (without head_size),
+// kv_heads that do not divide the heads, an odd number of channels of a head, lists with another
+// number of entries than layers, a scaling of positions without its numbers.
 class Decoder : public LanguageModel {
  public:
   Decoder(Init& init, const DecoderOptions& options);

@@ -27,7 +27,7 @@ class Gpt2::Layer : public Module {
 
   Variable forward(Variable x, Context& context) override {
     Variable y = self_attention(qkv_->forward(norm1_->forward(x, context), context), attention(),
-                                context.extra("attention_mask"), {}, context);
+                                decoder_mask(context), {}, context);
     return rest(std::move(x), std::move(y), context);
   }
 
@@ -108,9 +108,8 @@ Gpt2::Gpt2(Init& init, const Gpt2Options& options) : options_(options) {
                           std::make_shared<LayerNorm>(init, options.hidden, options.eps));
 }
 
-// Embeds tokens at positions from `first` on.
-Variable Gpt2::embedded(const Tensor& ids, int64_t first, Context& context) const {
-  const Tensor at = position_ids_.slice(0, first, first + ids.size(1));
+// Embeds tokens at the positions `at`, [T] or [N, T].
+Variable Gpt2::embedded(const Tensor& ids, const Tensor& at, Context& context) const {
   const Variable x = add(embedding(ids, tokens_), embedding(at, positions_));
   return drop(as_activation(x, context), options_.dropout, context);
 }
@@ -119,7 +118,8 @@ Variable Gpt2::continued(const Tensor& ids, Past& past, Context& context) {
   check_ids("gpt2", ids, options_.context_length - past.tokens);
   past.keys.resize(layers_.size());
   past.values.resize(layers_.size());
-  Variable x = embedded(ids, past.tokens, context);
+  const Tensor at = position_ids_.slice(0, past.tokens, past.tokens + ids.size(1));
+  Variable x = embedded(ids, at, context);
   for (size_t i = 0; i < layers_.size(); ++i)
     x = layers_[i]->continued(std::move(x), past.keys[i], past.values[i], context);
   past.tokens += ids.size(1);
@@ -129,7 +129,8 @@ Variable Gpt2::continued(const Tensor& ids, Past& past, Context& context) {
 Variable Gpt2::hidden(const Tensor& ids, Context& context) {
   check_ids("gpt2", ids, options_.context_length);
   checked_extra("gpt2", context, "attention_mask", ids);
-  Variable x = embedded(ids, 0, context);
+  const Tensor own = positions_in_samples("gpt2", context, ids);
+  Variable x = embedded(ids, own.defined() ? own : position_ids_.slice(0, 0, ids.size(1)), context);
   for (const auto& layer : layers_)
     x = checkpointed(context, std::move(x), [layer](Variable in, Context& inner) {
       return layer->forward(std::move(in), inner);

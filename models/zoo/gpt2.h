@@ -38,9 +38,10 @@ struct Gpt2Options {
 Gpt2Options gpt2_options(const std::string& name);
 
 // Input: token ids [N, T] i64. context.extra("attention_mask") [N, T] i64, if given, is 0 where a
-// token is padding. The weight of the head is the token embedding.
-// Errors: ids that are not [N, T] i64, T beyond context_length, a mask of another shape or dtype,
-// an id outside the vocabulary; heads that do not divide the width.
+// token is padding. context.extra("position_ids") [N, T] i64, if given, counts from 0 in each
+// sample of a row, and samples do not see each other. The weight of the head is the token
+// embedding. Errors: ids that are not [N, T] i64, T beyond context_length, an extra of another
+// shape or dtype, both extras, an id outside the vocabulary; heads that do not divide the width.
 class Gpt2 : public LanguageModel {
  public:
   Gpt2(Init& init, const Gpt2Options& options);
@@ -52,7 +53,7 @@ class Gpt2 : public LanguageModel {
 
  private:
   class Layer;
-  Variable embedded(const Tensor& ids, int64_t first, Context& context) const;
+  Variable embedded(const Tensor& ids, const Tensor& at, Context& context) const;
   Gpt2Options options_;
   Variable tokens_, positions_;
   Tensor position_ids_;

@@ -103,6 +103,60 @@ TEST_CASE("next tokens: each id but the first is a target, where it counts") {
   frugal_test::check_shares(made);
 }
 
+TEST_CASE("samples that are joined share rows, and their positions count anew") {
+  std::vector<Sequence> all = {{{1, 2, 3}, 3, 0},
+                               {{4, 5, 6, 7, 8, 9}, 6, 0},
+                               {{10, 11}, 2, 0},
+                               {{12, 13, 14, 15}, 4, 0}};  // 2, 5, 1, 3 inputs
+  all[3].counted = {{0, 2}, {3, 4}};
+  const SequenceBatchOptions plain{
+      .batch_size = 2, .shuffle = false, .padding = 99, .next_tokens = true, .join_to = 6};
+  SequenceBatches batches(all, plain);
+  CHECK(batches.samples() == 2);  // rows
+  CHECK(batches.batches() == 1);
+  const Batch batch = *batches.next();
+  CHECK(batch.input.to_vector() == std::vector<double>{12, 13, 14, 1, 2, 99, 4, 5, 6, 7, 8, 10});
+  CHECK(batch.target.to_vector() ==
+        std::vector<double>{13, -100, 15, 2, 3, -100, 5, 6, 7, 8, 9, 11});
+  CHECK_FALSE(batch.samples.defined());
+  REQUIRE(batch.extras.size() == 1);
+  CHECK(find_tensor(batch.extras, "position_ids").to_vector() ==
+        std::vector<double>{0, 1, 2, 0, 1, 0, 0, 1, 2, 3, 4, 0});
+  CHECK(find_tensor(batch.extras, "position_ids").storage()->category() == Category::input);
+  CHECK_FALSE(batches.next().has_value());
+
+  // Every target of every sample once an epoch, and little padding.
+  const SequenceBatchOptions random{.batch_size = 4, .seed = 3, .next_tokens = true, .join_to = 64};
+  SequenceBatches a(sequences(300), random), b(sequences(300), random);
+  std::vector<std::vector<double>> epochs[2];
+  double used = 0, places = 0;
+  for (auto& epoch : epochs)
+    while (const auto made = a.next()) {
+      CHECK(made->input.size(1) <= 64);
+      epoch.push_back(made->input.to_vector());
+      for (const double target : made->target.to_vector()) used += target != kIgnored;
+      places += static_cast<double>(made->input.numel());
+    }
+  double targets = 0;
+  for (const Sequence& each : sequences(300)) targets += static_cast<double>(each.ids.size()) - 1;
+  CHECK(used == 2 * targets);
+  CHECK(used > 0.97 * places);
+  CHECK(epochs[0] != epochs[1]);
+  b.seek({1, 5});
+  CHECK(b.next()->input.to_vector() == epochs[1][5]);
+
+  const auto made = [&] { return std::make_unique<SequenceBatches>(sequences(300), random); };
+  frugal_test::check_shares(made);
+  SequenceBatchOptions wrong = plain;
+  wrong.join_to = 4;
+  CHECK_THROWS_WITH_AS(SequenceBatches(all, wrong),
+                       doctest::Contains("at most join_to = 4 tokens in sample 1, got 5"), Error);
+  wrong.next_tokens = false;
+  CHECK_THROWS_WITH_AS(SequenceBatches(all, wrong),
+                       doctest::Contains("join_to of 0, or above 0 with next_tokens, got 4"),
+                       Error);
+}
+
 TEST_CASE("every sample once an epoch, in an order of seed and epoch alone") {
   const SequenceBatchOptions options{.batch_size = 16, .seed = 5};
   SequenceBatches a(sequences(2100), options), b(sequences(2100), options);
