@@ -18,8 +18,8 @@ import tempfile
 
 CONFIG = {
     "model": {"name": "resnet20"},
-    "data": {"name": "random", "shape": [32, 32, 3], "classes": 10, "train_samples": 1280, "test_samples": 128},
-    "train": {"steps": 40, "batch_size": 128},
+    "data": {"name": "random", "shape": [32, 32, 3], "classes": 10, "train_samples": 1280, "test_samples": 128, "batch_size": 128},
+    "train": {"steps": 40},
     "compression": {"level": "L1"},
 }
 IN_PYTHON = """
