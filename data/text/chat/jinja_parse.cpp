@@ -690,8 +690,13 @@ class Parser {
           error("expected a number of 64 bits");
         return constant(value);
       }
-      case TokenKind::number:
-        return constant(std::stod(token.text));
+      case TokenKind::number: {
+        double value = 0;
+        const char* end = token.text.data() + token.text.size();
+        if (std::from_chars(token.text.data(), end, value).ec != std::errc())
+          error("expected a number within the range of f64");
+        return constant(value);
+      }
       default:
         break;
     }

@@ -95,6 +95,7 @@ TEST_CASE("chat templates: what is asked for without end is given up") {
         [] { run("{{ " + std::string(1000, '(') + "1" + std::string(1000, ')') + " }}"); });
   fails("less nesting", [] { run("{{ " + std::string(1000, '-') + "1 }}"); });
   fails("64 bits", [] { run("{{ 9223372036854775807 + 1 }}"); });
+  fails("range of f64", [] { run("{{ 2147483641e308 }}"); });
   fails("got 0", [] { run("{{ 1 % 0 }}"); });
   fails("line 3: ", [] { run("a\n\n{{ x.y }}"); });
   fails("line 2: expected", [] { run("a\n{% if %}"); });
