@@ -194,6 +194,17 @@ bool SavedEntry::knows_variance() const {
   return (packed != nullptr && (*packed)->knows_variance()) || quality() == Rebuilt::exact;
 }
 
+bool SavedEntry::tells_loss() const {
+  if (const auto* packed = std::get_if<std::shared_ptr<Packed>>(&content_))
+    return (*packed)->knows_variance() || (*packed)->loses_nothing();
+  if (recipe() == nullptr) return true;
+  for (int i = 0; i < recipe()->sources.size(); ++i) {
+    const SavedEntry* source = entry_of(recipe()->sources[i]);
+    if (source != nullptr && !source->tells_loss()) return false;
+  }
+  return true;
+}
+
 bool SavedEntry::serves_one_op() const {
   const auto* packed = std::get_if<std::shared_ptr<Packed>>(&content_);
   return packed != nullptr && (*packed)->serves_one_op();

@@ -55,7 +55,10 @@ class SavedEntry {
   // Packed::run(), by `mask` unless null. False unless this is packed.
   bool run(PackedPass& pass, SavedEntry* mask) const;
   bool knows_variance() const;  // see SavedTensor
-  bool serves_one_op() const;   // see Packed
+  // Is it known whether unpack() gives other values than those that were saved? Not so for codes
+  // that tell no variance, which may lose nothing.
+  bool tells_loss() const;
+  bool serves_one_op() const;  // see Packed
   Rebuilt quality() const;
   // See SavedTensor::rests_on(). `seq` is the SaveInfo::seq that the policy decided about.
   void collect_sources(std::vector<uint64_t>& seqs) const;
@@ -121,5 +124,10 @@ const Rows& rebuilt_rows();
 
 // Null where nothing is kept.
 const SavedEntry* entry_of(const SavedTensor& saved);
+
+// Gives `tensor` the next SaveInfo::seq, for an op that may keep it and does not keep it this time.
+// An op that saves the same bytes later takes this number. So the numbers of other tensors do not
+// depend on what the first op decides. Does nothing for bytes that are kept already.
+void number_unsaved(const Tensor& tensor);
 
 }  // namespace frugal

@@ -77,6 +77,14 @@ class SaveContext {
     totals = {};
     // Entries of an older graph were rounded in an earlier step, so they are not shared.
     entries_.clear();
+    numbered_.clear();
+  }
+
+  void number_unsaved(const Tensor& tensor) {
+    const DenseView view = dense_view(tensor);
+    if (policy == nullptr || !view.dense) return;
+    const Key key = key_of(policy, view.ordered);
+    if (find(key) == nullptr) numbered_.try_emplace(key, seq_++);
   }
 
   SavedTensor keep(const char* op, int slot, const Save& request, Fusion* fusion = nullptr) {
@@ -109,10 +117,10 @@ class SaveContext {
         entry->replace(raw);  // the strictest request wins
     } else if (entry == nullptr) {
       std::shared_ptr<SavedEntry> carried;
-      const uint64_t seq = seq_;
+      const uint64_t seq = policy != nullptr ? next_number(key) : 0;
       packed_bytes_ = 0;
       packing_.reset();
-      entry = add(key, decide(op, slot, request, raw, carried, fusion), raw.tensor.shape());
+      entry = add(key, decide(op, slot, request, seq, raw, carried, fusion), raw.tensor.shape());
       entry->set_sizes({raw.tensor.nbytes(), packed_bytes_});
       entry->set_curved(request.curved);
       entry->set_packing(packing_);
@@ -218,14 +226,23 @@ class SaveContext {
         recipe_of(request.producer->slots, request.producer->recipe), raw.tensor.shape());
   }
 
-  SavedEntry::Content decide(const char* op, int slot, const Save& request,
+  // The SaveInfo::seq of a tensor that a policy is asked about now.
+  uint64_t next_number(const Key& key) {
+    const auto found = numbered_.find(key);
+    if (found == numbered_.end()) return seq_++;
+    const uint64_t seq = found->second;
+    numbered_.erase(found);
+    return seq;
+  }
+
+  SavedEntry::Content decide(const char* op, int slot, const Save& request, uint64_t seq,
                              const SavedEntry::Raw& raw, std::shared_ptr<SavedEntry>& carried,
                              Fusion* fusion) {
     if (policy == nullptr) return raw;
     SaveInfo info{.op = op,
                   .slot = slot,
                   .role = request.role,
-                  .seq = seq_++,
+                  .seq = seq,
                   .step = step,
                   .use = request.use,
                   .curved = request.curved,
@@ -388,10 +405,13 @@ class SaveContext {
   int64_t packed_bytes_ = 0;  // bytes of the last codes; counted while a timeline is active
   std::optional<SavedEntry::Packing> packing_;  // how the last codes were made
   std::map<Key, std::weak_ptr<SavedEntry>> entries_;
+  std::map<Key, uint64_t> numbered_;  // tensors of number_unsaved() that nobody saved since
   size_t prune_at_ = 1024;
 };
 
 const SavedEntry* entry_of(const SavedTensor& saved) { return SaveContext::entry_of(saved); }
+
+void number_unsaved(const Tensor& tensor) { SaveContext::current().number_unsaved(tensor); }
 
 SavedTensor keep(const char* op, int slot, const Save& request, Fusion* fusion) {
   return SaveContext::current().keep(op, slot, request, fusion);

@@ -50,7 +50,7 @@ Variable gated(const Variable& gate, const Variable& up, Gate kind = Gate::silu)
 // [heads, T, S] is added in the same way and has a gradient. A row whose keys are all hidden gives
 // zeros.
 // Computed in tiles: no [T, S] matrix of all heads is ever held.
-// Saves: q, k, v, the output, one log-sum-exp a row.
+// Saves: q, k and v; the output and one log-sum-exp a row, unless q, k or v are certainly rounded.
 Variable scaled_dot_product_attention(const Variable& q, const Variable& k, const Variable& v,
                                       const Tensor& mask = {}, const Variable& bias = {},
                                       const AttentionOptions& options = {});
