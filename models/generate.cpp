@@ -8,6 +8,7 @@
 #include "autograd/functions.h"
 #include "autograd/record.h"
 #include "core/random_streams.h"
+#include "ops/dense/copy.h"
 
 namespace frugal::models {
 namespace {
@@ -62,6 +63,29 @@ void penalize(std::vector<double>& logits, const std::vector<int64_t>& tokens, d
 }
 
 }  // namespace
+
+const Tensor& append(Tensor& past, const Tensor& own) {
+  constexpr int64_t kRoom = 64;  // tokens
+  FRUGAL_ASSERT(own.dim() >= 2 && own.size(0) == 1);
+  const int64_t had = past.defined() ? past.size(1) : 0, all = had + own.size(1);
+  Shape shape = own.shape();
+  shape[1] = 1;
+  const int64_t token = shape.numel();
+  const auto first = [&](const Tensor& room, int64_t tokens) {
+    shape[1] = tokens;
+    return room.as_strided(shape, contiguous_strides(shape), 0);
+  };
+  const int64_t bytes = all * token * static_cast<int64_t>(size_of(own.dtype()));
+  if (!past.defined() || past.storage()->bytes() < bytes) {
+    shape[1] = all + all / 4 + kRoom;
+    const Tensor room = Tensor::empty(shape, own.dtype(), own.device());
+    if (past.defined()) ops::copy_into(first(room, had), past);
+    past = room;
+  }
+  past = first(past, all);
+  ops::copy_into(past.slice(1, had, all), own);
+  return past;
+}
 
 Tensor generate(LanguageModel& model, const Tensor& prompt, const GenerateOptions& options,
                 const std::function<bool(int64_t)>& on_token) {

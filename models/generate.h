@@ -12,6 +12,10 @@ struct Past {
   int64_t tokens = 0;
   std::vector<Tensor> keys, values;
 };
+// Adds the rows `own` [1, T, ...] to `past`, and returns all of it. The bytes of `past` have room
+// for some tokens more, so a token does not copy all that came before it. A copy of `past` shares
+// this room, so only one of the two may grow.
+const Tensor& append(Tensor& past, const Tensor& own);
 
 // A model whose logits at a position depend only on the tokens up to that position.
 class LanguageModel : public HeadedModule {

@@ -35,13 +35,10 @@ class Gpt2::Layer : public Module {
   Variable continued(Variable x, Tensor& keys, Tensor& values, Context& context) const {
     const Variable qkv = qkv_->forward(norm1_->forward(x, context), context);
     const int64_t width = options_.hidden;
-    const auto grown = [&](const Tensor& past, int64_t third) {
-      const Variable own = slice(qkv, 2, third * width, (third + 1) * width);
-      return past.defined() ? concat({Variable(past), own}, 1) : concat({own}, 1);
+    const auto grown = [&](Tensor& past, int64_t third) {
+      return Variable(append(past, qkv.value().slice(2, third * width, (third + 1) * width)));
     };
     const Variable k = grown(keys, 1), v = grown(values, 2);
-    keys = k.value();
-    values = v.value();
     return rest(std::move(x),
                 self_attention(slice(qkv, 2, 0, width), k, v, attention(), {}, context), context);
   }

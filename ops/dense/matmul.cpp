@@ -7,6 +7,7 @@
 #include "ops/dense/copy.h"
 #include "ops/dense/matmul_reference.h"
 #include "ops/dense/reduce.h"
+#include "ops/dense/row_product.h"
 #include "ops/f32_blocks.h"
 #include "ops/kernel_memory.h"
 #include "ops/onednn.h"
@@ -153,8 +154,27 @@ bool has_bf16(const Tensor& a, const Tensor& b, const Tensor& c) {
   return a.dtype() == DType::bf16 || b.dtype() == DType::bf16 || c.dtype() == DType::bf16;
 }
 
+// Is c the product of one row and a weight [N, K]? oneDNN would copy the weight to another layout,
+// which takes several times as long as to read it once: the work of a model that writes a text.
+bool is_row_product(const Tensor& c, const Tensor& a, const Tensor& b, Onto onto) {
+  return c.dtype() == DType::f32 && a.dtype() == DType::f32 && b.dtype() == DType::f32 &&
+         onto == Onto::nothing && c.dim() == 2 && c.size(0) == 1 && a.is_contiguous() &&
+         is_transposed(b);
+}
+
+void row_product(const Tensor& c, const Tensor& a, const Tensor& b, const Tensor& bias) {
+  constexpr int64_t kGrain = int64_t{1} << 15;  // elements of the weight that pay for a thread
+  const int64_t n = a.size(1);
+  parallel_for(0, c.size(1), std::max<int64_t>(1, kGrain / n), [&](int64_t begin, int64_t end) {
+    simd::row_products(a.data<float>(), b.data<float>() + begin * n,
+                       bias.defined() ? bias.data<float>() + begin : nullptr, end - begin, n,
+                       c.mut<float>() + begin);
+  });
+}
+
 void multiply(const Tensor& c, const Tensor& a, const Tensor& b, const Tensor& bias, Onto onto) {
   if (c.dtype() == DType::f64) return matmul_reference(c, a, b, bias, onto);
+  if (is_row_product(c, a, b, onto)) return row_product(c, a, b, bias);
   if (has_bf16(a, b, c) && !onednn::takes(DType::bf16)) {
     InF32 wide;
     const Tensor out = wide.write(c, onto == Onto::itself);
@@ -179,7 +199,7 @@ void count_product(const Tensor& c, const Tensor& a, const Tensor& b, const Tens
                    Onto onto = Onto::nothing) {
   const DType dtype = has_bf16(a, b, c) ? DType::bf16 : c.dtype();
   if (!counts_kernel_memory(c.device()) || !onednn::takes(dtype) || c.numel() == 0 ||
-      a.size(-1) == 0)
+      a.size(-1) == 0 || is_row_product(c, a, b, onto))
     return;
   onednn::guarded(kMatmul, [&] { onednn::account(plan_of(c, a, b, bias, onto)); });
 }

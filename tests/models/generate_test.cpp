@@ -149,6 +149,24 @@ TEST_CASE("generate: the keys and values of a token are computed once") {
   CHECK(keeps.computed == 9 + 2 * 9);
 }
 
+TEST_CASE("append: rows follow each other, and few tokens copy those before") {
+  Tensor past;
+  std::vector<double> expected;
+  int64_t copies = 0;
+  uint64_t storage = 0;
+  for (int64_t n = 0; n < 300; ++n) {
+    const Tensor own = Tensor::rand({1, 1 + n % 3, 2, 4}, {5, static_cast<uint64_t>(n)});
+    for (const double value : own.to_vector()) expected.push_back(value);
+    CHECK(&append(past, own) == &past);
+    if (past.storage()->id() != storage) ++copies;
+    storage = past.storage()->id();
+  }
+  CHECK(past.shape() == Shape{1, 600, 2, 4});
+  CHECK(past.is_contiguous());
+  CHECK(past.to_vector() == expected);
+  CHECK(copies <= 8);
+}
+
 TEST_CASE("gpt2: hidden states of tokens in parts are those of all at once") {
   Init init;
   Gpt2 net(init, {2, 8, 2, 12, 9});
