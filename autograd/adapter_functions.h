@@ -9,7 +9,7 @@ namespace frugal {
 // y [..., O], x [..., I], a [r, I], b [O, r] -> y + scale drop(x) a^T b^T [..., O]. A y that is
 // moved in, whose bytes nobody else holds, gives them to the result.
 // Saves: x (also the function that gave y saves it, at no more cost), drop(x) a^T (r numbers a
-// row), a and b.
+// row), a and b.  Recipe: linear, where y has one (autograd/product_recipes.h).
 // Errors: shapes that do not fit; those of dropout.
 // Ref: Hu et al. 2022 (LoRA), section 4.1; Kalajdzievski 2023 (rsLoRA) for another scale.
 struct LowRankOptions {

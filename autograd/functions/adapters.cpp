@@ -1,5 +1,6 @@
 #include "autograd/adapter_functions.h"
 
+#include "autograd/product_recipes.h"
 #include "autograd/record.h"
 #include "autograd/trace.h"
 #include "ops/checks.h"
@@ -13,7 +14,7 @@ namespace {
 
 // ---- low rank
 enum LowRankInput { kY, kX, kA, kB };
-enum LowRankSlot { kKeptX, kKeptZ, kKeptA, kKeptB };  // z = drop(x) a^T
+enum LowRankSlot { kKeptX, kKeptZ, kKeptA, kKeptB, kFirstY };  // z = drop(x) a^T
 
 Tensor scaled(const Tensor& x, double factor) {
   return factor == 1 ? x : ops::affine(x, factor, 0);
@@ -25,7 +26,7 @@ Tensor dropped(const Tensor& x, const LowRankOptions& o) {
 
 // z = drop(x) a^T, y' = y + s z b^T:
 //   dy = dy',  db = s dy'^T z,  dz = s dy' b,  da = dz^T drop(x),  dx = drop(dz a).
-// All are linear in x and z, so codes of both leave no bias.
+// All are linear in x and z, so codes of both leave no bias. Recipe: linear, where y has one.
 Grads low_rank_gradients(const Backward& b, const LowRankOptions& o) {
   Grads grads(4);
   const Tensor dy = ops::contiguous(b.dy());
@@ -44,6 +45,13 @@ Grads low_rank_gradients(const Backward& b, const LowRankOptions& o) {
   }
   if (b.needs(kY)) grads[kY] = b.take_dy();
   return grads;
+}
+
+Tensor rebuilt_sum(const Slots& s, double scale) {
+  Tensor y = s.unpack(kFirstY);
+  if (!is_sole_owner(y)) y = ops::clone(y);
+  ops::add_linear(y, scaled(s.unpack(kKeptZ), scale), s.unpack(kKeptB));
+  return y;
 }
 
 // ---- magnitude
@@ -91,15 +99,22 @@ Variable add_low_rank(Variable y, const Variable& x, const Variable& a, const Va
   const Use use =
       Use::product({.input = kB, .gain = scale, .fan = scale * static_cast<double>(a.size(0))});
   const bool needs_dz = x.requires_grad() || a.requires_grad();
-  return record({kOp,
-                 [&](TracedOp& t) {
-                   t.set("scale", options.scale);
-                   t.set("dropout", options.dropout);
-                 }},
-                {y, x, a, b}, out,
-                {save_if(a.requires_grad(), x), b.requires_grad() ? save(z).with_use(use) : Save(),
-                 save_if(x.requires_grad(), a), save_if(needs_dz, b)},
-                [options](const Backward& back) { return low_rank_gradients(back, options); });
+  // Where y was written over, its producer still rebuilds it.
+  const bool rebuilds = ProductRecipes::active() && b.requires_grad();
+  return record(
+      {kOp,
+       [&](TracedOp& t) {
+         t.set("scale", options.scale);
+         t.set("dropout", options.dropout);
+       }},
+      {y, x, a, b}, out,
+      {save_if(a.requires_grad(), x), b.requires_grad() ? save(z).with_use(use) : Save(),
+       save_if(x.requires_grad(), a), save_if(needs_dz || rebuilds, b),
+       rebuilds ? for_recipe(y) : Save()},
+      [options](const Backward& back) { return low_rank_gradients(back, options); },
+      rebuilds ? linear_recipe(
+                     [scale = options.scale](const Slots& s) { return rebuilt_sum(s, scale); })
+               : RecipeSpec{});
 }
 
 Variable scale_to_magnitude(const Variable& y, const Variable& magnitude, const Tensor& norm,

@@ -2,16 +2,20 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "autograd/functions.h"
 #include "autograd/graph_functions.h"
 #include "autograd/node.h"
+#include "autograd/product_recipes.h"
 #include "autograd/trace.h"
 #include "ops/dense/copy.h"
 #include "ops/dense/reduce.h"
 
 namespace frugal {
 namespace {
+
+thread_local bool products_have_recipes = false;
 
 Save save_linear_input(const Variable& x, const Variable& weight) {
   const Use use = Use::product({.input = 1, .fan = static_cast<double>(weight.shape().back())});
@@ -79,11 +83,22 @@ Grads linear_backward(const Backward& b) {
 
 }  // namespace
 
+ProductRecipes::ProductRecipes(bool active)
+    : previous_(std::exchange(products_have_recipes, active)) {}
+ProductRecipes::~ProductRecipes() { products_have_recipes = previous_; }
+bool ProductRecipes::active() { return products_have_recipes; }
+
 Variable linear(const Variable& x, const Variable& weight, const Variable& bias) {
   Tensor y = ops::linear(x.value(), weight.value(), bias.defined() ? bias.value() : Tensor());
-  return record("linear", {x, weight, bias}, std::move(y),
-                {save_linear_input(x, weight), save_if(x.requires_grad(), weight)},
-                linear_backward);
+  const Save kept_weight = save_if(x.requires_grad(), weight);
+  if (!ProductRecipes::active() || weight.requires_grad() || !x.requires_grad())
+    return record("linear", {x, weight, bias}, std::move(y),
+                  {save_linear_input(x, weight), kept_weight}, linear_backward);
+  // Not by rows: a product of some rows may have other bits.
+  return record("linear", {x, weight, bias}, std::move(y), {for_recipe(x), kept_weight, save(bias)},
+                linear_backward, linear_recipe([](const Slots& s) {
+                  return ops::linear(s.unpack(0), s.unpack(1), s.unpack(2));
+                }));
 }
 
 Variable linear_over(Variable x, const Variable& weight, const Variable& bias) {

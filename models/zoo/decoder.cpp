@@ -3,8 +3,10 @@
 #include <cmath>
 
 #include "autograd/functions.h"
+#include "autograd/product_recipes.h"
 #include "models/checkpointed.h"
 #include "models/dense.h"
+#include "models/matrix_weight.h"
 
 namespace frugal::models {
 namespace {
@@ -205,6 +207,11 @@ std::vector<Option<DecoderOptions>> DecoderOptions::list() {
                  "llama 0."),
        &O::attention_cap},
       {of_family("logit_cap", range::number(0, kFar), "decoder: the same of the logits."), &O::cap},
+      {{"rebuilt_products", range::choice("none, queries, all"),
+        "decoder: outputs of frozen products that the backward pass computes again instead of "
+        "keeping them in codes. queries: those of attention; all: also values and what gates are "
+        "multiplied by, where no adapter reads what they are made of."},
+       &O::rebuilt},
   };
   return joined(joined(sizes, by_name::options_of(&O::rotary, rotary_options())), rest);
 }
@@ -220,7 +227,8 @@ class Decoder::Layer : public Module {
         kind_(o.activation.value_or(o.is_gemma() ? Gate::gelu_tanh : Gate::silu)),
         turns_(o.turns(index)),
         rotary_(o.rotary_of(index)),
-        dropout_(o.attention_dropout) {
+        dropout_(o.attention_dropout),
+        rebuilt_(o.rebuilt) {
     const int64_t width = o.hidden, queries = heads_ * channels_, keys = key_heads_ * channels_;
     const bool bias = o.attention_bias, of_inputs = bias || o.family == DecoderFamily::qwen2;
     const auto dense = [&](const char* name, int64_t in, int64_t out, bool has_bias) {
@@ -263,6 +271,16 @@ class Decoder::Layer : public Module {
   }
 
  private:
+  static bool is_frozen(const Dense& layer) {
+    const MatrixWeight& weight = layer.matrix();
+    return layer.adapter() == nullptr && (weight.packed.defined() || !weight.whole.requires_grad());
+  }
+  // layer(x), whose output backward may compute again
+  static Variable product(Dense& layer, const Variable& x, bool rebuilt, Context& context) {
+    const ProductRecipes recipes(rebuilt);
+    return layer.forward(x, context);
+  }
+
   // [N, T, heads D] -> [N, T, heads, D], normed and turned
   Variable heads_of(const Variable& x, int64_t heads, const std::shared_ptr<Module>& norm,
                     const Tensor& positions, Context& context) const {
@@ -273,18 +291,17 @@ class Decoder::Layer : public Module {
 
   Variable attend(const Variable& x, Tensor* keys, Tensor* values, const Tensor& positions,
                   Context& context) const {
-    const Variable q = heads_of(q_->forward(x, context), heads_, q_norm_, positions, context);
+    const bool rebuilds = rebuilt_ != RebuiltProducts::none, all = rebuilt_ == RebuiltProducts::all;
+    // The norm of a q keeps what q is rebuilt from.
+    Variable q = product(*q_, x, rebuilds && q_norm_ == nullptr, context);
+    q = heads_of(q, heads_, q_norm_, positions, context);
     Variable k = heads_of(k_->forward(x, context), key_heads_, k_norm_, positions, context);
-    Variable v = v_->forward(x, context);
+    // The gradient of a trained k's weights multiplies x with v.
+    Variable v = product(*v_, x, all && is_frozen(*k_), context);
     v = reshape(v, {v.size(0), v.size(1), key_heads_, channels_});
     if (keys != nullptr) {
-      const auto grown = [](Tensor& past, const Variable& own) {
-        const Variable all = past.defined() ? concat({Variable(past), own}, 1) : own;
-        past = all.value();
-        return all;
-      };
-      k = grown(*keys, k);
-      v = grown(*values, v);
+      k = Variable(append(*keys, k.value()));
+      v = Variable(append(*values, v.value()));
     }
     AttentionOptions options = attention_;
     if (dropout_ > 0 && context.training) {
@@ -303,7 +320,10 @@ class Decoder::Layer : public Module {
     if (after_attention_ != nullptr) y = after_attention_->forward(std::move(y), context);
     x = add(y, x);
     y = before_mlp_->forward(x, context);
-    Variable gate = gate_->forward(y, context), up = up_->forward(y, context);
+    Variable gate = gate_->forward(y, context);
+    // The gradients of trained weights of both multiply y with the other's output.
+    const bool frozen = is_frozen(*gate_) && is_frozen(*up_);
+    Variable up = product(*up_, y, frozen && rebuilt_ == RebuiltProducts::all, context);
     y = gated(gate, up, kind_);
     gate = up = {};  // nobody keeps them whole
     y = down_->forward(std::move(y), context);
@@ -316,6 +336,7 @@ class Decoder::Layer : public Module {
   bool turns_;
   RotaryOptions rotary_;
   double dropout_;
+  RebuiltProducts rebuilt_;
   AttentionOptions attention_;
   std::shared_ptr<Module> before_attention_, q_norm_, k_norm_, after_attention_, before_mlp_,
       after_mlp_;

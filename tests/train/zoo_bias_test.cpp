@@ -1,8 +1,10 @@
 // Every family of networks: gradients have no bias at 2, 3 and 4 bits, and steps run in bf16.
 #include <doctest/doctest.h>
 
+#include "models/adapters/adapters.h"
 #include "models/init.h"
 #include "models/zoo/bert.h"
+#include "models/zoo/decoder.h"
 #include "models/zoo/densenet.h"
 #include "models/zoo/dilated_resnet.h"
 #include "models/zoo/gpt2.h"
@@ -93,6 +95,37 @@ FamilyRun family(const std::string& name, const Options& options, const BatchSpe
   return {name, recipe};
 }
 
+// A decoder whose layers are frozen beside their adapters, and rebuild what is sound.
+FamilyRun adapted(const std::string& name, const std::vector<std::string>& targets,
+                  const BatchSpec& spec) {
+  models::DecoderOptions options;
+  options.layers = 3;
+  options.hidden = 32;
+  options.heads = 4;
+  options.kv_heads = 2;
+  options.vocab_size = kZooWords;
+  options.context_length = kZooTokens;
+  options.rebuilt = models::RebuiltProducts::all;
+  FamilyRun run = family<models::Decoder>("decoder", options, spec);
+  run.name = name;
+  run.recipe.make_model = [make = run.recipe.make_model, targets](Device device) {
+    const auto module = make(device);
+    models::Init init;
+    init.device = device;
+    models::AdapterOptions adapters;
+    adapters.type = models::AdapterType::lora;
+    adapters.targets = targets;
+    adapters.is_pattern = targets.front() == "all-linear";
+    models::add_adapters(*module, init, adapters);
+    // Weights of the usual size: a decoder's first ones are so small that scores tell nothing.
+    for (const auto& p : module->parameters())
+      if (p.parameter->shape().dim() == 2)
+        p.parameter->set_value(models::normal(init, p.parameter->shape(), 0.15));
+    return module;
+  };
+  return run;
+}
+
 FamilyRun graph_family(const std::string& name, models::Options options) {
   options["layers"] = 3;
   options["width"] = 16;
@@ -162,6 +195,7 @@ std::vector<FamilyRun> families() {
           family<RetinaNet>("retinanet_resnet50_fpn", retinanet, boxes),
           family<Bert>("bert_tiny", bert, text),
           family<Gpt2>("gpt2", gpt, tokens),
+          adapted("decoder with adapters", {"all-linear"}, tokens),
           graph_family("gcn", {{"batch_norm", true}, {"dropout", 0}}),
           graph_family("sage", {{"batch_norm", true}, {"dropout", 0}}),
           graph_family("gat", {{"heads", 2}, {"dropout", 0}, {"attention_dropout", 0}}),

@@ -106,6 +106,7 @@ const std::map<std::string, Row>& rows() {
       {"model.attention_scale", {0.1, decoder, gpt2}},
       {"model.attention_cap", {50.0, decoder, gpt2}},
       {"model.logit_cap", {30.0, decoder, gpt2}},
+      {"model.rebuilt_products", {"all", decoder, gpt2}},
       {"model.batch_norm", {true, gcn, images}},
       {"model.residual", {true, gcn, images}},
       {"model.jump", {"cat", sage, images}},

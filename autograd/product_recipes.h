@@ -1,0 +1,26 @@
+// Recipes of products with weights that do not train.
+#pragma once
+
+namespace frugal {
+
+// While it lives, and `active`, this thread's products x weight^T with a weight that does not train
+// have a recipe: the product of the rebuilt x. So a policy may leave out their outputs, and pay
+// with the time of a product in the backward pass. Recipe: linear, where x has one. What is added
+// to such an output by add_low_rank() is part of the recipe.
+//
+// The rebuilt output has the noise of x. A gradient that multiplies it with x, or with another
+// output that is rebuilt from x, is biased by the variance of that noise. So the caller says which
+// products it is sound for.
+class ProductRecipes {
+ public:
+  explicit ProductRecipes(bool active);
+  ~ProductRecipes();
+  ProductRecipes(const ProductRecipes&) = delete;
+  ProductRecipes& operator=(const ProductRecipes&) = delete;
+  static bool active();
+
+ private:
+  bool previous_;
+};
+
+}  // namespace frugal
