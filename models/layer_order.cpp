@@ -28,6 +28,7 @@ std::string beginning(const std::string& name, const std::string& pattern) {
 std::string block_of(const std::string& name) {
   if (name.starts_with("features.0.")) return "";
   for (const char* pattern : {"encoder.layers.encoder_layer_#.", "bert.encoder.layer.#.",
+                              "roberta.encoder.layer.#.", "distilbert.transformer.layer.#.",
                               "transformer.h.#.", "model.layers.#.", "layer#.#.", "features.#.#."})
     if (std::string block = beginning(name, pattern); !block.empty()) return block;
   return "";
@@ -39,7 +40,8 @@ std::vector<int64_t> layers_of(Module& module) {
   const std::string head = module.head_prefix();
   const auto is_last = [&](const std::string& name) {
     return (!head.empty() && name.starts_with(head)) || name.starts_with("cls.") ||
-           name.starts_with("bert.pooler.");
+           name.starts_with("bert.pooler.") || name.starts_with("pre_classifier.") ||
+           name.starts_with("lm_head.") || name.starts_with("vocab_");
   };
   constexpr int64_t kLast = -1;
   std::map<std::string, int64_t> blocks;

@@ -15,30 +15,34 @@ namespace {
 using Has = std::function<bool(const std::string&)>;
 
 constexpr std::array<const char*, 4> kWrappers = {"module.", "_orig_mod.", "model.", "trunk."};
-constexpr std::array<const char*, 3> kPrefixes = {"transformer.", "bert.", "model."};
+constexpr std::array<const char*, 5> kPrefixes = {"transformer.", "bert.", "model.", "roberta.",
+                                                  "distilbert."};
 constexpr std::array<const char*, 2> kPrefixesOfImages = {"vit.", "resnet."};
 constexpr std::array<const char*, 4> kWithoutEffect = {
     ".attn.bias", ".attn.masked_bias", "embeddings.position_ids", ".rotary_emb.inv_freq"};
-constexpr std::array<const char*, 6> kUnused = {"cls.seq_relationship.", "bert.pooler.",
-                                                "vit.pooler.",           "pooler.",
-                                                "aux_classifier.",       "auxiliary_head."};
+constexpr std::array<const char*, 7> kUnused = {
+    "cls.seq_relationship.", "bert.pooler.",   "roberta.pooler.", "vit.pooler.", "pooler.",
+    "aux_classifier.",       "auxiliary_head."};
 // The file of a self-supervised run has its trunk under the first name. Names that begin with one
 // of the others belong to what the trunk learns with.
 constexpr const char* kTrunk = "trunk.";
 constexpr std::array<const char*, 5> kBesideTrunk = {"projector.", "predictor.", "target_trunk.",
                                                      "target_projector.", "queue"};
-constexpr std::array<const char*, 8> kHeads = {"fc.",         "linear.", "head.",  "heads.",
-                                               "classifier.", "cls.",    "score.", "lm_head."};
+constexpr std::array<const char*, 9> kHeads = {
+    "fc.", "linear.", "head.", "heads.", "classifier.", "cls.", "score.", "lm_head.", "vocab_"};
 
 // A tied head: its name, and the name of the tensor that it repeats.
 struct Tied {
   const char *copy, *original;
 };
-constexpr std::array<Tied, 4> kTied = {
+constexpr std::array<Tied, 7> kTied = {
     {{"lm_head.weight", "transformer.wte.weight"},
      {"lm_head.weight", "model.embed_tokens.weight"},
      {"cls.predictions.decoder.weight", "bert.embeddings.word_embeddings.weight"},
-     {"cls.predictions.decoder.bias", "cls.predictions.bias"}}};
+     {"cls.predictions.decoder.bias", "cls.predictions.bias"},
+     {"lm_head.decoder.weight", "roberta.embeddings.word_embeddings.weight"},
+     {"lm_head.decoder.bias", "lm_head.bias"},
+     {"vocab_projector.weight", "distilbert.embeddings.word_embeddings.weight"}}};
 
 // In `from`, # stands for digits and * for a last part without a dot. `to` has the same again; + is
 // the digits of a # plus 1. With part >= 0 the tensor is this one of kParts that are joined.

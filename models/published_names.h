@@ -11,7 +11,7 @@ namespace frugal::models {
 // them. For an unknown name these changes are tried, each alone and behind those before it:
 //   - the wrappers `module.`, `_orig_mod.` and `model.` are removed;
 //   - `LayerNorm.gamma` and `.beta` become `.weight` and `.bias`, and the prefix `transformer.`,
-//     `bert.` or `model.` is added or removed;
+//     `bert.`, `roberta.`, `distilbert.` or `model.` is added or removed;
 //   - the prefix `trunk.` of a self-supervised run (models/self_supervised) is removed;
 //   - names of timm's and Hugging Face's ViT and ResNet, and earlier names of torchvision, become
 //     torchvision's. Weights that are apart there and one here (query, key, value) are joined.

@@ -236,6 +236,12 @@ std::vector<Network> all_networks() {
   for (const char* name : {"simsiam", "byol", "moco_v2"}) add_learner(all, name);
   add<Bert, BertOptions>(
       all, {.family = Family::encoder, .who = "BERT", .has_blocks = true, .has_order = true});
+  for (Network& each : all) {
+    if (each.traits.family != Family::encoder) continue;
+    const BertOptions options = bert_options(each.name);
+    each.traits.first_position = options.first_position();
+    each.traits.lacks_token_types = options.family != BertFamily::bert;
+  }
   add<Gpt2, Gpt2Options>(
       all, {.family = Family::decoder, .who = "GPT-2", .has_blocks = true, .has_order = true});
   add<Decoder, DecoderOptions>(

@@ -24,6 +24,9 @@ struct Traits {
   bool has_order = false;       // layers_of() (models/layer_order.h) knows its blocks
   bool gives_features = false;  // may be the trunk of those that learn from views
   bool learns_from_views = false;
+  int64_t first_position = 0;      // where in its table of positions a sequence begins
+  bool lacks_token_types = false;  // an encoder that does not tell the first of two texts from the
+                                   // second
 };
 
 // A network under one name.

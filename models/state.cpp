@@ -15,7 +15,13 @@ namespace frugal::models {
 namespace {
 
 constexpr size_t kListed = 10;  // names that a message lists for each kind of mismatch
-constexpr const char* kPooler = "bert.pooler.";  // files of masked language models have no pooler
+
+// Files of masked language models have no pooler.
+constexpr const char* kPoolers[] = {"bert.pooler.", "pre_classifier."};
+bool is_of_pooler(const std::string& name) {
+  return std::any_of(std::begin(kPoolers), std::end(kPoolers),
+                     [&](const char* pooler) { return name.starts_with(pooler); });
+}
 
 std::string list(const char* title, const std::vector<std::string>& names) {
   if (names.empty()) return "";
@@ -249,7 +255,9 @@ Fitting fitting(Module& module, const NamedTensors& published, const std::string
     resize_positions(targets, options.sampling.value_or(sampling_of(published)), state, notes);
   std::map<std::string, const Tensor*> given;
   for (const auto& [name, tensor] : state) given[name] = &tensor;
-  const std::string head_weight = head + "weight";
+  // RoBERTa's last layer is the second of its head.
+  const std::string head_weight =
+      head + (has(head + "out_proj.weight") ? "out_proj." : "") + "weight";
   const int64_t classes = has(head_weight) ? targets.at(head_weight).tensor.size(0) : 0;
   const int64_t classes_of_file = rows_of(given, head_weight);
   if (options.reset_head) {
@@ -259,8 +267,8 @@ Fitting fitting(Module& module, const NamedTensors& published, const std::string
       if (in_head(name) || (!has(name) && names_a_head(name))) notes.left_out.push_back(name);
     for (const std::string& name : notes.left_out) given.erase(name);
   }
-  const auto pooled = [&](const auto& entry) { return entry.first.starts_with(kPooler); };
-  const bool has_pooler = std::any_of(given.begin(), given.end(), pooled);
+  const bool has_pooler = std::any_of(given.begin(), given.end(),
+                                      [](const auto& entry) { return is_of_pooler(entry.first); });
   std::vector<std::string> missing, unexpected, wrong, dtypes;
   for (const auto& [name, target] : targets) {
     const auto found = given.find(name);
@@ -268,7 +276,7 @@ Fitting fitting(Module& module, const NamedTensors& published, const std::string
       // Older files have no batch counter, and no result depends on it.
       if (name.ends_with("num_batches_tracked"))
         notes.uncounted.push_back(name);
-      else if (options.reset_head && (in_head(name) || (!has_pooler && name.starts_with(kPooler))))
+      else if (options.reset_head && (in_head(name) || (!has_pooler && is_of_pooler(name))))
         notes.reset.push_back(name);
       else
         missing.push_back(name);
@@ -288,7 +296,7 @@ Fitting fitting(Module& module, const NamedTensors& published, const std::string
     if (!targets.contains(name)) unexpected.push_back(printable(name));
   const auto beside_head = [&](const std::vector<std::string>& names) {
     return !std::all_of(names.begin(), names.end(), [&](const std::string& name) {
-      return in_head(name) || names_a_head(name) || name.starts_with(kPooler);
+      return in_head(name) || names_a_head(name) || is_of_pooler(name);
     });
   };
   const bool other_than_head =

@@ -34,8 +34,8 @@ struct ExportSource {
   Config config;
   BatchSpec spec;
   std::shared_ptr<Module> model;
-  std::string weights;  // the file; empty: random
-  std::string classes;  // names in the order of the outputs, a JSON list; empty: not known
+  std::string weights;              // the file; empty: random
+  std::vector<std::string> labels;  // names in the order of the outputs; empty: not known
 };
 
 ExportSource open_source(const ExportArguments& arguments) {
@@ -63,7 +63,7 @@ ExportSource open_source(const ExportArguments& arguments) {
                       "expected the folder of a run, or a configuration with --checkpoint "
                       "FILE; --random exports random weights");
   run.config.model.packing = {};  // files have whole weights
-  if (!run.description.classes.empty()) source.classes = Json(run.description.classes).dump();
+  source.labels = run.description.classes;
   const Device device = set_up_computing_device(run.config.run, "exported");
   source.spec = run.description.spec;
   source.model = source.weights.empty() ? make_model(run.config, source.spec, device)
@@ -99,7 +99,7 @@ Notes notes_of(const ExportSource& source) {
   Notes notes{{"model", source.config.model.name},
               {"data", source.config.data.name},
               {"config", config_text(source.config)}};
-  if (!source.classes.empty()) notes.emplace_back("classes", source.classes);
+  if (!source.labels.empty()) notes.emplace_back("classes", Json(source.labels).dump());
   return notes;
 }
 
@@ -231,10 +231,16 @@ Json export_safetensors(const ExportArguments& arguments, const std::string& out
 }
 
 // Files of a tokenizer, which a folder takes over from the one whose weights a run started from.
-constexpr const char* kTokenizerFiles[] = {
-    "tokenizer.json",    "tokenizer_config.json", "special_tokens_map.json",
-    "added_tokens.json", "tokenizer.model",       "vocab.json",
-    "merges.txt",        "chat_template.jinja",   "generation_config.json"};
+constexpr const char* kTokenizerFiles[] = {"tokenizer.json",
+                                           "tokenizer_config.json",
+                                           "special_tokens_map.json",
+                                           "added_tokens.json",
+                                           "tokenizer.model",
+                                           "vocab.json",
+                                           "vocab.txt",
+                                           "merges.txt",
+                                           "chat_template.jinja",
+                                           "generation_config.json"};
 
 // A folder with config.json and model.safetensors.
 Json export_folder(const ExportArguments& arguments, const std::string& format,
@@ -243,7 +249,11 @@ Json export_folder(const ExportArguments& arguments, const std::string& format,
                             : arguments.dtype == "f16" ? "float16"
                                                        : "bfloat16";
   const std::string origin = source.config.model.weights.value_or("");
-  const Json config = hub_config(source.config.model, dtype, origin);
+  std::vector<std::string> labels = source.labels;
+  for (auto i = static_cast<int64_t>(labels.size());
+       i < source.spec.classes && !source.spec.target_of_each_token(); ++i)
+    labels.push_back(fmt::format("LABEL_{}", i));
+  const Json config = hub_config(source.config.model, dtype, origin, labels);
   const models::NamedTensors tensors = exported_tensors(arguments, source);
   fs::create_directories(output);
   data::write_safetensors((fs::path(output) / "model.safetensors").string(), tensors,

@@ -34,14 +34,15 @@ HubFolder read_hub_folder(const std::string& path) {
   folder.keys = hub_keys(path);
   const auto weights = data::SafetensorsShards::open(path);
   models::NamedTensors described;
-  bool masked = false;  // has BERT the head that guesses tokens?
+  bool masked = false;  // has an encoder the head that guesses tokens?
   for (const std::string& name : weights.names()) {
     const data::SafetensorsInfo& info = weights.info(name);
     described.emplace_back(name, Tensor::empty(info.shape, info.dtype, kMeta));
     ++folder.dtypes[std::string(name_of(info.dtype))];
     ++folder.tensors;
     folder.bytes += info.end - info.begin;
-    masked = masked || name.starts_with("cls.predictions.");
+    for (const char* head : {"cls.predictions.", "lm_head.dense.", "vocab_transform."})
+      masked = masked || name.starts_with(head);
   }
   const Config config = parse_config({{"model", {{"weights", path}}}});
   models::Options options = config.model.options;

@@ -49,9 +49,10 @@ exports::OnnxInputs of_sequences(const BatchSpec& spec) {
     const Shape shape{sizes[0], sizes.size() > 1 ? sizes[1] : some};
     NamedTensors made{{"input_ids", whole_numbers(shape, vocabulary, rng->next())}};
     for (const std::string& name : extras)
-      made.emplace_back(name, name == "attention_mask"
-                                  ? some_padding(shape[0], shape[1], rng->next())
-                                  : whole_numbers(shape, 2, rng->next()));
+      if (name != "position_ids")  // rows of one sample need none
+        made.emplace_back(name, name == "attention_mask"
+                                    ? some_padding(shape[0], shape[1], rng->next())
+                                    : whole_numbers(shape, 2, rng->next()));
     return made;
   };
   return inputs;

@@ -126,12 +126,13 @@ Batch read_sequences(const SafetensorsFile& file) {
   check_names(file, {{"input_ids", true},
                      {"attention_mask", false},
                      {"token_type_ids", false},
+                     {"position_ids", false},
                      {"target", false}});
   Batch batch;
   batch.input = file.read("input_ids");
   FRUGAL_CHECK(batch.input.dtype() == DType::i64 && batch.input.dim() == 2,
                "[grad] expected 'input_ids' to be [N, T] i64, got {}", describe(batch.input));
-  for (const char* extra : {"attention_mask", "token_type_ids"})
+  for (const char* extra : {"attention_mask", "token_type_ids", "position_ids"})
     if (const Tensor t = read(file, extra, DType::i64, batch.input.shape()); t.defined())
       batch.extras.emplace_back(extra, t);
   if (!file.contains("target")) return batch;

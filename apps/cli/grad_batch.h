@@ -13,8 +13,8 @@ namespace frugal::apps {
 //              input [N, C, H, W] f32, target [N, H, W] i64, where 255 does not count
 //   images of detection networks: input [N, C, H, W] f32, and for picture I boxes.I [n, 4] f32 (x1,
 //              y1, x2, y2 in pixels) and labels.I [n] i64; all of them are needed
-//   sequences  input_ids [N, T] i64; attention_mask, token_type_ids [N, T] i64; target [N] or
-//              [N, T] i64, where -100 does not count
+//   sequences  input_ids [N, T] i64; attention_mask, token_type_ids, position_ids [N, T] i64;
+//              target [N] or [N, T] i64, where -100 does not count
 //   graphs     x [V, F] f32, edge_index [2, E] i64; edge_weight [E] f32; mask [V] bool or u8, the
 //              nodes whose target [V] i64 counts
 // Only the first tensor (with graphs the first two) must be there. Without a target, the batch's is

@@ -81,7 +81,7 @@ struct DataConfig : data::ChangeOptions {
   std::optional<std::string> vocabulary;
   std::string tokenizer = "characters";
   int64_t max_length = 128;
-  bool answers_only = true, truncate = false;
+  bool answers_only = true, truncate = false, join = false;
   double validation = 0.1;
   std::optional<std::vector<double>> split;
   bool sparse_features = true;

@@ -7,6 +7,7 @@
 
 #include "apps/config/keys/value_schema.h"
 #include "core/quoted.h"
+#include "models/zoo/bert.h"
 #include "models/zoo/decoder.h"
 
 namespace frugal::apps {
@@ -396,8 +397,9 @@ Json gpt2_keys(Entries& all) {
   return keys;
 }
 
-Json bert_keys(Entries& all) {
-  Json keys = {{"name", "bert_base"}};
+// BERT and RoBERTa: how they differ stands behind `roberta`.
+Json bert_keys(Entries& all, bool roberta) {
+  Json keys = {{"name", roberta ? "roberta_base" : "bert_base"}};
   keys["layers"] = all.integer("num_hidden_layers");
   keys["width"] = all.integer("hidden_size");
   keys["heads"] = all.integer("num_attention_heads");
@@ -409,11 +411,36 @@ Json bert_keys(Entries& all) {
   all.must_be("classifier_dropout", dropout);
   keys["attention_dropout"] = all.number("attention_probs_dropout_prob", 0.1);
   all.must_be("hidden_act", "gelu");
-  all.must_be("layer_norm_eps", 1e-12);
-  all.must_be("type_vocab_size", 2);
+  // The defaults of the library's class are BERT's, also for RoBERTa.
+  const auto number_must_be = [&](const char* key, double usual, double only) {
+    if (const double value = all.number(key, usual); value != only)
+      all.fail(key, fmt::format("expected {}, which is what we compute, got {}", only, value));
+  };
+  number_must_be("layer_norm_eps", 1e-12, roberta ? 1e-5 : 1e-12);
+  number_must_be("type_vocab_size", 2, roberta ? 1 : 2);
+  if (roberta) number_must_be("pad_token_id", 1, 1);  // positions count from the id behind it
   all.must_be("position_embedding_type", "absolute");
   all.must_be("is_decoder", false);
   all.must_be("add_cross_attention", false);
+  all.must_be("tie_word_embeddings", true);
+  return keys;
+}
+
+Json distilbert_keys(Entries& all) {
+  Json keys = {{"name", "distilbert_base"}};
+  keys["layers"] = all.integer("n_layers", 6);
+  keys["width"] = all.integer("dim", 768);
+  keys["heads"] = all.integer("n_heads", 12);
+  keys["feed_forward"] = all.integer("hidden_dim", 3072);
+  keys["max_positions"] = all.integer("max_position_embeddings", 512);
+  keys["vocab_size"] = all.integer("vocab_size", 30522);
+  keys["dropout"] = all.number("dropout", 0.1);
+  keys["attention_dropout"] = all.number("attention_dropout", 0.1);
+  all.must_be("seq_classif_dropout", 0.2);
+  all.ignore("qa_dropout");  // belongs to a head that we do not have
+  all.must_be("activation", "gelu");
+  all.must_be("sinusoidal_pos_embds", false);
+  all.must_be("tie_weights_", true);
   all.must_be("tie_word_embeddings", true);
   return keys;
 }
@@ -450,10 +477,12 @@ Json hub_keys(const std::string& folder) {
     keys = decoder_keys(all, *usual, file);
   } else if (type == "gpt2") {
     keys = gpt2_keys(all);
-  } else if (type == "bert") {
-    keys = bert_keys(all);
+  } else if (type == "bert" || type == "roberta") {
+    keys = bert_keys(all, type == "roberta");
+  } else if (type == "distilbert") {
+    keys = distilbert_keys(all);
   } else {
-    std::vector<std::string> known{"gpt2", "bert"};
+    std::vector<std::string> known{"gpt2", "bert", "roberta", "distilbert"};
     for (const Usual& each : kFamilies) known.emplace_back(each.type);
     all.fail("model_type",
              fmt::format("expected one of {}, got {}", fmt::join(known, ", "), in_quotes(type)));
@@ -475,11 +504,12 @@ void expand_hub_folder(Json& document) {
   const Json keys = hub_keys(folder->get<std::string>());
   if (model.contains("name")) {
     const Json &given = model["name"], &own = keys["name"];
-    const bool both_bert =
-        given.is_string() && own == "bert_base" && given.get<std::string>().starts_with("bert_");
-    const bool both_gpt =
-        given.is_string() && own == "gpt2" && given.get<std::string>().starts_with("gpt2");
-    if (given != own && !both_bert && !both_gpt)
+    // Other sizes of one kind: bert_tiny beside bert_base.
+    const auto kind = [](const Json& name) {
+      const std::string text = name.is_string() ? name.get<std::string>() : "";
+      return text.substr(0, text.find('_'));
+    };
+    if (given != own && kind(given) != kind(own))
       throw ConfigError(
           "model.name",
           fmt::format("expected {} for the folder {}, got {}", own.get<std::string>(),
@@ -568,13 +598,73 @@ Json rope_json(const RotaryOptions& r) {
 
 constexpr const char* kTokenIds[] = {"bos_token_id", "eos_token_id", "pad_token_id"};
 
+void add_token_ids(Json& json, const std::string& origin) {
+  if (origin.empty() || !is_hub_folder(origin)) return;
+  const Json own = read_json(file_of(origin));
+  for (const char* key : kTokenIds)
+    if (own.contains(key)) json[key] = own[key];
+}
+
+bool is_encoder_of_hub(const ModelConfig& model) {
+  return family_of(model) == Family::encoder && model.name != "encoder" &&
+         models::is_network(model.name) && model.name != "sequential";
+}
+
+Json encoder_config(const ModelConfig& model, const std::string& dtype, const std::string& origin,
+                    const std::vector<std::string>& labels) {
+  using models::BertFamily;
+  models::BertOptions o = models::bert_options(model.name);
+  models::Options given = model.options;
+  if (model.vocab_size) given["vocab_size"] = *model.vocab_size;
+  models::set_options(o, models::BertOptions::list(), given);
+  const int64_t inner = o.intermediate > 0 ? o.intermediate : 4 * o.hidden;
+  const bool roberta = o.family == BertFamily::roberta, distil = o.family == BertFamily::distilbert;
+  const std::string task = labels.empty() ? "ForMaskedLM" : "ForSequenceClassification";
+  Json json = {{"architectures", Json::array({(roberta  ? "Roberta"
+                                               : distil ? "DistilBert"
+                                                        : "Bert") +
+                                              task})},
+               {"model_type", roberta  ? "roberta"
+                              : distil ? "distilbert"
+                                       : "bert"},
+               {"vocab_size", o.vocab_size},
+               {"max_position_embeddings", o.max_positions},
+               {"pad_token_id", o.padding_id},
+               {"initializer_range", 0.02},
+               {"torch_dtype", dtype}};
+  const Json sizes = {o.layers, o.hidden, o.heads, inner, o.dropout, o.attention_dropout, "gelu"};
+  constexpr const char* kOurs[] = {"num_hidden_layers",   "hidden_size",
+                                   "num_attention_heads", "intermediate_size",
+                                   "hidden_dropout_prob", "attention_probs_dropout_prob",
+                                   "hidden_act"};
+  constexpr const char* kDistil[] = {
+      "n_layers", "dim", "n_heads", "hidden_dim", "dropout", "attention_dropout", "activation"};
+  for (size_t i = 0; i < sizes.size(); ++i) json[distil ? kDistil[i] : kOurs[i]] = sizes[i];
+  if (distil) {
+    json["seq_classif_dropout"] = o.pooler_dropout;
+    json["sinusoidal_pos_embds"] = false;
+  } else {
+    json["type_vocab_size"] = o.types;
+    json["layer_norm_eps"] = o.eps;
+  }
+  for (size_t i = 0; i < labels.size(); ++i) {
+    json["id2label"][std::to_string(i)] = labels[i];
+    json["label2id"][labels[i]] = i;
+  }
+  add_token_ids(json, origin);
+  return json;
+}
+
 }  // namespace
 
-Json hub_config(const ModelConfig& model, const std::string& dtype, const std::string& origin) {
+Json hub_config(const ModelConfig& model, const std::string& dtype, const std::string& origin,
+                const std::vector<std::string>& labels) {
+  if (is_encoder_of_hub(model)) return encoder_config(model, dtype, origin, labels);
   if (model.name != "decoder")
-    throw ConfigError(
-        "model.name",
-        fmt::format("expected decoder, whose config.json is known, got {}", model.name));
+    throw ConfigError("model.name",
+                      fmt::format("expected decoder, BERT, RoBERTa or DistilBERT, whose "
+                                  "config.json is known, got {}",
+                                  model.name));
   const DecoderOptions o = decoder_options(model);
   const Usual& usual = usual_of(o.family);
   const bool gemma = o.is_gemma(),
@@ -630,11 +720,7 @@ Json hub_config(const ModelConfig& model, const std::string& dtype, const std::s
     json["attn_logit_softcapping"] = cap(o.attention_cap.value_or(gemma2 ? 50 : 0));
     json["final_logit_softcapping"] = cap(o.cap.value_or(gemma2 ? 30 : 0));
   }
-  if (!origin.empty() && is_hub_folder(origin)) {
-    const Json own = read_json(file_of(origin));
-    for (const char* key : kTokenIds)
-      if (own.contains(key)) json[key] = own[key];
-  }
+  add_token_ids(json, origin);
   // What the file says of the network must be the network.
   Entries all(json, kFile, "");
   all.ignore("model_type");

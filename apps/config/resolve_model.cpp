@@ -125,10 +125,12 @@ void resolve_model(Config& config, const BatchSpec& spec) {
                         fmt::format("expected at least {}, the tokens of {}, got {}",
                                     spec.vocabulary, data, *model.vocab_size));
     const std::optional<int64_t> longest = model.integer("max_positions");
-    if (longest && *longest < spec.sample[0])
-      throw ConfigError(
-          "model.max_positions",
-          fmt::format("expected at least data.max_length, {}, got {}", spec.sample[0], *longest));
+    const int64_t first = models::network(model.name).traits.first_position;
+    if (longest && *longest - first < spec.sample[0])
+      throw ConfigError("model.max_positions",
+                        fmt::format("expected at least data.max_length{}, {}, got {}",
+                                    first > 0 ? fmt::format(" and {} more", first) : "",
+                                    spec.sample[0] + first, *longest));
   }
   check_metric(config, spec);
   if (model.name == kSequential) try_on_meta(model, spec);

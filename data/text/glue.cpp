@@ -157,7 +157,7 @@ std::vector<GlueExample> read_glue(const std::string& folder, const std::string&
 }
 
 std::vector<Sequence> encode_glue(const std::vector<GlueExample>& examples, const GlueTask& task,
-                                  const WordPiece& tokenizer, int64_t max_length) {
+                                  const Tokenizer& tokenizer, int64_t max_length) {
   std::vector<Sequence> sequences(examples.size());
   const auto count = static_cast<int64_t>(examples.size());
   parallel_for(0, count, 256, [&](int64_t begin, int64_t end) {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "data/text/sequence_batches.h"
-#include "data/text/wordpiece.h"
+#include "data/text/tokenizer.h"
 
 namespace frugal::data {
 
@@ -34,9 +34,10 @@ struct GlueExample {
 std::vector<GlueExample> read_glue(const std::string& folder, const std::string& name,
                                    GlueSplit split);
 
-// The sequences [CLS] first [SEP] or [CLS] first [SEP] second [SEP], of at most max_length tokens.
-// If there are more, the longer sentence is cut.
+// The sequences [CLS] first [SEP] or [CLS] first [SEP] second [SEP], or what else the tokenizer's
+// encoder_layout() says, of at most max_length tokens. If there are more, the longer sentence is
+// cut. REQUIRES: an encoder_layout().
 std::vector<Sequence> encode_glue(const std::vector<GlueExample>& examples, const GlueTask& task,
-                                  const WordPiece& tokenizer, int64_t max_length);
+                                  const Tokenizer& tokenizer, int64_t max_length);
 
 }  // namespace frugal::data

@@ -10,7 +10,18 @@ namespace frugal::data {
 
 using TokenIds = std::vector<int32_t>;
 
-class WordPiece;
+// What stands around texts where an encoder reads them: before a after, or before a between b
+// behind. Padding fills what is left of a row.
+struct EncoderLayout {
+  TokenIds before, after;    // [CLS], [SEP]
+  TokenIds between, behind;  // two texts have [SEP], [SEP]; RoBERTa </s></s>, </s>
+  int32_t padding = 0;
+};
+// One or two texts as an encoder reads them.
+struct TokenPair {
+  TokenIds ids;
+  int32_t second = 0;  // where b begins; ids.size() without b. From there token_type_ids are 1
+};
 
 // Thread safety: const.
 class Tokenizer {
@@ -31,8 +42,13 @@ class Tokenizer {
   // ascending). An id to which text on both sides of a place belongs counts as behind it.
   virtual TokenIds encode_counting(std::string_view text, const std::vector<size_t>& places,
                                    std::vector<int64_t>& counts) const;
-  // The tokenizer as one of word pieces, which makes the rows that BERT reads; null: it is another.
-  virtual const WordPiece* as_word_piece() const { return nullptr; }
+  // null: no encoder reads what it makes.
+  virtual const EncoderLayout* encoder_layout() const { return nullptr; }
+  // At most max_length ids, with special tokens. While there are more, the longer of a and b loses
+  // its last id; if they are equally long, b does. REQUIRES: an encoder_layout(). Errors: a
+  // max_length below the number of special tokens.
+  TokenPair single(const TokenIds& a, int64_t max_length) const;
+  TokenPair pair(TokenIds a, TokenIds b, int64_t max_length) const;
 };
 
 }  // namespace frugal::data

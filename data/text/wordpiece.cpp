@@ -76,10 +76,10 @@ std::vector<std::string> basic_tokens(std::string_view text, bool lower) {
 WordPiece::WordPiece(Vocabulary vocabulary, const WordPieceOptions& options)
     : vocabulary_(std::move(vocabulary)),
       options_(options),
-      unknown_(special(vocabulary_, "[UNK]")),
-      begin_(special(vocabulary_, "[CLS]")),
-      separator_(special(vocabulary_, "[SEP]")),
-      padding_(special(vocabulary_, "[PAD]")) {
+      unknown_(special(vocabulary_, "[UNK]")) {
+  layout_.before = {special(vocabulary_, "[CLS]")};
+  layout_.after = layout_.between = layout_.behind = {special(vocabulary_, "[SEP]")};
+  layout_.padding = special(vocabulary_, "[PAD]");
   FRUGAL_CHECK(options.max_word_characters >= 1,
                "[wordpiece] expected max_word_characters of at least 1, got {}",
                options.max_word_characters);
@@ -149,30 +149,6 @@ std::optional<int32_t> WordPiece::find(const std::string& token) const {
   const auto id = vocabulary_.find(token);
   if (!id) return std::nullopt;
   return static_cast<int32_t>(*id);
-}
-
-TokenPair WordPiece::single(const TokenIds& a, int64_t max_length) const {
-  FRUGAL_CHECK(max_length >= 2, "[wordpiece] expected a max_length of at least 2, got {}",
-               max_length);
-  const size_t length = std::min(a.size(), static_cast<size_t>(max_length - 2));
-  TokenPair out;
-  out.ids.reserve(length + 2);
-  out.ids.push_back(begin_);
-  out.ids.insert(out.ids.end(), a.begin(), a.begin() + static_cast<std::ptrdiff_t>(length));
-  out.ids.push_back(separator_);
-  out.second = static_cast<int32_t>(out.ids.size());
-  return out;
-}
-
-TokenPair WordPiece::pair(TokenIds a, TokenIds b, int64_t max_length) const {
-  FRUGAL_CHECK(max_length >= 3,
-               "[wordpiece] expected a max_length of at least 3 for a pair, got {}", max_length);
-  const auto room = static_cast<size_t>(max_length - 3);
-  while (a.size() + b.size() > room) (a.size() > b.size() ? a : b).pop_back();
-  TokenPair out = single(a, max_length);
-  out.ids.insert(out.ids.end(), b.begin(), b.end());
-  out.ids.push_back(separator_);
-  return out;
 }
 
 }  // namespace frugal::data

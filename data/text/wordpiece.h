@@ -17,12 +17,6 @@ struct WordPieceOptions {
 // become small letters and nonspacing marks are removed.
 std::vector<std::string> basic_tokens(std::string_view text, bool lower_case = true);
 
-// One or two texts as a model reads them: [CLS] a [SEP] or [CLS] a [SEP] b [SEP].
-struct TokenPair {
-  TokenIds ids;
-  int32_t second = 0;  // where b begins; ids.size() without b. From there token_type_ids are 1
-};
-
 // Thread safety: const.
 class WordPiece : public Tokenizer {
  public:
@@ -38,25 +32,19 @@ class WordPiece : public Tokenizer {
   std::string decode(const TokenIds& ids) const override;
   std::string describe() const override;
   std::optional<int32_t> find(const std::string& token) const override;
-  const WordPiece* as_word_piece() const override { return this; }
-
-  // At most max_length ids, with special tokens. While there are more, the longer of a and b loses
-  // its last id; if they are equally long, b does. Errors: max_length < 2, or < 3 for a pair.
-  TokenPair single(const TokenIds& a, int64_t max_length) const;
-  TokenPair pair(TokenIds a, TokenIds b, int64_t max_length) const;
+  // [CLS] a [SEP], or [CLS] a [SEP] b [SEP].
+  const EncoderLayout* encoder_layout() const override { return &layout_; }
 
   const Vocabulary& vocabulary() const { return vocabulary_; }
   int32_t unknown() const { return unknown_; }  // [UNK]
-  int32_t begin() const { return begin_; }      // [CLS]
-  int32_t separator() const { return separator_; }
-  int32_t padding() const { return padding_; }
 
  private:
   void append_pieces(std::string_view word, TokenIds& ids) const;
 
   Vocabulary vocabulary_;
   WordPieceOptions options_;
-  int32_t unknown_, begin_, separator_, padding_;
+  int32_t unknown_;
+  EncoderLayout layout_;
   size_t longest_ = 0;  // bytes of the longest token
 };
 

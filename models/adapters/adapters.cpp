@@ -80,6 +80,9 @@ struct Targetable {
   std::vector<AdaptedLayer> layers;
   std::vector<std::string> others;
   std::string head;  // the name of the output head's module; empty: there is none
+  bool is_in_head(const std::string& name) const {
+    return !head.empty() && (name == head || name.starts_with(head + "."));
+  }
 };
 
 Targetable targetable_in(Module& network) {
@@ -103,13 +106,13 @@ Targetable targetable_in(Module& network) {
 std::vector<AdaptedLayer> targets_in(const Targetable& all, const AdapterOptions& options) {
   std::vector<std::string> known;
   for (const AdaptedLayer& each : all.layers)
-    if (each.name != all.head) known.push_back(each.name);
+    if (!all.is_in_head(each.name)) known.push_back(each.name);
   const std::vector<std::string>& targets = options.targets;
   const bool every = options.is_pattern && targets.size() == 1 && targets[0] == kAllLinear;
   std::vector<AdaptedLayer> chosen;
   if (every) {
     for (const AdaptedLayer& each : all.layers)
-      if (each.name != all.head) chosen.push_back(each);
+      if (!all.is_in_head(each.name)) chosen.push_back(each);
     if (chosen.empty())
       throw OptionError("targets", "expected a network with linear layers, got none in this one");
     return chosen;
@@ -126,7 +129,7 @@ std::vector<AdaptedLayer> targets_in(const Targetable& all, const AdapterOptions
     bool found = false;
     for (const AdaptedLayer& each : all.layers) {
       if (!fits(each.name)) continue;
-      if (each.name == all.head)
+      if (all.is_in_head(each.name))
         throw OptionError("targets", fmt::format("expected no output head, got {}, which fits {}; "
                                                  "modules_to_save trains it as it is",
                                                  in_quotes(target), each.name));

@@ -69,6 +69,41 @@ TEST_CASE("conversations: a run, its folder, evaluations and texts") {
   CHECK(text.out.starts_with("<u>who?"));
 }
 
+TEST_CASE("conversations: samples that share rows give the losses of samples alone") {
+  const TempFolder folder;
+  write_model_folder(folder / "model");
+  std::string lines;
+  for (int i = 0; i < 20; ++i)
+    lines += i % 3 == 0 ? talk("what is it?", "a cat") : talk("who?", "me");
+  write_file(folder / "talks.jsonl", lines);
+  write_file(folder / "config.json", "{}");
+  const auto train = [&](const char* more, const std::string& run) {
+    return frugal(fmt::format(
+        "train {}{} --set data.dir={} --set data.vocabulary={} --set "
+        "model.dropout=0 --set model.attention_dropout=0 {} --out {}",
+        folder / "config.json", kModel, folder / "talks.jsonl", folder / "model", more, run));
+  };
+  const Ran ran = train("--set data.join=true", folder / "run");
+  REQUIRE_MESSAGE(ran.status == 0, ran.err);
+  CHECK(has(ran.err, "18 samples share 12 rows"));
+  const auto loss_of = [&](const std::string& more) {
+    const Ran judged = frugal(fmt::format("eval {} --json {}", folder / "run", more));
+    REQUIRE_MESSAGE(judged.status == 0, judged.err);
+    return data::parse_json<nlohmann::json>(judged.out).at("loss").get<double>();
+  };
+  CHECK(loss_of("") == doctest::Approx(loss_of("--set data.join=false")).epsilon(1e-5));
+  // Layers of a list do not keep samples apart.
+  write_file(folder / "layers.json", fmt::format(R"({{"model": {{"name": "sequential",
+      "modules": [{{"embedding": {{"embedding_dim": 16}}}}, {{"attention": {{"num_heads": 2, "is_causal": true}}}},
+                  "linear"]}},
+      "data": {{"name": "conversations", "dir": "{}", "vocabulary": "{}", "join": true}}}})",
+                                                 folder / "talks.jsonl", folder / "model"));
+  const Ran layers = frugal(fmt::format("train {}", folder / "layers.json"));
+  CHECK(layers.status == 2);
+  CHECK_MESSAGE(has(layers.err, "data.join: expected false for the network sequential"),
+                layers.err);
+}
+
 TEST_CASE("conversations: what is wrong is named with file and line") {
   const TempFolder folder;
   write_model_folder(folder / "model");

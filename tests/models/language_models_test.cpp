@@ -1,4 +1,4 @@
-// Tiny BERT and GPT-2 against numbers made with PyTorch: golden/language_models.py.
+// Tiny BERT, RoBERTa, DistilBERT and GPT-2 against numbers made with PyTorch: golden/language_models.py.
 #include <map>
 #include <sstream>
 
@@ -88,27 +88,32 @@ void check(Module& net, const Golden& expected) {
   }
 }
 
-BertOptions bert(BertHead head) {
-  BertOptions options{2, 16, 2};
+BertOptions bert(BertHead head, const char* name = "bert_base") {
+  BertOptions options = bert_options(name);
+  options.layers = 2, options.hidden = 16, options.heads = 2;
   options.intermediate = 24;
   options.vocab_size = kVocab;
   options.max_positions = 12;
   options.head = head;
   options.num_classes = 3;
-  options.dropout = options.attention_dropout = 0;
+  options.dropout = options.attention_dropout = options.pooler_dropout = 0;
   return options;
 }
 
 }  // namespace
 
-TEST_CASE("bert and gpt2: logits and gradients are PyTorch's") {
+TEST_CASE("encoders and gpt2: logits and gradients are PyTorch's") {
   const auto cases = golden();
-  REQUIRE(cases.size() == 3);
+  REQUIRE(cases.size() == 7);
   Init init;
-  Bert classifier(init, bert(BertHead::classification));
-  check(classifier, cases.at("bert_classification"));
-  Bert masked_lm(init, bert(BertHead::masked_lm));
-  check(masked_lm, cases.at("bert_masked_lm"));
+  for (const std::string kind : {"bert", "roberta", "distilbert"}) {
+    CAPTURE(kind);
+    const std::string name = kind + "_base";
+    Bert classifier(init, bert(BertHead::classification, name.c_str()));
+    check(classifier, cases.at(kind + "_classification"));
+    Bert masked_lm(init, bert(BertHead::masked_lm, name.c_str()));
+    check(masked_lm, cases.at(kind + "_masked_lm"));
+  }
   Gpt2Options options{2, 16, 2, kVocab, 12};
   options.dropout = options.attention_dropout = 0;
   Gpt2 gpt2(init, options);

@@ -153,8 +153,8 @@ void Model::check_texts() const {
                "[predict] expected a classifier of texts; this network gives an output for each "
                "token: `frugal generate` continues a text with it");
   const data::Tokenizer* const tokenizer = description_.text.tokenizer.get();
-  FRUGAL_CHECK(tokenizer != nullptr && tokenizer->as_word_piece() != nullptr,
-               "[predict] expected a tokenizer of word pieces; the run has none, because its data "
+  FRUGAL_CHECK(tokenizer != nullptr && tokenizer->encoder_layout() != nullptr,
+               "[predict] expected a tokenizer for encoders; the run has none, because its data "
                "are not texts");
 }
 
@@ -479,7 +479,7 @@ void Model::each_text(
   FRUGAL_CHECK(options.views == data::Views::centre,
                "[predict] expected no views with a network that reads text");
   const TextInput& text = description_.text;
-  const data::WordPiece& words = *text.tokenizer->as_word_piece();
+  const data::Tokenizer& words = *text.tokenizer;
   const auto all = static_cast<int64_t>(inputs.size());
   for (int64_t begin = 0; begin < all; begin += options.batch_size) {
     const int64_t count = std::min(options.batch_size, all - begin);
@@ -510,7 +510,8 @@ void Model::each_text(
       const CategoryScope scope(Category::input);
       const Shape shape{static_cast<int64_t>(rows.size()), static_cast<int64_t>(longest)};
       Batch batch;
-      batch.input = Tensor::full(shape, static_cast<double>(words.padding()), DType::i64);
+      batch.input =
+          Tensor::full(shape, static_cast<double>(words.encoder_layout()->padding), DType::i64);
       Tensor mask = Tensor::zeros(shape, DType::i64), types = Tensor::zeros(shape, DType::i64);
       for (size_t row = 0; row < rows.size(); ++row)
         for (size_t i = 0; i < rows[row].ids.size(); ++i) {

@@ -19,6 +19,7 @@
 #include "data/text/masked_batches.h"
 #include "data/text/sequence_batches.h"
 #include "data/text/text_batches.h"
+#include "models/registry.h"
 #include "train/metric_names.h"
 
 namespace frugal::apps {
@@ -26,6 +27,7 @@ namespace {
 
 constexpr const char* kMask = "attention_mask";
 constexpr const char* kSegments = "token_type_ids";
+constexpr const char* kPositions = "position_ids";
 constexpr int64_t kUsualVocabulary = 30522;
 constexpr int64_t kRandomTrain = 2048, kRandomTest = 512;
 
@@ -110,13 +112,16 @@ std::vector<DataKey> TextKind::keys() const {
                                             : is_glue(c) || is_conversations(c);
             }}},
           {{{"tokenizer", range::choice("characters, wordpiece, byte_bpe, hub"),
-             "text: what tokens are, hub as the tokenizer.json of a model's folder says; GLUE and "
-             "jsonl with encoders take wordpiece."},
+             "text: what tokens are, hub as the tokenizer.json of a model's folder says. GLUE and "
+             "jsonl with encoders take wordpiece or hub; characters, the default, is hub there if "
+             "data.vocabulary or model.weights is a folder with a tokenizer.json, and else "
+             "wordpiece."},
             &DataConfig::tokenizer},
-           {"tiny_shakespeare, text, and jsonl with decoders",
+           {"tiny_shakespeare, text, jsonl, and GLUE with wordpiece or hub",
             {"data.name"},
             [](const Config& c) {
-              return data_traits(c).is_text || (is_glue(c) && c.data.tokenizer == "wordpiece");
+              return data_traits(c).is_text ||
+                     (is_glue(c) && (c.data.tokenizer == "wordpiece" || c.data.tokenizer == "hub"));
             }}},
           {{{"max_length", range::integer(2, 1 << 20), "Text: tokens of a sequence, at most."},
             &DataConfig::max_length},
@@ -129,6 +134,11 @@ std::vector<DataKey> TextKind::keys() const {
              "conversations: samples longer than max_length lose their ends; false: such a sample "
              "is an error."},
             &DataConfig::truncate},
+           data_named({kConversations})},
+          {{{"join", range::flag(),
+             "conversations: samples share rows of at most max_length tokens and do not see each "
+             "other; batch_size counts rows."},
+            &DataConfig::join},
            data_named({kConversations})},
           {{{"validation", range::positive(0.9),
              "text, conversations: share at the end that is tested on."},
@@ -158,10 +168,11 @@ bool hides_tokens(const Config& config) {
 }
 
 void TextKind::check(const Config& config) const {
-  if (hides_tokens(config) && config.data.tokenizer != "wordpiece")
-    throw ConfigError("data.tokenizer",
-                      fmt::format("expected wordpiece for {}, which guesses hidden tokens, got {}",
-                                  config.model.name, config.data.tokenizer));
+  if (hides_tokens(config) && config.data.tokenizer != "wordpiece" &&
+      config.data.tokenizer != "hub")
+    throw ConfigError("data.tokenizer", fmt::format("expected wordpiece or hub for {}, which "
+                                                    "guesses hidden tokens, got {}",
+                                                    config.model.name, config.data.tokenizer));
   if (config.data.name == "jsonl" && !is_decoder(config) &&
       family_of(config.model) != Family::encoder)
     throw ConfigError("model.name", fmt::format("expected a network for the data jsonl, an encoder "
@@ -171,6 +182,10 @@ void TextKind::check(const Config& config) const {
     throw ConfigError("model.name", fmt::format("expected a decoder for the data conversations, "
                                                 "got {}",
                                                 config.model.name));
+  if (is_conversations(config) && config.data.join && config.model.name == kSequential)
+    throw ConfigError("data.join", fmt::format("expected false for the network {}, whose layers do "
+                                               "not keep samples of a row apart",
+                                               kSequential));
   const int64_t most = kMostTokens / config.data.max_length;
   for (const bool train : {true, false})
     if (config.data.name == "random_tokens" && random_count(config.data, train) > most)
@@ -307,8 +322,8 @@ class OpenTexts final : public OpenData {
   using Sequences = std::vector<data::Sequence>;
   using Ids = std::shared_ptr<const data::TokenIds>;
 
-  std::shared_ptr<const data::WordPiece> word_pieces(const Config& config) {
-    return tokenizers_.word_pieces(config);
+  std::shared_ptr<const data::Tokenizer> for_encoder(const Config& config) {
+    return tokenizers_.for_encoder(config);
   }
   std::unique_ptr<data::BatchSource> conversations(const Config& config, Split split);
   const StreamTokens& stream_tokens(const Config& config);
@@ -366,7 +381,7 @@ std::vector<data::Sequence> OpenTexts::labelled_sequences(const Config& config, 
     examples.push_back({std::move(own[i].text), std::move(own[i].second), labels[i]});
   data::GlueTask task;
   task.pair = config.data.second_text.has_value();
-  return data::encode_glue(examples, task, *word_pieces(config), config.data.max_length);
+  return data::encode_glue(examples, task, *for_encoder(config), config.data.max_length);
 }
 
 // ---- arrays of token ids
@@ -413,6 +428,12 @@ int64_t OpenTexts::array_vocabulary(const Config& config) {
   return most;
 }
 
+// What an encoder reads beside the tokens.
+std::vector<std::string> encoder_extras(const Config& config) {
+  if (models::network(config.model.name).traits.lacks_token_types) return {kMask};
+  return {kMask, kSegments};
+}
+
 BatchSpec OpenTexts::spec(const Config& config) {
   using Target = BatchSpec::Target;
   BatchSpec spec;
@@ -422,40 +443,41 @@ BatchSpec OpenTexts::spec(const Config& config) {
     spec.vocabulary = config.model.vocab_size.value_or(kUsualVocabulary);
     if (is_decoder(config)) spec.target = Target::class_of_token;
     spec.classes = is_decoder(config) ? spec.vocabulary : config.data.classes.value_or(2);
-    if (!is_decoder(config)) spec.token_extras = {kMask, kSegments};
+    if (!is_decoder(config)) spec.token_extras = encoder_extras(config);
   } else if (is_array(config)) {
     spec.vocabulary = array_vocabulary(config);
     if (is_decoder(config)) spec.target = Target::class_of_token;
     spec.metric = usual_metric(spec.target);
     spec.classes =
         is_decoder(config) ? spec.vocabulary : arrays_.parts(config).train_targets.classes;
-    if (!is_decoder(config)) spec.token_extras = {kMask, kSegments};
+    if (!is_decoder(config)) spec.token_extras = encoder_extras(config);
   } else if (is_conversations(config)) {
     spec.vocabulary = tokenizers_.samples(config)->tokenizer->size();
+    if (config.data.join) spec.token_extras = {kPositions};
     spec.classes = spec.vocabulary;
     spec.target = Target::class_of_token;
     spec.metric = usual_metric(spec.target);
   } else if (config.data.name == "jsonl" && !is_decoder(config)) {
-    spec.vocabulary = word_pieces(config)->size();
+    spec.vocabulary = for_encoder(config)->size();
     spec.classes = static_cast<int64_t>(labelled_lines(config).labels.size());
-    spec.token_extras = {kMask, kSegments};
+    spec.token_extras = encoder_extras(config);
   } else if (is_stream(config)) {
     spec.vocabulary = stream_tokens(config).tokens.tokenizer->size();
     spec.classes = spec.vocabulary;
     spec.target = Target::class_of_token;
     spec.metric = usual_metric(spec.target);
   } else {
-    spec.vocabulary = word_pieces(config)->size();
+    spec.vocabulary = for_encoder(config)->size();
     spec.classes = static_cast<int64_t>(glue_task(config.data.name)->labels.size());
     spec.metric = glue_task(config.data.name)->metric;
-    spec.token_extras = {kMask, kSegments};
+    spec.token_extras = encoder_extras(config);
   }
   return spec;
 }
 
 std::unique_ptr<data::BatchSource> sequences(const Config& config, std::vector<data::Sequence> all,
-                                             bool train, int64_t padding,
-                                             bool next_tokens = false) {
+                                             bool train, int64_t padding, bool next_tokens = false,
+                                             bool join = false) {
   const int64_t limit = train ? config.data.train_samples : config.data.test_samples;
   if (limit > 0 && limit < static_cast<int64_t>(all.size())) all.resize(static_cast<size_t>(limit));
   data::SequenceBatchOptions options;
@@ -465,6 +487,7 @@ std::unique_ptr<data::BatchSource> sequences(const Config& config, std::vector<d
   options.seed = static_cast<uint64_t>(config.run.seed);
   options.padding = padding;
   options.next_tokens = next_tokens;
+  if (join) options.join_to = config.data.max_length;
   return std::make_unique<data::SequenceBatches>(std::move(all), options);
 }
 
@@ -500,7 +523,13 @@ std::unique_ptr<data::BatchSource> OpenTexts::conversations(const Config& config
                                                 all.size(), in_quotes(path)));
     all = Sequences(all.begin() + range.begin, all.begin() + range.end);
   }
-  return sequences(config, std::move(all), train, encoder->end.value_or(0), true);
+  const size_t count = all.size();
+  auto source =
+      sequences(config, std::move(all), train, encoder->end.value_or(0), true, config.data.join);
+  if (config.data.join)
+    log().info("[conversations] {}: {} samples share {} rows of at most {} tokens", in_quotes(path),
+               count, source->samples(), config.data.max_length);
+  return source;
 }
 
 std::shared_ptr<const data::TokenIds> OpenTexts::random_tokens(const Config& config) {
@@ -522,11 +551,20 @@ std::unique_ptr<data::BatchSource> OpenTexts::windows(const Config& config, cons
   options.seed = static_cast<uint64_t>(config.run.seed);
   auto source = std::make_unique<data::TextBatches>(ids, train ? first : last, options);
   if (!hides_tokens(config)) return source;
-  const auto words = word_pieces(config);
+  const auto tokenizer = for_encoder(config);
+  const data::EncoderLayout& layout = *tokenizer->encoder_layout();
+  std::optional<int32_t> mask = tokenizer->find("[MASK]");
+  if (!mask) mask = tokenizer->find("<mask>");
+  if (!mask)
+    throw ConfigError("data.tokenizer", fmt::format("expected a tokenizer with a token [MASK] or "
+                                                    "<mask>, got {}",
+                                                    tokenizer->describe()));
   data::MaskOptions masks;
-  masks.mask = words->vocabulary().id("[MASK]");
-  masks.vocabulary = words->size();
-  masks.special = {words->begin(), words->separator(), words->padding()};
+  masks.mask = *mask;
+  masks.vocabulary = tokenizer->size();
+  masks.special = {layout.padding};
+  for (const data::TokenIds* ids : {&layout.before, &layout.after})
+    masks.special.insert(masks.special.end(), ids->begin(), ids->end());
   masks.seed = options.seed;
   return std::make_unique<data::MaskedBatches>(std::move(source), masks);
 }
@@ -558,14 +596,14 @@ std::unique_ptr<data::BatchSource> OpenTexts::batches(const Config& config, Spli
   if (is_array(config)) return sequences_or_none(config, array_sequences(config, split), split, 0);
   if (config.data.name == "jsonl")
     return sequences_or_none(config, labelled_sequences(config, split), split,
-                             word_pieces(config)->padding());
+                             for_encoder(config)->encoder_layout()->padding);
   if (split == Split::validation) return nullptr;
   if (const data::GlueTask* task = glue_task(config.data.name)) {
-    const auto words = word_pieces(config);
+    const auto words = for_encoder(config);
     const auto examples = data::read_glue(*config.data.dir, task->name,
                                           train ? data::GlueSplit::train : data::GlueSplit::dev);
     return sequences(config, data::encode_glue(examples, *task, *words, config.data.max_length),
-                     train, words->padding());
+                     train, words->encoder_layout()->padding);
   }
   const BatchSpec spec = this->spec(config);
   if (spec.target_of_each_token()) return windows(config, random_tokens(config), train);
@@ -585,7 +623,7 @@ std::shared_ptr<const data::Tokenizer> OpenTexts::tokenizer(const Config& config
   if (is_array(config) || config.data.name == "random_tokens") return nullptr;
   if (is_stream(config)) return stream_tokens(config).tokens.tokenizer;
   if (is_conversations(config)) return tokenizers_.samples(config)->tokenizer;
-  return word_pieces(config);
+  return for_encoder(config);
 }
 
 void OpenTexts::describe(const Config& config, RunEncoding& known) {

@@ -32,13 +32,24 @@ std::string vocabulary_path(const Config& config) {
                                 bytes ? "folder" : "file"));
 }
 
+bool has_hub_tokenizer(const std::filesystem::path& folder) {
+  std::error_code ignored;
+  return std::filesystem::is_regular_file(folder / data::kSampleFiles[0], ignored);
+}
+
+// Is the tokenizer of an encoder the tokenizer.json of a folder?
+bool is_hub_encoder(const Config& config) {
+  const std::string& kind = config.data.tokenizer;
+  if (kind != "characters") return kind == "hub";
+  const auto& named = config.data.vocabulary ? config.data.vocabulary : config.model.weights;
+  return named && has_hub_tokenizer(*named);
+}
+
 // The folder with the tokenizer.json.
 std::string hub_folder(const Config& config) {
   namespace fs = std::filesystem;
   std::error_code ignored;
-  const auto has = [&](const fs::path& folder) {
-    return fs::is_regular_file(folder / data::kSampleFiles[0], ignored);
-  };
+  const auto has = has_hub_tokenizer;
   if (config.data.vocabulary) {
     const fs::path path = *config.data.vocabulary;
     if (has(path)) return path.string();
@@ -136,6 +147,19 @@ std::shared_ptr<const data::WordPiece> Tokenizers::word_pieces(const Config& con
   return words_;
 }
 
+std::shared_ptr<const data::Tokenizer> Tokenizers::for_encoder(const Config& config) {
+  const auto known = config.data.known == nullptr ? nullptr : config.data.known->tokenizer;
+  if (known != nullptr && known->encoder_layout() != nullptr) return known;
+  if (!is_hub_encoder(config)) return word_pieces(config);
+  const auto tokenizer = samples(config)->tokenizer;
+  if (tokenizer->encoder_layout() == nullptr)
+    throw ConfigError("data.tokenizer",
+                      fmt::format("expected a tokenizer.json for an encoder, whose post_processor "
+                                  "puts two texts together, in {}",
+                                  in_quotes(hub_folder(config))));
+  return tokenizer;
+}
+
 std::shared_ptr<const data::SampleEncoder> Tokenizers::samples(const Config& config) {
   if (config.data.known != nullptr && config.data.known->samples != nullptr)
     return config.data.known->samples;
@@ -163,7 +187,7 @@ TextTokens Tokenizers::encode(const Config& config, const std::vector<std::strin
   else if (kind == "characters")
     made.tokenizer = std::make_shared<data::Characters>(data::Characters::of(all));
   else if (kind == "wordpiece")
-    made.tokenizer = word_pieces(config);
+    made.tokenizer = for_encoder(config);
   else if (kind == "hub")
     made.tokenizer = samples(config)->tokenizer;
   else if (kind == "byte_bpe")

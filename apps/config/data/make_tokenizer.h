@@ -20,9 +20,12 @@ struct TextTokens {
 // The tokenizers of an open data set (open_data.h).
 class Tokenizers {
  public:
-  // The vocabulary of data.vocabulary, which is read once. Errors: ConfigError where there is none;
+  // What makes rows for encoders (encoder_layout()), read once: the tokenizer.json of a model's
+  // folder, or word pieces of the vocabulary data.vocabulary. data.tokenizer says which;
+  // characters, which no encoder reads: the tokenizer.json that data.vocabulary or model.weights
+  // names, if one does. Errors: ConfigError where there is none, or where it makes no such rows;
   // those of the file.
-  std::shared_ptr<const data::WordPiece> word_pieces(const Config& config);
+  std::shared_ptr<const data::Tokenizer> for_encoder(const Config& config);
   // The tokenizer.json of a model's folder with what stands beside it, which is read once: that of
   // data.vocabulary, of model.weights, or of data.dir. Errors: as above.
   std::shared_ptr<const data::SampleEncoder> samples(const Config& config);
@@ -32,6 +35,8 @@ class Tokenizers {
                     const std::function<std::string(const std::string&)>& read);
 
  private:
+  std::shared_ptr<const data::WordPiece> word_pieces(const Config& config);
+
   std::shared_ptr<const data::WordPiece> words_;
   std::shared_ptr<const data::SampleEncoder> samples_;
 };

@@ -183,7 +183,7 @@ Section data() {
       "color_jitter grayscale blur erasing mixup cutmix skip_bad exif several_labels class_names "
       "layout target path_column task drop encoding categories missing text second_text workers "
       "train_samples test_samples shape classes vocabulary tokenizer max_length answers_only "
-      "truncate validation split "
+      "truncate join validation split "
       "sparse_features sampler sampler_batches walk_length fan_outs clusters nodes edges features");
 }
 

@@ -22,7 +22,8 @@ struct HubTokenizer::Parts {
   bool model_takes_bytes = false;
   AddedTokens added;
   std::vector<std::unique_ptr<Decoder>> decoders;
-  TokenIds before, after;  // what the post-processor puts around a text
+  EncoderLayout around;    // what the post-processor puts around texts
+  bool takes_two = false;  // `around` says what stands around two
   int64_t size = 0;
 
   Parts(const nlohmann::json& json, const std::string& name);
@@ -38,17 +39,41 @@ struct HubTokenizer::Parts {
 
 namespace {
 
-// The ids around a text: those of a template, or those of models that have two fixed tokens.
-void read_post_processor(const TokenizerEntry& entry, const TokenTable& table, TokenIds& before,
-                         TokenIds& after) {
+// The ids of a template's pieces: those before its sequences, between them, and behind the last.
+// Nothing: its sequences are others than `names`, in this order.
+std::optional<std::vector<TokenIds>> ids_of_template(const TokenizerEntry& entry,
+                                                     const char* pieces,
+                                                     const std::vector<std::string>& names) {
+  std::vector<TokenIds> ids(1);
+  for (const TokenizerEntry& piece : entry.at(pieces).list()) {
+    if (piece.has("Sequence")) {
+      if (ids.size() > names.size() || piece.at("Sequence").text("id") != names[ids.size() - 1])
+        return {};
+      ids.emplace_back();
+      continue;
+    }
+    const std::string id = piece.at("SpecialToken").text("id");
+    for (const TokenizerEntry& each : entry.at("special_tokens").at(id.c_str()).at("ids").list())
+      ids.back().push_back(static_cast<int32_t>(each.count(kMostTokens - 1)));
+  }
+  if (ids.size() <= names.size()) return {};
+  return ids;
+}
+
+// The ids around texts: those of a template, or those of models that have two fixed tokens. Returns
+// whether they say what stands around two.
+bool read_post_processor(const TokenizerEntry& entry, const TokenTable& table,
+                         EncoderLayout& around) {
   const std::string type = entry.text("type");
-  if (type == "ByteLevel") return;  // changes offsets alone
+  if (type == "ByteLevel") return false;  // changes offsets alone
   if (type == "Sequence") {
+    int of_two = 0;
     for (const TokenizerEntry& each : entry.at("processors").list())
-      read_post_processor(each, table, before, after);
-    return;
+      of_two += read_post_processor(each, table, around) ? 1 : 0;
+    return of_two == 1;  // several would stand around each other
   }
   TokenIds own_before, own_after;
+  bool takes_two = true;
   if (type == "BertProcessing" || type == "RobertaProcessing") {
     const auto id_of = [&](const char* key) {
       const std::vector<TokenizerEntry> pair = entry.at(key).list();
@@ -56,27 +81,27 @@ void read_post_processor(const TokenizerEntry& entry, const TokenTable& table, T
       return static_cast<int32_t>(pair[1].count(kMostTokens - 1));
     };
     own_before = {id_of("cls")};
-    own_after = {id_of("sep")};
+    own_after = around.between = around.behind = {id_of("sep")};
+    if (type == "RobertaProcessing") around.between.push_back(around.between.front());
   } else if (type == "TemplateProcessing") {
-    bool behind = false;
-    for (const TokenizerEntry& piece : entry.at("single").list()) {
-      if (piece.has("Sequence")) {
-        if (behind || piece.at("Sequence").text("id") != "A") piece.fail("one Sequence, A");
-        behind = true;
-        continue;
+    const auto one = ids_of_template(entry, "single", {"A"});
+    if (!one) entry.at("single").fail("one Sequence, A");
+    own_before = (*one)[0];
+    own_after = (*one)[1];
+    takes_two = false;
+    if (entry.has("pair"))
+      if (const auto two = ids_of_template(entry, "pair", {"A", "B"}); two) {
+        takes_two = (*two)[0] == own_before;
+        around.between = (*two)[1];
+        around.behind = (*two)[2];
       }
-      const std::string id = piece.at("SpecialToken").text("id");
-      for (const TokenizerEntry& each : entry.at("special_tokens").at(id.c_str()).at("ids").list())
-        (behind ? own_after : own_before)
-            .push_back(static_cast<int32_t>(each.count(kMostTokens - 1)));
-    }
-    if (!behind) entry.at("single").fail("a Sequence, A");
   } else {
     entry.at("type").fail(
         "BertProcessing, ByteLevel, RobertaProcessing, Sequence or TemplateProcessing");
   }
-  before.insert(before.begin(), own_before.begin(), own_before.end());
-  after.insert(after.end(), own_after.begin(), own_after.end());
+  around.before.insert(around.before.begin(), own_before.begin(), own_before.end());
+  around.after.insert(around.after.end(), own_after.begin(), own_after.end());
+  return takes_two;
 }
 
 nlohmann::json parse_tokenizer(std::string_view text, const std::string& name) {
@@ -113,11 +138,16 @@ HubTokenizer::Parts::Parts(const nlohmann::json& json, const std::string& name) 
   size = model->table().size();
   if (!added.all().empty()) size = std::max<int64_t>(size, added.all().back().id + 1);
   if (!file.has("post_processor")) return;
-  read_post_processor(file.at("post_processor"), model->table(), before, after);
-  for (const TokenIds* ids : {&before, &after})
+  takes_two = read_post_processor(file.at("post_processor"), model->table(), around);
+  for (const TokenIds* ids : {&around.before, &around.after, &around.between, &around.behind})
     for (const int32_t id : *ids)
       if (id >= size)
         file.at("post_processor").reject(fmt::format("expected ids below {}, got {}", size, id));
+  for (const char* filler : {"[PAD]", "<pad>"}) {
+    const AddedToken* token = added.find(filler);
+    const int32_t id = token != nullptr ? token->id : model->table().find(filler);
+    if (id > 0) around.padding = id;
+  }
 }
 
 void HubTokenizer::Parts::append_words(std::string text, bool first, TokenIds& ids,
@@ -217,8 +247,11 @@ bool HubTokenizer::is_special(int64_t id) const {
   return token != nullptr && token->special;
 }
 
-TokenIds HubTokenizer::before_text() const { return parts_->before; }
-TokenIds HubTokenizer::after_text() const { return parts_->after; }
+TokenIds HubTokenizer::before_text() const { return parts_->around.before; }
+TokenIds HubTokenizer::after_text() const { return parts_->around.after; }
+const EncoderLayout* HubTokenizer::encoder_layout() const {
+  return parts_->takes_two ? &parts_->around : nullptr;
+}
 
 std::string HubTokenizer::decode(const TokenIds& ids) const { return decode(ids, true); }
 std::string HubTokenizer::decode_plain(const TokenIds& ids) const { return decode(ids, false); }

@@ -40,6 +40,9 @@ class HubTokenizer : public Tokenizer {
   bool is_special(int64_t id) const;
   TokenIds before_text() const override;  // the file's post-processor names them
   TokenIds after_text() const override;
+  // As the post-processor puts two texts together. It is null if there is none, or if it has no
+  // place for a second text. Padding is the token [PAD] or <pad>; without one, the id 0.
+  const EncoderLayout* encoder_layout() const override;
 
  private:
   struct Parts;

@@ -182,6 +182,7 @@ const std::map<std::string, Row>& rows() {
       {"data.max_length", {64, glue, images}},
       {"data.answers_only", {false, conversations, text}},
       {"data.truncate", {true, conversations, text}},
+      {"data.join", {true, conversations, text}},
       {"data.validation", {0.25, text, glue}},
       {"data.split", {{0.5, 0.25}, csv, jsonl_gpt}},
       {"data.sparse_features", {false, cora, gcn}},

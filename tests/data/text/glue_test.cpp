@@ -11,6 +11,7 @@
 #include "core/parallel.h"
 #include "data/formats/file_bytes.h"
 #include "data/formats/table.h"
+#include "data/text/wordpiece.h"
 #include "tests/data/files.h"
 
 namespace frugal::data {

@@ -131,7 +131,7 @@ TEST_CASE("pairs lose tokens of the longer one") {
   CHECK(tokenizer.pair({4}, {8}, 3).ids == TokenIds{cls, sep, sep});
   CHECK_THROWS_WITH_AS(tokenizer.single({}, 1), doctest::Contains("max_length of at least 2"),
                        Error);
-  CHECK_THROWS_WITH_AS(tokenizer.pair({}, {}, 2), doctest::Contains("at least 3 for a pair"),
+  CHECK_THROWS_WITH_AS(tokenizer.pair({}, {}, 2), doctest::Contains("at least 3 for two texts"),
                        Error);
 }
 
@@ -168,10 +168,11 @@ TEST_CASE("the published vocabulary") {
   }
   const WordPiece tokenizer(read_vocabulary(path));
   CHECK(tokenizer.size() == 30522);
-  CHECK(tokenizer.padding() == 0);
   CHECK(tokenizer.unknown() == 100);
-  CHECK(tokenizer.begin() == 101);
-  CHECK(tokenizer.separator() == 102);
+  const EncoderLayout& layout = *tokenizer.encoder_layout();
+  CHECK(layout.padding == 0);
+  CHECK(layout.before == TokenIds{101});
+  CHECK(layout.between == TokenIds{102});
   // Known from BERT's documentation and papers.
   CHECK(tokenizer.encode("Hello, world!") == TokenIds{7592, 1010, 2088, 999});
   CHECK(tokenizer.pieces("unaffable") == Words{"una", "##ffa", "##ble"});

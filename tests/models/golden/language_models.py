@@ -1,4 +1,4 @@
-"""Prints language_models.inc: what tiny BERT and GPT-2 give, written out here from the papers with
+"""Prints language_models.inc: what tiny BERT, RoBERTa, DistilBERT and GPT-2 give, written out here from the papers with
 torch.nn.functional, in f64, under the parameter names of Hugging Face. Weights, ids and masks come
 from formulas that the test repeats. Needs python3-torch; made with 1.13.
 
@@ -88,6 +88,87 @@ def bert(w, head):
     return F.linear(x, w["bert.embeddings.word_embeddings.weight"], w["cls.predictions.bias"])
 
 
+def roberta_shapes(head):
+    """BERT's, under other names, with one type and another head."""
+    heads = {"cls.predictions.transform.dense": "lm_head.dense", "cls.predictions.bias": "lm_head.bias",
+             "cls.predictions.transform.LayerNorm": "lm_head.layer_norm", "classifier": "classifier.out_proj",
+             "bert.pooler.dense": "classifier.dense", "bert.": "roberta."}
+    shapes = {}
+    for name, shape in bert_shapes(head).items():
+        for old, new in heads.items():
+            if name.startswith(old):
+                shapes[new + name[len(old):]] = shape
+                break
+    shapes["roberta.embeddings.token_type_embeddings.weight"] = [1, WIDTH]
+    return shapes
+
+
+def roberta(w, head):
+    dense = lambda x, name: F.linear(x, w[name + ".weight"], w[name + ".bias"])
+    norm = lambda x, name: F.layer_norm(x, [WIDTH], w[name + ".weight"], w[name + ".bias"], 1e-5)
+    table = lambda name: w[f"roberta.embeddings.{name}_embeddings.weight"]
+    # Tokens count from 2, padding stands at 1. The head for masked tokens also shows what padding
+    # gives, which nobody reads, and which counts on here.
+    at = torch.arange(2, T + 2).expand(N, T)
+    if head == "classification":
+        at = at * mask + (1 - mask)
+    x = F.embedding(ids, table("word"), padding_idx=1) + F.embedding(at, table("position")) + table("token_type")[0]
+    x = norm(x, "roberta.embeddings.LayerNorm")
+    hidden = (mask == 0)[:, None, None, :]
+    for i in range(LAYERS):
+        at = f"roberta.encoder.layer.{i}."
+        q, k, v = (dense(x, at + "attention.self." + name) for name in ["query", "key", "value"])
+        y = dense(attention(q, k, v, hidden), at + "attention.output.dense")
+        x = norm(y + x, at + "attention.output.LayerNorm")
+        y = dense(F.gelu(dense(x, at + "intermediate.dense")), at + "output.dense")
+        x = norm(y + x, at + "output.LayerNorm")
+    if head == "classification":
+        return dense(torch.tanh(dense(x[:, 0], "classifier.dense")), "classifier.out_proj")
+    x = norm(F.gelu(dense(x, "lm_head.dense")), "lm_head.layer_norm")
+    return F.linear(x, table("word"), w["lm_head.bias"])
+
+
+def distilbert_shapes(head):
+    h = WIDTH
+    shapes = {"distilbert.embeddings.word_embeddings.weight": [VOCAB, h],
+              "distilbert.embeddings.position_embeddings.weight": [PLACES, h]}
+    dense = {"pre_classifier": [h, h], "classifier": [CLASSES, h]}
+    norms = ["distilbert.embeddings.LayerNorm"]
+    if head == "masked_lm":
+        dense = {"vocab_transform": [h, h]}
+        norms.append("vocab_layer_norm")
+        shapes["vocab_projector.bias"] = [VOCAB]
+    for i in range(LAYERS):
+        at = f"distilbert.transformer.layer.{i}."
+        for name in ["q_lin", "k_lin", "v_lin", "out_lin"]:
+            dense[at + "attention." + name] = [h, h]
+        dense[at + "ffn.lin1"], dense[at + "ffn.lin2"] = [INNER, h], [h, INNER]
+        norms += [at + "sa_layer_norm", at + "output_layer_norm"]
+    for name, shape in dense.items():
+        shapes[name + ".weight"], shapes[name + ".bias"] = shape, shape[:1]
+    for name in norms:
+        shapes[name + ".weight"], shapes[name + ".bias"] = [h], [h]
+    return shapes
+
+
+def distilbert(w, head):
+    dense = lambda x, name: F.linear(x, w[name + ".weight"], w[name + ".bias"])
+    norm = lambda x, name: F.layer_norm(x, [WIDTH], w[name + ".weight"], w[name + ".bias"], 1e-12)
+    words = w["distilbert.embeddings.word_embeddings.weight"]
+    x = F.embedding(ids, words, padding_idx=0) + w["distilbert.embeddings.position_embeddings.weight"][:T]
+    x = norm(x, "distilbert.embeddings.LayerNorm")
+    hidden = (mask == 0)[:, None, None, :]
+    for i in range(LAYERS):
+        at = f"distilbert.transformer.layer.{i}."
+        q, k, v = (dense(x, at + "attention." + name) for name in ["q_lin", "k_lin", "v_lin"])
+        x = norm(dense(attention(q, k, v, hidden), at + "attention.out_lin") + x, at + "sa_layer_norm")
+        x = norm(dense(F.gelu(dense(x, at + "ffn.lin1")), at + "ffn.lin2") + x, at + "output_layer_norm")
+    if head == "classification":
+        return dense(torch.relu(dense(x[:, 0], "pre_classifier")), "classifier")
+    x = norm(F.gelu(dense(x, "vocab_transform")), "vocab_layer_norm")
+    return F.linear(x, words, w["vocab_projector.bias"])
+
+
 def gpt2_shapes():
     h = WIDTH
     shapes = {"transformer.wte.weight": [VOCAB, h], "transformer.wpe.weight": [PLACES, h]}
@@ -125,6 +206,10 @@ print('R"golden(', end="")
 for case, shapes, run in [
         ("bert_classification", bert_shapes("classification"), lambda w: bert(w, "classification")),
         ("bert_masked_lm", bert_shapes("masked_lm"), lambda w: bert(w, "masked_lm")),
+        ("roberta_classification", roberta_shapes("classification"), lambda w: roberta(w, "classification")),
+        ("roberta_masked_lm", roberta_shapes("masked_lm"), lambda w: roberta(w, "masked_lm")),
+        ("distilbert_classification", distilbert_shapes("classification"), lambda w: distilbert(w, "classification")),
+        ("distilbert_masked_lm", distilbert_shapes("masked_lm"), lambda w: distilbert(w, "masked_lm")),
         ("gpt2", gpt2_shapes(), gpt2)]:
     weights = filled(shapes)
     logits = run(weights)
