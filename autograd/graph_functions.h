@@ -24,8 +24,8 @@ struct SpmmTerms {
   Variable addend = {};  // [V, F]
   double addend_factor = 1;
 };
-// On the CPU, a large x that is moved in, whose bytes nobody else holds, is written over with y,
-// and a dy with dx.
+// On the CPU, y is written over a large x that is moved in and whose bytes nobody else holds. The
+// backward pass writes dx over dy likewise.
 Variable spmm(const GraphPtr& graph, Variable x);
 Variable spmm(const GraphPtr& graph, Variable x, const SpmmTerms& terms);
 Variable neighbour_mean(const GraphPtr& graph, Variable x);

@@ -112,9 +112,9 @@ Variable add_low_rank(Variable y, const Variable& x, const Variable& a, const Va
        save_if(x.requires_grad(), a), save_if(needs_dz || rebuilds, b),
        rebuilds ? for_recipe(y) : Save()},
       [options](const Backward& back) { return low_rank_gradients(back, options); },
-      rebuilds ? linear_recipe(
-                     [scale = options.scale](const Slots& s) { return rebuilt_sum(s, scale); })
-               : RecipeSpec{});
+      rebuilds
+          ? linear_recipe([scale = options.scale](const Slots& s) { return rebuilt_sum(s, scale); })
+          : RecipeSpec{});
 }
 
 Variable scale_to_magnitude(const Variable& y, const Variable& magnitude, const Tensor& norm,

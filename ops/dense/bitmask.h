@@ -40,8 +40,8 @@ Tensor select_by_mask(const Tensor& x, const Tensor& mask, double slope);
 // rectify(): returns the mask.
 Tensor rectify_over(const Tensor& x, double slope);
 void select_by_mask_over(const Tensor& x, const Tensor& mask, double slope);
-// select_by_mask() with slope 0 of a part x of a tensor, whose elements from `first` on it holds,
-// and whose mask has the second layout. On the CPU and meta.
+// select_by_mask() with slope 0 of a part of a tensor: x holds its elements from `first` on. The
+// mask of the whole tensor has the second layout. On the CPU and meta.
 void select_part_by_mask(const Tensor& x, const Tensor& mask, int64_t first);
 // y may be x in the kernels.
 void select_by_mask_kernel(Cpu, const Tensor& x, const Tensor& mask, double slope, const Tensor& y);

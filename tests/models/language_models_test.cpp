@@ -1,4 +1,5 @@
-// Tiny BERT, RoBERTa, DistilBERT and GPT-2 against numbers made with PyTorch: golden/language_models.py.
+// Tiny BERT, RoBERTa, DistilBERT and GPT-2 against numbers made with PyTorch:
+// golden/language_models.py.
 #include <map>
 #include <sstream>
 

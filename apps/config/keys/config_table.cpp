@@ -112,7 +112,8 @@ Section model() {
       "activation tied attention_bias mlp_bias rope_base rope_scaling rope_factor "
       "rope_first_length rope_low rope_high rope_most_turns rope_least_turns "
       "rope_whole_pairs rope_gain rope_local_base rope_layers attention_window "
-      "window_layers attention_scale attention_cap logit_cap rebuilt_products batch_norm residual jump alpha theta "
+      "window_layers attention_scale attention_cap logit_cap rebuilt_products batch_norm residual "
+      "jump alpha theta "
       "aggregation out_heads slope aux_loss trunk anchor_side box_loss "
       "deterministic_sampling projector predictor momentum queue temperature");
 }
