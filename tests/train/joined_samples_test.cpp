@@ -17,15 +17,15 @@
 namespace frugal::train {
 namespace {
 
-constexpr int64_t kWords = 19, kRow = 40;
+constexpr int64_t kJoinedWords = 19, kJoinedRow = 40;
 
-// Samples of 2 to kRow inputs; a part of the ids of each counts.
+// Samples of 2 to kJoinedRow inputs; a part of the ids of each counts.
 std::vector<data::Sequence> samples() {
   std::vector<data::Sequence> all;
   for (const int32_t inputs : {3, 17, 40, 2, 9, 24, 5, 11, 2}) {
     data::Sequence sequence;
     for (int32_t i = 0; i <= inputs; ++i)
-      sequence.ids.push_back(static_cast<int32_t>((7 * i * i + 3 * i + 5 * inputs) % kWords));
+      sequence.ids.push_back(static_cast<int32_t>((7 * i * i + 3 * i + 5 * inputs) % kJoinedWords));
     sequence.second = inputs + 1;
     sequence.counted = {{inputs / 3, inputs + 1}};
     all.push_back(std::move(sequence));
@@ -42,7 +42,7 @@ models::DecoderOptions decoder(models::DecoderFamily family, int64_t window = 0)
   models::DecoderOptions o;
   o.family = family;
   o.layers = 2, o.hidden = 12, o.heads = 4, o.kv_heads = 2, o.head_size = 4, o.inner = 10;
-  o.vocab_size = kWords, o.context_length = kRow;
+  o.vocab_size = kJoinedWords, o.context_length = kJoinedRow;
   if (window > 0) o.window = window;
   return o;
 }
@@ -63,7 +63,7 @@ std::vector<std::pair<std::string, std::shared_ptr<Module>>> networks() {
     return o;
   }());
   add("gemma2, windows and caps", decoder(Family::gemma2, 5));
-  models::Gpt2Options gpt2{2, 16, 2, kWords, kRow};
+  models::Gpt2Options gpt2{2, 16, 2, kJoinedWords, kJoinedRow};
   gpt2.dropout = gpt2.attention_dropout = 0;
   all.emplace_back("gpt2", std::make_shared<models::Gpt2>(init, gpt2));
   return all;
@@ -93,7 +93,7 @@ Sums sums_of(Module& net, data::SequenceBatches source, SavePolicy* policy = nul
         batch->target.numel() - std::count(target, target + batch->target.numel(), kIgnored);
     const double share = static_cast<double>(counted) / targets;
     const Variable loss =
-        cross_entropy(reshape(logits, {batch->target.numel(), kWords}),
+        cross_entropy(reshape(logits, {batch->target.numel(), kJoinedWords}),
                       batch->target.view({batch->target.numel()}), {.ignore_index = kIgnored});
     sums.loss += share * loss.value().item();
     backward(scale(loss, share));
@@ -124,11 +124,12 @@ TEST_CASE("samples that share rows: loss and every gradient are those of each sa
     for (const DType dtype : {DType::f32, DType::f64}) {
       models::to_dtype(*net, dtype);
       const double tolerance = dtype == DType::f64 ? 1e-9 : 2e-4;
-      const Sums alone = sums_of(*net, batches(1, 0)), joined = sums_of(*net, batches(2, kRow));
+      const Sums alone = sums_of(*net, batches(1, 0)),
+                 joined = sums_of(*net, batches(2, kJoinedRow));
       CHECK(joined.loss == doctest::Approx(alone.loss).epsilon(dtype == DType::f64 ? 1e-13 : 1e-5));
       CHECK(distance(joined, alone) < tolerance);
       // Samples that see each other give something else.
-      data::SequenceBatches source = batches(2, kRow);
+      data::SequenceBatches source = batches(2, kJoinedRow);
       Batch batch = *source.next();
       Context apart, together;
       apart.extras = batch.extras;
@@ -147,8 +148,8 @@ TEST_CASE("samples that share rows: recipes without codes change no bit, and row
     whole.bits = lossless.bits = 0;
     whole.recipes = false;
     compress::FixedPolicy l0(whole), rebuilt(lossless);
-    const Sums plain = sums_of(*net, batches(2, kRow), &l0),
-               recipes = sums_of(*net, batches(2, kRow), &rebuilt);
+    const Sums plain = sums_of(*net, batches(2, kJoinedRow), &l0),
+               recipes = sums_of(*net, batches(2, kJoinedRow), &rebuilt);
     CHECK(plain.loss == recipes.loss);
     CHECK(plain.gradients == recipes.gradients);
     // Samples that were padded to the longest of their batch keep at least as much.

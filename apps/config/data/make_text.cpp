@@ -563,8 +563,8 @@ std::unique_ptr<data::BatchSource> OpenTexts::windows(const Config& config, cons
   masks.mask = *mask;
   masks.vocabulary = tokenizer->size();
   masks.special = {layout.padding};
-  for (const data::TokenIds* ids : {&layout.before, &layout.after})
-    masks.special.insert(masks.special.end(), ids->begin(), ids->end());
+  for (const data::TokenIds* around : {&layout.before, &layout.after})
+    masks.special.insert(masks.special.end(), around->begin(), around->end());
   masks.seed = options.seed;
   return std::make_unique<data::MaskedBatches>(std::move(source), masks);
 }
