@@ -128,11 +128,15 @@ TEST_CASE("every network of the zoo has a form in ONNX") {
     // All weights are there, except those from which other tensors were computed.
     std::set<std::string> written;
     for (const auto& [initializer, tensor] : graph.initializers) written.insert(initializer);
-    int64_t missing = 0;
+    std::vector<std::string> missing;
     for (const Module::NamedParameter& p : network->parameters())
-      missing += (!views || p.name.starts_with("trunk.")) && !written.contains(p.name);
+      if ((!views || p.name.starts_with("trunk.")) && !written.contains(p.name))
+        missing.push_back(p.name);
+    CAPTURE(fmt::format("{}", fmt::join(missing, " ")));
     const bool makes_others = name.starts_with("vit") || name.starts_with("swin");
-    CHECK((missing == 0 || (makes_others && missing < 30)));
+    // RoBERTa has one kind of token, whose row is the same for all inputs.
+    std::erase(missing, "roberta.embeddings.token_type_embeddings.weight");
+    CHECK((missing.empty() || (makes_others && missing.size() < 30)));
   }
 }
 
