@@ -95,9 +95,9 @@ FamilyRun family(const std::string& name, const Options& options, const BatchSpe
   return {name, recipe};
 }
 
-// A decoder whose layers are frozen beside their adapters, and rebuild what is sound.
+// A decoder whose layers are frozen beside their adapters, and rebuild outputs of products.
 FamilyRun adapted(const std::string& name, const std::vector<std::string>& targets,
-                  const BatchSpec& spec) {
+                  models::RebuiltProducts rebuilt, const BatchSpec& spec) {
   models::DecoderOptions options;
   options.layers = 3;
   options.hidden = 32;
@@ -105,7 +105,7 @@ FamilyRun adapted(const std::string& name, const std::vector<std::string>& targe
   options.kv_heads = 2;
   options.vocab_size = kZooWords;
   options.context_length = kZooTokens;
-  options.rebuilt = models::RebuiltProducts::all;
+  options.rebuilt = rebuilt;
   FamilyRun run = family<models::Decoder>("decoder", options, spec);
   run.name = name;
   run.recipe.make_model = [make = run.recipe.make_model, targets](Device device) {
@@ -195,7 +195,9 @@ std::vector<FamilyRun> families() {
           family<RetinaNet>("retinanet_resnet50_fpn", retinanet, boxes),
           family<Bert>("bert_tiny", bert, text),
           family<Gpt2>("gpt2", gpt, tokens),
-          adapted("decoder with adapters", {"all-linear"}, tokens),
+          adapted("decoder with adapters", {"all-linear"}, models::RebuiltProducts::all, tokens),
+          adapted("decoder with adapters of q and v", {"q_proj", "v_proj"},
+                  models::RebuiltProducts::queries, tokens),
           graph_family("gcn", {{"batch_norm", true}, {"dropout", 0}}),
           graph_family("sage", {{"batch_norm", true}, {"dropout", 0}}),
           graph_family("gat", {{"heads", 2}, {"dropout", 0}, {"attention_dropout", 0}}),
