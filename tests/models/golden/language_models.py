@@ -40,6 +40,15 @@ def attention(q, k, v, hidden):
     return y.transpose(1, 2).reshape(N, T, WIDTH)
 
 
+def with_layers(shapes, dense, norms):
+    """Adds weight and bias of each dense layer, whose weight has the shape given, and of each norm."""
+    for name, shape in dense.items():
+        shapes[name + ".weight"], shapes[name + ".bias"] = shape, shape[:1]
+    for name in norms:
+        shapes[name + ".weight"], shapes[name + ".bias"] = [WIDTH], [WIDTH]
+    return shapes
+
+
 def bert_shapes(head):
     h = WIDTH
     shapes = {"bert.embeddings.word_embeddings.weight": [VOCAB, h],
@@ -59,11 +68,7 @@ def bert_shapes(head):
         dense[at + "intermediate.dense"] = [INNER, h]
         dense[at + "output.dense"] = [h, INNER]
         norms += [at + "attention.output.LayerNorm", at + "output.LayerNorm"]
-    for name, shape in dense.items():
-        shapes[name + ".weight"], shapes[name + ".bias"] = shape, shape[:1]
-    for name in norms:
-        shapes[name + ".weight"], shapes[name + ".bias"] = [h], [h]
-    return shapes
+    return with_layers(shapes, dense, norms)
 
 
 def bert(w, head):
@@ -144,11 +149,7 @@ def distilbert_shapes(head):
             dense[at + "attention." + name] = [h, h]
         dense[at + "ffn.lin1"], dense[at + "ffn.lin2"] = [INNER, h], [h, INNER]
         norms += [at + "sa_layer_norm", at + "output_layer_norm"]
-    for name, shape in dense.items():
-        shapes[name + ".weight"], shapes[name + ".bias"] = shape, shape[:1]
-    for name in norms:
-        shapes[name + ".weight"], shapes[name + ".bias"] = [h], [h]
-    return shapes
+    return with_layers(shapes, dense, norms)
 
 
 def distilbert(w, head):
