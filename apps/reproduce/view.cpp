@@ -119,7 +119,7 @@ std::string cell_text(const ViewLine& line, Way way, const std::string& metric) 
   const auto found = line.cells.find(way);
   if (found == line.cells.end() || !found->second.exists) return "-";
   const ViewCell& cell = found->second;
-  if (cell.seeds == 0) return "not run";
+  if (cell.seeds == 0) return kNotRun;
   const auto value = cell.values.find(metric);
   if (value == cell.values.end()) return "-";
   const Metric& shown = metric_named(metric);

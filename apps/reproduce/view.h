@@ -9,6 +9,8 @@
 
 namespace frugal::apps {
 
+inline constexpr const char* kNotRun = "not run";  // the text of a cell without a result
+
 // The results of a cell over all seeds, at the largest scale that has results.
 struct ViewCell {
   bool exists = false;  // else the table has no such cell
@@ -48,7 +50,7 @@ std::string row_text(const ViewLine& line);
 std::string unrun_text(const View& view);
 // What a reader sees of it: "5.28 GB"; empty: nothing was published, or it is not of this setting.
 std::string published_text(const ViewLine& line, const std::string& metric);
-// "84.26 % +- 0.18 (3)", with the scale if it is not the full one; "not run"; "-": no such cell.
+// "84.26 % +- 0.18 (3)", with the scale if it is not the full one; kNotRun; "-": no such cell.
 std::string cell_text(const ViewLine& line, Way way, const std::string& metric);
 // Sentences below the table: where values were published, what is unavailable and why, machines.
 std::vector<std::string> notes_of(const View& view);

@@ -1,6 +1,8 @@
 #include "apps/reproduce/writers.h"
 
 #include <algorithm>
+#include <sstream>
+#include <tuple>
 
 #include "apps/cli/report.h"
 #include "apps/report/chart.h"
@@ -84,13 +86,17 @@ std::string unit_of(const Metric& metric) {
   return "";
 }
 
-std::string markdown_table(const View& view, bool folded) {
-  const Grid grid = grid_of(view, folded);
+// "activations, ours": the head of a column of values.
+std::string head_of(const std::string& group, const char* source) {
+  return fmt::format("{}, {}", group, source);
+}
+
+std::string markdown_table(const View& view, const Grid& grid) {
   std::string heads = view.has_columns ? "| | setting |" : "| |";
   std::string rule = view.has_columns ? "|---|---|" : "|---|";
   for (const std::string& group : grid.groups)
     for (const char* source : kSources) {
-      heads += fmt::format(" {}, {} |", group, source);
+      heads += fmt::format(" {} |", head_of(group, source));
       rule += "---:|";
     }
   std::string text = heads + "\n" + rule + "\n";
@@ -100,6 +106,78 @@ std::string markdown_table(const View& view, bool folded) {
     text += "\n";
   }
   return text;
+}
+
+// The texts between the bars of a line of a Markdown table.
+std::vector<std::string> cells_of_line(const std::string& line) {
+  std::vector<std::string> cells;
+  std::string cell;
+  for (size_t i = 1; i < line.size(); ++i) {
+    if (line[i] == '\\' && i + 1 < line.size() && line[i + 1] == '|') {
+      cell += line[++i];
+    } else if (line[i] == '|') {
+      const size_t begin = cell.find_first_not_of(' '), end = cell.find_last_not_of(' ');
+      cells.push_back(begin == std::string::npos ? "" : cell.substr(begin, end - begin + 1));
+      cell.clear();
+    } else {
+      cell += line[i];
+    }
+  }
+  return cells;
+}
+
+// What a section of a page shows: values by row, setting and head, and the lines of notes.
+struct Section {
+  std::map<std::tuple<std::string, std::string, std::string>, std::string> values;
+  std::vector<std::string> notes;
+};
+
+Section parsed_section(const std::string& text, size_t labels) {
+  Section section;
+  std::vector<std::string> heads;
+  std::string row;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("- ")) section.notes.push_back(line.substr(2));
+    if (!line.starts_with("|")) continue;
+    const std::vector<std::string> cells = cells_of_line(line);
+    if (heads.empty()) heads = cells;
+    if (cells.size() != heads.size() || cells.size() < labels) continue;
+    if (!cells[0].empty()) row = cells[0];
+    for (size_t i = labels; i < cells.size(); ++i)
+      section.values[{row, labels > 1 ? cells[1] : "", heads[i]}] = cells[i];
+  }
+  return section;
+}
+
+// Puts what `before` shows in the place of cells of `grid` that have no result. Was there such a
+// cell?
+bool keep_values(Grid& grid, const Section& before) {
+  bool kept = false;
+  std::string name;
+  for (auto& row : grid.rows) {
+    if (!row[0].empty()) name = row[0];
+    size_t at = grid.labels;
+    for (const std::string& group : grid.groups)
+      for (const char* source : kSources) {
+        std::string& cell = row[at++];
+        const auto found =
+            before.values.find({name, grid.labels > 1 ? row[1] : "", head_of(group, source)});
+        if (cell != kNotRun || found == before.values.end() || found->second == kNotRun ||
+            found->second == "-")
+          continue;
+        cell = found->second;
+        kept = true;
+      }
+  }
+  return kept;
+}
+
+// Does a note tell of runs, rather than of what was published?
+bool tells_of_runs(const std::string& note) {
+  const char* kinds[] = {"Counted without values", "Chosen by", "Measured with", "["};
+  return std::any_of(std::begin(kinds), std::end(kinds),
+                     [&](const char* kind) { return note.starts_with(kind); });
 }
 
 std::string place_of(const TableFile& table) {
@@ -192,7 +270,7 @@ std::string figure_of(const View& view) {
 std::string markdown_of(const View& view) {
   const TableFile& table = view.table;
   std::string text = fmt::format("# {}\n\n{} {}\n\n{}\n", table.title, place_of(table), table.text,
-                                 markdown_table(view, true));
+                                 markdown_table(view, grid_of(view, true)));
   for (const std::string& note : folded_notes(view)) text += "- " + in_markdown(note) + "\n";
   text += "\nCommands of the cells:\n\n";
   for (const auto& [title, command] : commands_of(view))
@@ -289,7 +367,8 @@ std::string results_page(const std::vector<View>& views, const std::string& befo
     text += fmt::format("- [{}](#{})\n", view.table.title, view.table.name);
   for (const View& view : views) {
     const TableFile& table = view.table;
-    if (const std::string kept = section_of(before, table.name); !kept.empty() && !was_run(view)) {
+    const std::string kept = section_of(before, table.name);
+    if (!kept.empty() && !was_run(view)) {
       text += kept;
       continue;
     }
@@ -298,10 +377,17 @@ std::string results_page(const std::vector<View>& views, const std::string& befo
     for (const auto& scale : table.scales)
       if (scale.first != Scale::smoke)
         text += fmt::format("frugal reproduce {} --scale {}\n", table.name, name_of(scale.first));
-    text += "```\n\n" + markdown_table(view, false);
-    std::string notes;
-    for (const std::string& note : notes_of(view)) notes += "- " + in_markdown(note) + "\n";
-    if (!notes.empty()) text += "\n" + notes;
+    std::vector<std::string> notes = notes_of(view);
+    for (std::string& note : notes) note = in_markdown(note);
+    Grid grid = grid_of(view, false);
+    const Section old = parsed_section(kept, grid.labels);
+    if (keep_values(grid, old))
+      for (const std::string& note : old.notes)
+        if (tells_of_runs(note) && std::find(notes.begin(), notes.end(), note) == notes.end())
+          notes.push_back(note);
+    text += "```\n\n" + markdown_table(view, grid);
+    if (!notes.empty()) text += "\n";
+    for (const std::string& note : notes) text += "- " + note + "\n";
   }
   return with_sign(text);
 }

@@ -16,8 +16,8 @@ std::string html_of(const View& view);
 std::string html_index(const std::vector<View>& views);  // links to NAME.html
 
 // docs/results.md: all tables, without the cells' commands. `before` is the text of the page that
-// this one replaces. A table without any result keeps the section that it has there, so results of
-// other machines stay.
+// this one replaces. A table without any result keeps the section that it has there, and a cell
+// without a result keeps the value, so results of other machines stay.
 std::string results_page(const std::vector<View>& views, const std::string& before = "");
 
 // The table's figure in HTML: one line for each way and row. REQUIRES: view.table.plot.

@@ -95,6 +95,30 @@ TEST_CASE("a page keeps the section of a table that has no results here" * skip)
   CHECK(lacks(page(store, ""), "4.00 GB"));
 }
 
+TEST_CASE("a page keeps the values of cells that have no result here" * skip) {
+  const TempFolder folder;
+  const TableFile table = written(folder, small_table());
+  ResultStore there(folder / "there.sqlite"), here(folder / "here.sqlite");
+  const std::vector<Cell> cells = cells_of(table, Scale::full);
+  const auto of = [&](Way way, const std::string& row, const std::string& column) {
+    return *std::find_if(cells.begin(), cells.end(), [&](const Cell& cell) {
+      return cell.way == way && cell.row == row && cell.column == column;
+    });
+  };
+  const Cell shown = of(Way::as_published, "first", "4 bits"),
+             other = of(Way::as_published, "first", "2 bits");
+  put(there, shown, 0, {{"activation", 2e9}, {"peak", 3e9}});
+  put(there, other, 0, {{"activation", 4e9}, {"peak", 5e9}, {"note", "an abacus"}});
+  const std::string before = results_page({view_of(table, there, "out")});
+  put(here, shown, 0, {{"activation", 6e9}, {"peak", 7e9}});
+  const std::string after = results_page({view_of(table, here, "out")}, before);
+  CHECK(has(after, "| first | 4 bits | 1.5 GB | 6.00 GB | not run |"));
+  CHECK(has(after, "|  | 2 bits |  | 4.00 GB | - |"));
+  CHECK(has(after, "- Counted without values, with an abacus"));
+  CHECK(results_page({view_of(table, here, "out")}, after) == after);
+  CHECK(lacks(results_page({view_of(table, here, "out")}), "an abacus"));
+}
+
 TEST_CASE("results of smoke do not stand beside published values of another setting" * skip) {
   const TempFolder folder;
   const TableFile table = written(folder, small_table());
