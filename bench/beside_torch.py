@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Our training step beside PyTorch's, in turn, with the medians of the rounds' ratios.
 
-usage: beside_torch.py [--frugal build/release/bin/frugal] [--rounds 5] r20|r18|r50|bert|gcn ...
+usage: beside_torch.py [--frugal build/release/bin/frugal] [--rounds 5] r20|r18|r50|bert|lora|gcn ...
 """
 import argparse
 import json
@@ -24,7 +24,7 @@ def run(command):
 def main():
     here = pathlib.Path(__file__).resolve().parent
     parser = argparse.ArgumentParser()
-    parser.add_argument("names", nargs="+", choices=["r20", "r18", "r50", "bert", "gcn"])
+    parser.add_argument("names", nargs="+", choices=["r20", "r18", "r50", "bert", "lora", "gcn"])
     parser.add_argument("--frugal", default=str(here.parent / "build/release/bin/frugal"))
     parser.add_argument("--rounds", type=int, default=5)
     args = parser.parse_args()

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """One PyTorch training step on CPU: median time in both memory layouts and the bytes autograd saves. One JSON line a workload.
 
-usage: torch_step.py [--steps 7] [--threads 2] r20|r18|r50|bert|gcn|fcn|deeplab|retinanet ...
+usage: torch_step.py [--steps 7] [--threads 2] r20|r18|r50|bert|gcn|lora|fcn|deeplab|retinanet ...
        torch_step.py --peak [--batch 8] [--side 256] r50|fcn|deeplab|retinanet
 needs: Debian's python3-torch and python3-torchvision
 
@@ -9,6 +9,8 @@ r20: CIFAR ResNet-20 with projection shortcuts, batch 128, 3x32x32; r18: ResNet-
 r50: torchvision's ResNet-50, batch 4, 3x224x224. SGD with momentum.
 bert: nn.TransformerEncoder of 4 layers, 256 wide, 4 heads, on word embeddings, batch 32, length 128. AdamW.
 gcn: 3 layers, 256 wide, with batch norm and dropout, on a random graph as large as ogbn-arxiv. SGD with momentum.
+lora: a decoder with TinyLlama's shapes in 4 layers, 2 texts of 512 tokens. LoRA of rank 16 on all linear layers but the head, written by
+hand; everything else is frozen. AdamW. "resident_mib" is the highest resident memory of the process.
 The same models as `frugal bench step --workload`. Saved bytes leave out parameters; "input_bytes" says how many are the batch's own.
 fcn, deeplab, retinanet: torchvision's fcn_resnet50 and deeplabv3_resnet50 with 21 classes and retinanet_resnet50_fpn with 91, nothing frozen, batch 8, 3x256x256. SGD with momentum.
 
@@ -100,6 +102,82 @@ class GraphNet(nn.Module):
         return x
 
 
+class Lora(nn.Module):
+    """A frozen product, and A and B of rank `rank` beside it."""
+
+    def __init__(self, size_in, size_out, rank=16, alpha=32):
+        super().__init__()
+        self.base = nn.Linear(size_in, size_out, bias=False)
+        self.base.weight.requires_grad_(False)
+        self.a, self.b = nn.Linear(size_in, rank, bias=False), nn.Linear(rank, size_out, bias=False)
+        nn.init.zeros_(self.b.weight)
+        self.scale = alpha / rank
+
+    def forward(self, x):
+        return self.base(x) + self.scale * self.b(self.a(x))
+
+
+class RmsNorm(nn.Module):
+    def __init__(self, width, eps=1e-5):
+        super().__init__()
+        self.weight, self.eps = nn.Parameter(torch.ones(width), requires_grad=False), eps
+
+    def forward(self, x):
+        return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.eps) * self.weight
+
+
+class DecoderLayer(nn.Module):
+    def __init__(self, width, inner, heads, shared):
+        super().__init__()
+        self.heads, self.shared, self.size = heads, shared, width // heads
+        self.norm1, self.norm2 = RmsNorm(width), RmsNorm(width)
+        self.q, self.o = Lora(width, width), Lora(width, width)
+        self.k, self.v = Lora(width, shared * self.size), Lora(width, shared * self.size)
+        self.gate, self.up, self.down = Lora(width, inner), Lora(width, inner), Lora(inner, width)
+
+    def rotated(self, x, cos, sin):
+        a, b = x.chunk(2, -1)
+        return x * cos + torch.cat([-b, a], -1) * sin
+
+    def forward(self, x, cos, sin):
+        batch, tokens, width = x.shape
+        h = self.norm1(x)
+
+        def split(y, heads):
+            return y.view(batch, tokens, heads, self.size).transpose(1, 2)
+
+        q, k = self.rotated(split(self.q(h), self.heads), cos, sin), self.rotated(split(self.k(h), self.shared), cos, sin)
+        v, times = split(self.v(h), self.shared), self.heads // self.shared
+        k, v = k.repeat_interleave(times, 1), v.repeat_interleave(times, 1)
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.o(y.transpose(1, 2).reshape(batch, tokens, width))
+        h = self.norm2(x)
+        return x + self.down(F.silu(self.gate(h)) * self.up(h))
+
+
+class Decoder(nn.Module):
+    def __init__(self, vocabulary=32000, width=2048, inner=5632, heads=32, shared=4, layers=4):
+        super().__init__()
+        self.words = nn.Embedding(vocabulary, width)
+        self.layers = nn.ModuleList(DecoderLayer(width, inner, heads, shared) for _ in range(layers))
+        self.norm, self.head = RmsNorm(width), nn.Linear(width, vocabulary, bias=False)
+        self.words.requires_grad_(False)
+        self.head.requires_grad_(False)
+        self.steps = 1e4 ** (-torch.arange(0, width // heads, 2) / (width // heads))
+
+    def forward(self, ids):
+        angles = torch.arange(ids.shape[1])[:, None] * self.steps
+        angles = torch.cat([angles, angles], -1)
+        x, cos, sin = self.words(ids), angles.cos(), angles.sin()
+        for layer in self.layers:
+            x = layer(x, cos, sin)
+        return self.head(self.norm(x)).flatten(0, 1)
+
+
+def texts(batch, tokens):
+    return torch.randint(0, 32000, (batch, tokens)), torch.randint(0, 32000, (batch * tokens,))
+
+
 def images(batch, side):
     return torch.randn(batch, 3, side, side), torch.randint(0, 10, (batch,))
 
@@ -141,7 +219,7 @@ def sgd(model):
 
 
 def adamw(model):
-    return torch.optim.AdamW(model.parameters(), 1e-3)
+    return torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], 1e-3)
 
 
 # model, input and target, optimizer
@@ -151,6 +229,7 @@ WORKLOADS = {
     "r50": (lambda: torchvision.models.resnet50(), lambda: images(4, 224), sgd),
     "bert": (Encoder, lambda: (torch.randint(0, 30522, (32, 128)), torch.randint(0, 2, (32,))), adamw),
     "gcn": (GraphNet, lambda: (torch.randn(169343, 128), torch.randint(0, 40, (169343,))), sgd),
+    "lora": (Decoder, lambda: texts(2, 512), adamw),
     "fcn": (fcn, lambda: masks(8, 256), sgd),
     "deeplab": (deeplab, lambda: masks(8, 256), sgd),
     "retinanet": (retinanet, lambda: boxes(8, 256), sgd),
@@ -244,7 +323,7 @@ def main():
             medians[str(layout).removeprefix("torch.")] = statistics.median(times) * 1e3
         best = min(medians, key=medians.get)
         print(json.dumps({"workload": name, "torch": torch.__version__, "threads": args.threads, "layout": best,
-                          "step_ms": round(medians[best], 2), "saved_bytes": saved_bytes(model, x, y), "input_bytes": x.numel() * x.element_size()}), flush=True)
+                          "step_ms": round(medians[best], 2), "resident_mib": resident() >> 20, "saved_bytes": saved_bytes(model, x, y), "input_bytes": x.numel() * x.element_size()}), flush=True)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,12 @@ Json workload(const std::string& name) {
       // The layers are those of torch.nn.TransformerEncoder.
       {"bert", R"({"model": {"name": "encoder"}, "optim": {"name": "adamw"},
                    "data": {"name": "random_tokens", "batch_size": 32, "max_length": 128}})"},
+      // TinyLlama's shapes, with fewer layers.
+      {"lora", R"({"model": {"name": "decoder", "layers": 4, "width": 2048, "feed_forward": 5632,
+                             "heads": 32, "kv_heads": 4, "vocab_size": 32000, "max_positions": 2048},
+                   "adapter": {"type": "lora", "rank": 16, "alpha": 32, "targets": "all-linear"},
+                   "optim": {"name": "adamw"},
+                   "data": {"name": "random_tokens", "batch_size": 2, "max_length": 512}})"},
       // A random graph of the size of ogbn-arxiv.
       {"gcn", R"({"model": {"name": "gcn", "layers": 3, "width": 256, "batch_norm": true},
                   "data": {"name": "random_graph", "nodes": 169343, "edges": 1166243, "features": 128}})"}};

@@ -8,7 +8,7 @@
 
 namespace frugal::apps {
 
-// A configuration with random data: r20, r18, r50, bert or gcn.  Errors (ConfigError): another
+// A configuration with random data: r20, r18, r50, bert, lora or gcn.  Errors (ConfigError): another
 // name.
 Json workload(const std::string& name);
 

@@ -478,7 +478,8 @@ void add_bench(CLI::App& app) {
   step->add_option(
           "--workload", a.workload,
           "Instead of CONFIG: r20 (batch 128), r18 (batch 32), r50 (batch 4 of 224 pixels), bert "
-          "(4 layers of 256), gcn (3 layers, the size of ogbn-arxiv)")
+          "(4 layers of 256), lora (4 layers of TinyLlama's shapes), gcn (3 layers, the size of "
+          "ogbn-arxiv)")
       ->excludes(config);
   one_each(
       step->add_option(

@@ -108,15 +108,15 @@ TEST_CASE("a page keeps the values of cells that have no result here" * skip) {
   const Cell shown = of(Way::as_published, "first", "4 bits"),
              other = of(Way::as_published, "first", "2 bits");
   put(there, shown, 0, {{"activation", 2e9}, {"peak", 3e9}});
-  put(there, other, 0, {{"activation", 4e9}, {"peak", 5e9}, {"note", "an abacus"}});
+  put(there, other, 0, {{"activation", 4e9}, {"peak", 5e9}, {"note", "a ruler"}});
   const std::string before = results_page({view_of(table, there, "out")});
   put(here, shown, 0, {{"activation", 6e9}, {"peak", 7e9}});
   const std::string after = results_page({view_of(table, here, "out")}, before);
   CHECK(has(after, "| first | 4 bits | 1.5 GB | 6.00 GB | not run |"));
   CHECK(has(after, "|  | 2 bits |  | 4.00 GB | - |"));
-  CHECK(has(after, "- Counted without values, with an abacus"));
+  CHECK(has(after, "- Counted without values, with a ruler"));
   CHECK(results_page({view_of(table, here, "out")}, after) == after);
-  CHECK(lacks(results_page({view_of(table, here, "out")}), "an abacus"));
+  CHECK(lacks(results_page({view_of(table, here, "out")}), "a ruler"));
 }
 
 TEST_CASE("results of smoke do not stand beside published values of another setting" * skip) {
