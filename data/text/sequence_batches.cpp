@@ -141,6 +141,14 @@ void SequenceBatches::begin_epoch() {
     std::vector<Span> moved;
     for (int64_t position : positions) moved.push_back(spans_[static_cast<size_t>(position)]);
     spans_ = std::move(moved);
+    const auto tokens = [&](const Span& span) {
+      return (span.end - span.begin) * padded_length(span);
+    };
+    if (state_.epoch == 0)
+      std::iter_swap(spans_.begin(), std::max_element(spans_.begin(), spans_.end(),
+                                                      [&](const Span& a, const Span& b) {
+                                                        return tokens(a) < tokens(b);
+                                                      }));
   }
   epoch_ready_ = true;
 }

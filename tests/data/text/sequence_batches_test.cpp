@@ -222,6 +222,14 @@ TEST_CASE("groups of like length need little padding and keep batches random") {
   CHECK(rises < steps * 3 / 4);
 }
 
+TEST_CASE("the largest batch of all comes first") {
+  SequenceBatches grouped(sequences(2100), {.batch_size = 16, .seed = 3});
+  std::vector<int64_t> tokens;
+  while (const auto batch = grouped.next()) tokens.push_back(batch->input.numel());
+  CHECK(tokens[0] == *std::max_element(tokens.begin(), tokens.end()));
+  CHECK(std::count(tokens.begin(), tokens.end(), tokens[0]) < 20);  // chance does not do it
+}
+
 TEST_CASE("the last batch") {
   SequenceBatches kept(sequences(10), {.batch_size = 4}),
       dropped(sequences(10), {.batch_size = 4, .drop_last = true});
