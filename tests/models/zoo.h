@@ -173,4 +173,36 @@ inline void check_round_trip(Module& from, Module& to) {
   }
 }
 
+// On meta: forward gives `shape`, and backward a gradient for every parameter.
+inline void check_runs_on_meta(Module& net, const Variable& x, const Shape& shape) {
+  Context context;
+  Rng rng(1);
+  context.rng = &rng;
+  const Variable y = net.forward(x, context);
+  CHECK(y.shape() == shape);
+  backward(sum(y));
+  for (const auto& p : net.parameters()) CHECK_MESSAGE(p.parameter->grad().defined(), p.name);
+}
+
+// Checkpointing gives `net` other gradients by rounding alone and counts batches once, steps learn,
+// and weights go into `copy`, which then computes what `net` does.
+inline void check_trains(Module& net, Module& copy, const Variable& x, Context context,
+                         const std::function<Variable(const Variable&)>& loss, double rate) {
+  const auto counted = [&](double batches) {
+    for (const auto& b : net.buffers())
+      if (b.name.ends_with("num_batches_tracked")) CHECK(b.buffer->item() == batches);
+  };
+  const Gradients plain = gradients(net, x, context, loss);
+  counted(1);
+  context.checkpointed_blocks = kAllBlocks;
+  check_equal(plain, gradients(net, x, context, loss), 1e-4);
+  counted(2);
+  context.checkpointed_blocks = 0;
+  check_learns(net, x, context, loss, rate);
+  check_round_trip(net, copy);
+  context.training = false;
+  NoGrad no_grad;
+  CHECK(largest_difference(net.forward(x, context).value(), copy.forward(x, context).value()) == 0);
+}
+
 }  // namespace frugal::zoo

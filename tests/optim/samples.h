@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <functional>
 #include <vector>
 
 #include "core/parallel.h"
@@ -37,6 +38,27 @@ inline double relative_error(const Tensor& a, const std::vector<double>& b) {
     total += b[i] * b[i];
   }
   return std::sqrt(error / total);
+}
+
+inline double norm(const std::vector<double>& x) {
+  double sum = 0;
+  for (const double value : x) sum += value * value;
+  return std::sqrt(sum);
+}
+
+// The error of p after 20 steps of `optimizer`, relative to the parameters p of a plain reference
+// that gets the gradients and rates which the optimizer gets. `rate`: of a step.
+template <class Reference>
+double error_of_steps(
+    Optimizer& optimizer, Variable p, Reference& reference,
+    const std::function<double(int)>& rate = [](int) { return 0.01; }) {
+  for (int t = 0; t < 20; ++t) {
+    const Tensor g = normals(p.shape(), 100 + static_cast<uint64_t>(t), p.dtype());
+    p.set_grad(g);
+    optimizer.step(rate(t));
+    reference.step(g.to_vector(), rate(t));
+  }
+  return relative_error(p.value(), reference.p);
 }
 
 inline int64_t optimizer_bytes(Device device = kCpu) {
