@@ -15,6 +15,7 @@ import argparse
 import copy
 import json
 import os
+import pathlib
 import shutil
 import subprocess
 import sys
@@ -51,6 +52,8 @@ WRAPPERS = {
 }
 IMAGES = {"name": "random", "shape": [8, 8, 2], "classes": 3, "train_samples": 29, "test_samples": 8, "batch_size": 8}
 TOKENS = {"name": "random_tokens", "max_length": 12, "batch_size": 4}
+TALKS = {"name": "conversations", "dir": str(pathlib.Path(__file__).resolve().parents[2] / "configs/lora_sft"), "max_length": 128,
+         "batch_size": 4, "train_samples": 24, "test_samples": 4}
 GRAPH = {"name": "random_graph", "nodes": 60, "edges": 200, "features": 8, "classes": 3}
 WORK = {
     "pictures": {"model": {"name": "sequential", "modules": [
@@ -68,6 +71,8 @@ WORK = {
                 "data": {**TOKENS, "train_samples": 170}},
     "adapters": {"model": {"name": "decoder", "layers": 1, "width": 16, "heads": 2, "vocab_size": 30},
                  "adapter": {"type": "lora", "rank": 2}, "data": {**TOKENS, "train_samples": 170}},
+    "joined talks": {"model": {"name": "decoder", "layers": 1, "width": 16, "heads": 2, "frozen": "nf4"},
+                     "adapter": {"type": "lora", "rank": 2, "dropout": 0.1}, "data": {**TALKS, "join": True}},
     "graph": {"model": {"name": "gcn", "layers": 2, "width": 8}, "data": GRAPH},
     "attention on a graph": {"model": {"name": "gat", "layers": 2, "width": 8, "heads": 2}, "data": GRAPH},
     "parts of a graph": {"model": {"name": "sage", "layers": 2, "width": 8},
