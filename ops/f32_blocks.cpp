@@ -19,6 +19,8 @@ int64_t buffered_rows(int64_t width) {
   return std::max<int64_t>(rows_at_once(1 << 10, width) / 4 * 4, 4);
 }
 
+constexpr int64_t kSliceElements = 1 << 18;  // of all copies that a slice needs
+
 bool is_bf16(const Tensor& x) { return x.defined() && x.dtype() == DType::bf16; }
 
 }  // namespace
@@ -93,6 +95,29 @@ Tensor InF32::write(const Tensor& y, bool keeps) {
 
 void InF32::finish() const {
   for (const auto& [to, from] : outputs_) copy_into(to, from);
+}
+
+void in_f32_slices(
+    const std::vector<Tensor>& in, const std::vector<Tensor>& out,
+    const std::function<void(const std::vector<Tensor>& in, const std::vector<Tensor>& out)>& f) {
+  const int64_t rows = out[0].size(0);
+  int64_t elements = 0;
+  for (const auto* list : {&in, &out})
+    for (const Tensor& x : *list) elements += is_bf16(x) ? x.numel() : 0;
+  // Each thread has a row at least, since some kernels spread nothing but rows over the threads.
+  const int64_t step = std::max<int64_t>(
+      kSliceElements / std::max<int64_t>(elements / std::max<int64_t>(rows, 1), 1), num_threads());
+  for (int64_t begin = 0; begin < rows; begin += step) {
+    InF32 wide;
+    std::vector<Tensor> from, to;
+    const auto sliced = [&](const Tensor& x) {
+      return x.slice(0, begin, std::min(rows, begin + step));
+    };
+    for (const Tensor& x : in) from.push_back(wide.read(sliced(x)));
+    for (const Tensor& y : out) to.push_back(wide.write(sliced(y)));
+    f(from, to);
+    wide.finish();
+  }
 }
 
 }  // namespace frugal::ops

@@ -126,9 +126,9 @@ void binary_kernel(Cpu, Binary op, const Tensor& a, const Tensor& b, const Tenso
       return for_elements(y.numel(), {&wide_a, &wide_b}, y, [op](const F32Rows& x) {
         simd::binary(op, x.in[0], x.in[1], x.out[0], {1, x.rows, 0, 1, 0, 1});
       });
-    InF32 wide;
-    binary_f32(op, expand(wide.read(a), y.shape()), expand(wide.read(b), y.shape()), wide.write(y));
-    return wide.finish();
+    return in_f32_slices({wide_a, wide_b}, {y}, [&](const auto& in, const auto& out) {
+      binary_f32(op, in[0], in[1], out[0]);
+    });
   }
   with_binary(op, [&](auto f) {
     for (int64_t i = 0; i < y.numel(); ++i)

@@ -29,11 +29,10 @@ int64_t longest(int64_t extent, int64_t outputs) {
 }  // namespace
 
 void adaptive_max_pool2d_kernel(Cpu, const Tensor& x, const Tensor& y, const Tensor& index) {
-  if (x.dtype() == DType::bf16) {
-    InF32 wide;
-    adaptive_max_pool2d_kernel(Cpu{}, wide.read(x), wide.write(y), index);
-    return wide.finish();
-  }
+  if (x.dtype() == DType::bf16)
+    return in_f32_slices({x}, {y, index}, [](const auto& in, const auto& out) {
+      adaptive_max_pool2d_kernel(Cpu{}, in[0], out[0], out[1]);
+    });
   const Shape &xs = x.shape(), &ys = y.shape();
   const int64_t c = xs[3];
   with_real(x.dtype(), [&](auto zero) {
@@ -70,11 +69,10 @@ void adaptive_max_pool2d_kernel(Cpu, const Tensor& x, const Tensor& y, const Ten
 
 void adaptive_max_pool2d_backward_kernel(Cpu, const Tensor& dy, const Tensor& index,
                                          const Tensor& dx) {
-  if (dx.dtype() == DType::bf16) {
-    InF32 wide;
-    adaptive_max_pool2d_backward_kernel(Cpu{}, wide.read(dy), index, wide.write(dx));
-    return wide.finish();
-  }
+  if (dx.dtype() == DType::bf16)
+    return in_f32_slices({dy, index}, {dx}, [](const auto& in, const auto& out) {
+      adaptive_max_pool2d_backward_kernel(Cpu{}, in[0], in[1], out[0]);
+    });
   const Shape &xs = dx.shape(), &ys = dy.shape();
   const int64_t c = xs[3], image = xs[1] * xs[2] * c;
   with_real(dy.dtype(), [&](auto zero) {

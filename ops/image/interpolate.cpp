@@ -27,11 +27,10 @@ std::vector<Tap> taps_of(const TapAxis& axis) {
 }  // namespace
 
 void interpolate_kernel(Cpu, const Tensor& x, const InterpolateOptions& options, const Tensor& y) {
-  if (x.dtype() == DType::bf16) {
-    InF32 wide;
-    interpolate_kernel(Cpu{}, wide.read(x), options, wide.write(y));
-    return wide.finish();
-  }
+  if (x.dtype() == DType::bf16)
+    return in_f32_slices({x}, {y}, [&](const auto& in, const auto& out) {
+      interpolate_kernel(Cpu{}, in[0], options, out[0]);
+    });
   const Shape &xs = x.shape(), &ys = y.shape();
   const int64_t c = xs[3], width = xs[2], out_h = ys[1], out_w = ys[2];
   const std::vector<Tap> rows = taps_of(axis_of(xs[1], out_h, options));
@@ -66,11 +65,10 @@ void interpolate_kernel(Cpu, const Tensor& x, const InterpolateOptions& options,
 // Each row of dx gathers from the rows of dy that read it, so rows are independent.
 void interpolate_backward_kernel(Cpu, const Tensor& dy, const InterpolateOptions& options,
                                  const Tensor& dx) {
-  if (dx.dtype() == DType::bf16) {
-    InF32 wide;
-    interpolate_backward_kernel(Cpu{}, wide.read(dy), options, wide.write(dx));
-    return wide.finish();
-  }
+  if (dx.dtype() == DType::bf16)
+    return in_f32_slices({dy}, {dx}, [&](const auto& in, const auto& out) {
+      interpolate_backward_kernel(Cpu{}, in[0], options, out[0]);
+    });
   const Shape &xs = dx.shape(), &ys = dy.shape();
   const int64_t c = xs[3], height = xs[1], width = xs[2], out_w = ys[2];
   const TapAxis vertical = axis_of(height, ys[1], options);

@@ -120,11 +120,10 @@ void max_pool2d_kernel(Cpu, const Tensor& x, const Pool2dOptions& options, const
         });
     return;
   }
-  if (x.dtype() == DType::bf16) {
-    InF32 wide;
-    max_pool2d_kernel(Cpu{}, wide.read(x), options, wide.write(y), index);
-    return wide.finish();
-  }
+  if (x.dtype() == DType::bf16)
+    return in_f32_slices({x}, {y, index}, [&](const auto& in, const auto& out) {
+      max_pool2d_kernel(Cpu{}, in[0], options, out[0], out[1]);
+    });
   with_real(x.dtype(), [&](auto zero) {
     with_window_index(
         index, [&](auto cell) { max_pool<decltype(zero), decltype(cell)>(x, options, y, index); });
@@ -150,11 +149,10 @@ void max_pool2d_backward_kernel(Cpu, const Tensor& dy, const Tensor& index,
                  });
     return;
   }
-  if (dy.dtype() == DType::bf16) {
-    InF32 wide;
-    max_pool2d_backward_kernel(Cpu{}, wide.read(dy), index, options, wide.write(dx));
-    return wide.finish();
-  }
+  if (dy.dtype() == DType::bf16)
+    return in_f32_slices({dy, index}, {dx}, [&](const auto& in, const auto& out) {
+      max_pool2d_backward_kernel(Cpu{}, in[0], in[1], options, out[0]);
+    });
   with_real(dy.dtype(), [&](auto zero) {
     with_window_index(index, [&](auto cell) {
       max_pool_backward<decltype(zero), decltype(cell)>(dy, index, options, dx);
@@ -163,11 +161,10 @@ void max_pool2d_backward_kernel(Cpu, const Tensor& dy, const Tensor& index,
 }
 
 void mean_windows_kernel(Cpu, const Tensor& x, const Windows& windows, const Tensor& y) {
-  if (x.dtype() == DType::bf16) {
-    InF32 wide;
-    mean_windows_kernel(Cpu{}, wide.read(x), windows, wide.write(y));
-    return wide.finish();
-  }
+  if (x.dtype() == DType::bf16)
+    return in_f32_slices({x}, {y}, [&](const auto& in, const auto& out) {
+      mean_windows_kernel(Cpu{}, in[0], windows, out[0]);
+    });
   with_real(x.dtype(), [&](auto zero) {
     using T = decltype(zero);
     const Shape& xs = x.shape();
@@ -194,11 +191,10 @@ void mean_windows_kernel(Cpu, const Tensor& x, const Windows& windows, const Ten
 }
 
 void mean_windows_backward_kernel(Cpu, const Tensor& dy, const Windows& windows, const Tensor& dx) {
-  if (dy.dtype() == DType::bf16) {
-    InF32 wide;
-    mean_windows_backward_kernel(Cpu{}, wide.read(dy), windows, wide.write(dx));
-    return wide.finish();
-  }
+  if (dy.dtype() == DType::bf16)
+    return in_f32_slices({dy}, {dx}, [&](const auto& in, const auto& out) {
+      mean_windows_backward_kernel(Cpu{}, in[0], windows, out[0]);
+    });
   with_real(dy.dtype(), [&](auto zero) {
     using T = decltype(zero);
     const Shape& xs = dx.shape();

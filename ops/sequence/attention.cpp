@@ -8,6 +8,7 @@
 #include "core/parallel.h"
 #include "ops/checks.h"
 #include "ops/dense/copy.h"
+#include "ops/kernel_memory.h"
 #include "ops/sequence/attention_tiles.h"
 
 namespace frugal::ops {
@@ -223,6 +224,11 @@ AttentionProblem checked(const AttentionInputs& in, const AttentionOptions& opti
 
 bool is_empty(const AttentionProblem& p) { return p.n * p.heads * p.t == 0; }
 
+// Are there tiles whose buffers count on meta?
+bool counts_tiles(const AttentionProblem& p) {
+  return counts_kernel_memory(p.q.device()) && p.q.dtype() != DType::f64 && !is_empty(p) && p.s > 0;
+}
+
 }  // namespace
 
 void attention_kernel(Cpu, const AttentionProblem& p, const AttentionOutput& out) {
@@ -249,6 +255,7 @@ void attention_backward_kernel(Cpu, const Tensor& dy, const AttentionProblem& p,
 AttentionOutput attention(const AttentionInputs& in, const AttentionOptions& options) {
   const AttentionProblem p = checked(in, options);
   const AttentionOutput out = empty_output(p);
+  if (counts_tiles(p)) count_attention_tiles(p);
   dispatch(in.q.device(), [&](auto backend) { attention_kernel(backend, p, out); });
   return out;
 }
@@ -267,6 +274,8 @@ void attention_backward(const Tensor& dy, const AttentionInputs& in, const Atten
     given = {with_dense_rows(out.y), contiguous(out.lse)};
   }
   const Tensor g = with_dense_rows(dy);
+  if (counts_tiles(p))
+    count_attention_backward_tiles(p, given.y.defined(), gradients.dbias.defined());
   dispatch(in.q.device(),
            [&](auto backend) { attention_backward_kernel(backend, g, p, given, gradients); });
 }

@@ -186,10 +186,7 @@ void transpose_keys(const float* k, int64_t s, int64_t d, int64_t d_pad, float* 
 class Forward {
  public:
   explicit Forward(const AttentionProblem& p)
-      : p_(p),
-        d_pad_(padded(p.d)),
-        s_pad_(padded(p.s)),
-        room_((p.t + p.s) * d_pad_ + p.d * s_pad_ + p.s + kQueries * (2 * kKeys + d_pad_ + 3)) {
+      : p_(p), d_pad_(padded(p.d)), s_pad_(padded(p.s)), room_(room(p)) {
     q_ = room_.take(p.t * d_pad_);
     rows_ = room_.take(p.s * d_pad_);
     keys_ = room_.take(p.d * s_pad_);
@@ -200,6 +197,12 @@ class Forward {
     top_ = room_.take(kQueries);
     total_ = room_.take(kQueries);
     rescale_ = room_.take(kQueries);
+  }
+
+  // Elements of the buffers.
+  static int64_t room(const AttentionProblem& p) {
+    return (p.t + p.s) * padded(p.d) + p.d * padded(p.s) + p.s +
+           kQueries * (2 * kKeys + padded(p.d) + 3);
   }
 
   // lse [T]
@@ -266,8 +269,7 @@ class BackwardPass {
         d_pad_(padded(p.d)),
         s_pad_(padded(p.s)),
         width_(given ? kKeys : s_pad_),
-        room_((3 * p.t + 3 * p.s) * d_pad_ + 2 * p.d * s_pad_ + p.s + p.t +
-              (caps() ? 4 : 3) * kQueries * width_) {
+        room_(room(p, given)) {
     q_ = room_.take(p.t * d_pad_);
     dy_ = room_.take(p.t * d_pad_);
     dq_ = room_.take(p.t * d_pad_);
@@ -282,6 +284,12 @@ class BackwardPass {
     gradient_ = room_.take(kQueries * width_);
     factors_ = room_.take(kQueries * width_);
     if (caps()) slopes_ = room_.take(kQueries * width_);
+  }
+
+  // Elements of the buffers.
+  static int64_t room(const AttentionProblem& p, bool given) {
+    return 3 * (p.t + p.s) * padded(p.d) + 2 * p.d * padded(p.s) + p.s + p.t +
+           (p.options.soft_cap > 0 ? 4 : 3) * kQueries * (given ? kKeys : padded(p.s));
   }
 
   // shared: a head of k and v.
@@ -393,6 +401,14 @@ class BackwardPass {
   float *scores_, *gradient_, *factors_, *slopes_ = nullptr;
 };
 
+// Allocates on meta the buffers of as many passes as with_passes() makes.
+void count_passes(int64_t n, int64_t elements) {
+  const CategoryScope scope(Category::workspace);
+  std::vector<Tensor> rooms;
+  for (int64_t i = 0; i < parallel_ranges(n, 1); ++i)
+    rooms.push_back(Tensor::empty({elements}, DType::f32, kMeta));
+}
+
 // Calls run(pass, i) for each i below n, with one of a few passes that make() gives.
 template <class Make, class Run>
 void with_passes(int64_t n, const Make& make, const Run& run) {
@@ -413,6 +429,14 @@ void attention_tiles(const AttentionProblem& p, const AttentionOutput& out) {
       [&](Forward& pass, int64_t i) {
         pass.run(i / p.heads, i % p.heads, out.y, out.lse.mut<float>() + i * p.t);
       });
+}
+
+void count_attention_tiles(const AttentionProblem& p) {
+  count_passes(p.n * p.heads, Forward::room(p));
+}
+
+void count_attention_backward_tiles(const AttentionProblem& p, bool given, bool adds_to_bias) {
+  count_passes(adds_to_bias ? p.key_heads : p.n * p.key_heads, BackwardPass::room(p, given));
 }
 
 void attention_backward_tiles(const Tensor& dy, const AttentionProblem& p,

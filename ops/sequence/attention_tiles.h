@@ -11,4 +11,8 @@ void attention_tiles(const AttentionProblem& p, const AttentionOutput& out);
 void attention_backward_tiles(const Tensor& dy, const AttentionProblem& p,
                               const AttentionOutput& out, const AttentionGradients& gradients);
 
+// Count on `meta` the buffers of all threads. given: are y and lse? adds_to_bias: is dbias wanted?
+void count_attention_tiles(const AttentionProblem& p);
+void count_attention_backward_tiles(const AttentionProblem& p, bool given, bool adds_to_bias);
+
 }  // namespace frugal::ops

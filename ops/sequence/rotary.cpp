@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <type_traits>
 
-#include "core/dtype_switch.h"
 #include "core/parallel.h"
 #include "ops/checks.h"
 #include "ops/dense/copy.h"
@@ -40,7 +40,8 @@ Tensor table_of(const Tensor& x, const Tensor& positions, const RotaryOptions& o
   const int64_t steps = positions.defined() ? positions.numel() : x.size(1), half = x.size(3) / 2;
   const std::vector<double> frequencies = frequencies_of(options, half);
   CategoryScope scope(Category::workspace);
-  const Tensor table = Tensor::empty({steps, 2, half}, x.dtype());
+  const Tensor table =
+      Tensor::empty({steps, 2, half}, std::is_same_v<T, double> ? DType::f64 : DType::f32);
   parallel_for(
       0, steps, rows_at_once(kArithmeticGrain / 16, half), [&](int64_t begin, int64_t end) {
         for (int64_t t = begin; t < end; ++t) {
@@ -57,6 +58,23 @@ Tensor table_of(const Tensor& x, const Tensor& positions, const RotaryOptions& o
   return table;
 }
 
+// Turns the heads of `rows` of the N T rows of x, from row `first` on. `table`: of table_of().
+template <class T>
+void turn_rows(const T* from, const Tensor& table, int64_t first, int64_t rows, const Tensor& x,
+               T* to) {
+  const int64_t heads = x.size(2), d = x.size(3), half = d / 2, steps = table.size(0);
+  for (int64_t i = 0; i < rows * heads; ++i) {
+    const T *c = table.data<T>() + (first + i / heads) % steps * d, *s = c + half;
+    const T *a = from + i * d, *b = a + half;
+    T *p = to + i * d, *q = p + half;
+    for (int64_t k = 0; k < half; ++k) {
+      const T turned = a[k] * c[k] - b[k] * s[k];
+      q[k] = b[k] * c[k] + a[k] * s[k];
+      p[k] = turned;
+    }
+  }
+}
+
 // One more than the last of the positions.
 int64_t end_of(const Tensor& positions) {
   if (!positions.defined() || positions.numel() == 0 || positions.raw() == nullptr) return 0;
@@ -68,33 +86,19 @@ int64_t end_of(const Tensor& positions) {
 
 void rotary_kernel(Cpu, const Tensor& x, const Tensor& positions, const RotaryOptions& options,
                    bool inverse, const Tensor& y) {
-  if (x.dtype() == DType::bf16) {
-    InF32 wide;
-    rotary_kernel(Cpu{}, wide.read(x), positions, options, inverse, wide.write(y));
-    return wide.finish();
-  }
-  const int64_t rows = x.size(0) * x.size(1), heads = x.size(2), d = x.size(3), half = d / 2;
+  const int64_t rows = x.size(0) * x.size(1), width = x.size(2) * x.size(3);
+  const int64_t grain = rows_at_once(kArithmeticGrain, width);
   if (x.numel() == 0) return;
-  with_real(x.dtype(), [&](auto zero) {
-    using T = decltype(zero);
-    const Tensor table = table_of<T>(x, positions, options, inverse);
-    const int64_t steps = table.size(0);
-    const T* angles = table.data<T>();
-    const T* from = x.data<T>();
-    T* to = y.mut<T>();
-    parallel_for(0, rows, rows_at_once(kArithmeticGrain, heads * d),
-                 [&](int64_t begin, int64_t end) {
-                   for (int64_t i = begin * heads; i < end * heads; ++i) {
-                     const T *c = angles + i / heads % steps * d, *s = c + half;
-                     const T *a = from + i * d, *b = a + half;
-                     T *p = to + i * d, *q = p + half;
-                     for (int64_t k = 0; k < half; ++k) {
-                       const T first = a[k] * c[k] - b[k] * s[k];
-                       q[k] = b[k] * c[k] + a[k] * s[k];
-                       p[k] = first;
-                     }
-                   }
-                 });
+  if (x.dtype() == DType::f64) {
+    const Tensor table = table_of<double>(x, positions, options, inverse);
+    return parallel_for(0, rows, grain, [&](int64_t begin, int64_t end) {
+      turn_rows(x.data<double>() + begin * width, table, begin, end - begin, x,
+                y.mut<double>() + begin * width);
+    });
+  }
+  const Tensor table = table_of<float>(x, positions, options, inverse);
+  for_f32_rows(rows, width, grain, grain, {&x}, {&y}, [&](const F32Rows& some) {
+    turn_rows(some.in[0], table, some.first, some.rows, x, some.out[0]);
   });
 }
 

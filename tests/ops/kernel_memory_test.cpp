@@ -6,8 +6,13 @@
 #include <functional>
 
 #include "core/memory.h"
+#include "ops/dense/elementwise.h"
 #include "ops/dense/matmul.h"
 #include "ops/image/conv2d.h"
+#include "ops/image/interpolate.h"
+#include "ops/image/pool2d.h"
+#include "ops/sequence/attention.h"
+#include "ops/sequence/rotary.h"
 
 namespace frugal::ops {
 namespace {
@@ -69,6 +74,50 @@ TEST_CASE("with a scope, meta counts what convolutions and products take on the 
   };
   const KernelMemoryScope counts;
   CHECK(peak_of(kMeta, product) == peak_of(kCpu, product));
+}
+
+TEST_CASE("with a scope, meta counts the buffers of attention's threads") {
+  for (const DType dtype : {DType::f32, DType::bf16})
+    for (const bool keeps : {false, true})
+      for (const double cap : {0.0, 5.0}) {
+        CAPTURE(keeps);
+        CAPTURE(cap);
+        const auto work = [&](Device device) {
+          const Tensor q = Tensor::zeros({2, 150, 4, 40}, dtype, device);
+          const Tensor k = Tensor::zeros({2, 70, 2, 40}, dtype, device);
+          Tensor bias;  // none beside a cap
+          if (cap == 0) bias = Tensor::zeros({4, 150, 70}, DType::f32, device);
+          const AttentionInputs in{q, k, k, {}, bias};
+          const AttentionOptions options{.soft_cap = cap};
+          AttentionOutput out = attention(in, options);
+          if (!keeps) out = {};
+          for (const bool adds : {false, true}) {
+            AttentionGradients g{Tensor::zeros(q.shape(), dtype, device),
+                                 Tensor::zeros(k.shape(), dtype, device),
+                                 Tensor::zeros(k.shape(), dtype, device),
+                                 {}};
+            if (adds && bias.defined()) g.dbias = Tensor::zeros(bias.shape(), DType::f32, device);
+            attention_backward(q, in, out, options, g);
+          }
+        };
+        const int64_t bare = peak_of(kMeta, work), real = peak_of(kCpu, work);
+        CHECK(real > bare);
+        const KernelMemoryScope counts;
+        CHECK(peak_of(kMeta, work) == real);
+      }
+}
+
+TEST_CASE("kernels of f32 take little beside tensors of bf16") {
+  const Tensor x = Tensor::zeros({64, 32, 32, 32}, DType::bf16);
+  const Tensor scale = Tensor::zeros({64, 1, 1, 32}, DType::bf16);
+  const auto beside = [&](const std::function<void()>& work) {
+    return peak_of(kCpu, [&](Device) { work(); });
+  };
+  const int64_t copies = int64_t{1} << 21;  // of slices and rows, a tenth of those of whole tensors
+  CHECK(beside([&] { binary(Binary::mul, x, scale); }) < x.nbytes() + copies);
+  CHECK(beside([&] { rotary(x, {}, {}); }) < x.nbytes() + copies);
+  CHECK(beside([&] { interpolate(x, 16, 16, {}); }) < x.nbytes() / 4 + copies);
+  CHECK(beside([&] { avg_pool2d(x, {{2, 2}, {2, 2}}); }) < x.nbytes() / 4 + copies);
 }
 
 TEST_CASE("a gradient that is added to another takes one copy of the weight's size") {
