@@ -111,7 +111,7 @@ void in_f32_slices(
     InF32 wide;
     std::vector<Tensor> from, to;
     const auto sliced = [&](const Tensor& x) {
-      return x.slice(0, begin, std::min(rows, begin + step));
+      return x.defined() ? x.slice(0, begin, std::min(rows, begin + step)) : x;
     };
     for (const Tensor& x : in) from.push_back(wide.read(sliced(x)));
     for (const Tensor& y : out) to.push_back(wide.write(sliced(y)));

@@ -44,7 +44,7 @@ class InF32 {
 // Runs a kernel that takes whole f32 tensors, and whose outputs at place i of the first dimension
 // follow from the inputs at i: on slices of that dimension, as InF32 gives them. So the copies are
 // few beside the tensors. All tensors have the same size(0); those that are not bf16 are sliced as
-// they are.
+// they are, and undefined ones stay.
 void in_f32_slices(
     const std::vector<Tensor>& in, const std::vector<Tensor>& out,
     const std::function<void(const std::vector<Tensor>& in, const std::vector<Tensor>& out)>& f);

@@ -42,6 +42,18 @@ void add_weighted_rows(const Tensor& weights, const WeightedLoss& result, F row)
   *result.loss.mut<T>() = static_cast<T>(total);
 }
 
+// A loss in bf16. `kernel` takes slices of `in` and of the result; their losses add up.
+template <class Kernel>
+void add_slices(const std::vector<Tensor>& in, const WeightedLoss& result, Kernel kernel) {
+  double total = 0;
+  in_f32_slices(in, {result.gradient}, [&](const auto& from, const auto& to) {
+    const WeightedLoss part{Tensor::empty({}), to[0]};
+    kernel(from, part);
+    total += part.loss.item();
+  });
+  *result.loss.mut<float>() = static_cast<float>(total);
+}
+
 // Checks what the losses share, and makes the result.
 WeightedLoss result_of(const char* op, const char* name, const Tensor& x, const Tensor& weights,
                        bool overwrite = false) {
@@ -58,18 +70,16 @@ WeightedLoss result_of(const char* op, const char* name, const Tensor& x, const 
 
 void sigmoid_focal_kernel(Cpu, const Tensor& logits, const Tensor& classes, const Tensor& weights,
                           const SigmoidFocalOptions& options, const WeightedLoss& result) {
-  if (logits.dtype() == DType::bf16) {
-    InF32 wide;
-    sigmoid_focal_kernel(Cpu{}, wide.read(logits), classes, weights, options,
-                         {result.loss, wide.write(result.gradient)});
-    return wide.finish();
-  }
   const int64_t width = logits.size(1);
   const auto* target = classes.data<int64_t>();
   for (int64_t i = 0; i < classes.numel(); ++i)
     FRUGAL_CHECK(target[i] < width,
                  "[sigmoid_focal_loss] expected classes below {}, got {} in row {}", width,
                  target[i], i);
+  if (logits.dtype() == DType::bf16)
+    return add_slices({logits, classes, weights}, result, [&](const auto& in, const auto& part) {
+      sigmoid_focal_kernel(Cpu{}, in[0], in[1], in[2], options, part);
+    });
   with_real(logits.dtype(), [&](auto zero) {
     using T = decltype(zero);
     const T* x = logits.data<T>();
@@ -88,12 +98,10 @@ void sigmoid_focal_kernel(Cpu, const Tensor& logits, const Tensor& classes, cons
 
 void smooth_l1_kernel(Cpu, const Tensor& x, const Tensor& target, const Tensor& weights,
                       double beta, const WeightedLoss& result) {
-  if (x.dtype() == DType::bf16) {
-    InF32 wide;
-    smooth_l1_kernel(Cpu{}, wide.read(x), wide.read(target), weights, beta,
-                     {result.loss, wide.write(result.gradient)});
-    return wide.finish();
-  }
+  if (x.dtype() == DType::bf16)
+    return add_slices({x, target, weights}, result, [&](const auto& in, const auto& part) {
+      smooth_l1_kernel(Cpu{}, in[0], in[1], in[2], beta, part);
+    });
   const int64_t width = x.size(1);
   with_real(x.dtype(), [&](auto zero) {
     using T = decltype(zero);
@@ -112,12 +120,10 @@ void smooth_l1_kernel(Cpu, const Tensor& x, const Tensor& target, const Tensor& 
 
 void giou_kernel(Cpu, const Tensor& x, const Tensor& target, const Tensor& weights,
                  const WeightedLoss& result) {
-  if (x.dtype() == DType::bf16) {
-    InF32 wide;
-    giou_kernel(Cpu{}, wide.read(x), wide.read(target), weights,
-                {result.loss, wide.write(result.gradient)});
-    return wide.finish();
-  }
+  if (x.dtype() == DType::bf16)
+    return add_slices({x, target, weights}, result, [&](const auto& in, const auto& part) {
+      giou_kernel(Cpu{}, in[0], in[1], in[2], part);
+    });
   with_real(x.dtype(), [&](auto zero) {
     using T = decltype(zero);
     const T *from = x.data<T>(), *to = target.data<T>();

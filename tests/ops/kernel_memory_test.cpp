@@ -8,6 +8,7 @@
 #include "core/memory.h"
 #include "ops/dense/elementwise.h"
 #include "ops/dense/matmul.h"
+#include "ops/detection/detection_loss.h"
 #include "ops/image/conv2d.h"
 #include "ops/image/interpolate.h"
 #include "ops/image/pool2d.h"
@@ -118,6 +119,9 @@ TEST_CASE("kernels of f32 take little beside tensors of bf16") {
   CHECK(beside([&] { rotary(x, {}, {}); }) < x.nbytes() + copies);
   CHECK(beside([&] { interpolate(x, 16, 16, {}); }) < x.nbytes() / 4 + copies);
   CHECK(beside([&] { avg_pool2d(x, {{2, 2}, {2, 2}}); }) < x.nbytes() / 4 + copies);
+  const Tensor logits = x.view({x.numel() / 64, 64});
+  const Tensor none = Tensor::full({logits.size(0)}, -1, DType::i64);
+  CHECK(beside([&] { sigmoid_focal(logits, none, {}, {}); }) < x.nbytes() + copies);
 }
 
 TEST_CASE("a gradient that is added to another takes one copy of the weight's size") {
