@@ -250,7 +250,7 @@ void plan_command(const PlanArguments& arguments) {
                 took.count());
   }
   std::printf("%s\n%s", title(config).c_str(), text_of(plan.ways).c_str());
-  if (found) std::printf("%s", text_of(*found).c_str());
+  if (found) std::printf("%s", text_of(*found, plan.ways).c_str());
 }
 
 }  // namespace frugal::apps

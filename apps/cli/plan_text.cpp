@@ -1,5 +1,6 @@
 #include "apps/cli/plan_text.h"
 
+#include <algorithm>
 #include <iterator>
 #include <sstream>
 
@@ -187,11 +188,20 @@ Json to_json(const std::vector<LargestOfWay>& ways) {
   return list;
 }
 
-std::string text_of(const Recommended& given) {
+std::string text_of(const Recommended& given, const std::vector<WayMemory>& ways) {
   std::vector<std::string> sets = set_words(given);
   if (sets.empty()) sets.emplace_back(given.found.fits ? "this config" : "nothing fits");
   sets.insert(sets.begin(), "recommended:");
-  return fmt::format("{}\n{}\n", wrapped(sets), wrapped(words_of(reason(given))));
+  std::string text = fmt::format("{}\n{}\n", wrapped(sets), wrapped(words_of(reason(given))));
+  if (given.found.fits) return text;
+  const auto fitting = std::find_if(ways.begin(), ways.end(), [&](const WayMemory& each) {
+    return each.why.empty() && each.memory.peak <= given.found.memory && !keys_of(each.way).empty();
+  });
+  if (fitting == ways.end()) return text;
+  std::vector<std::string> words = words_of(fmt::format(
+      "a step of \"{}\" takes {}:", row_name(fitting->way), readable_bytes(fitting->memory.peak)));
+  for (const std::string& key : keys_of(fitting->way)) words.push_back("--set " + key);
+  return text + wrapped(words) + "\n";
 }
 
 Json to_json(const Recommended& given) {

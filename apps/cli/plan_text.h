@@ -20,7 +20,8 @@ struct Recommended {
   std::string from;  // where the memory comes from: "--memory", "memory_limit", "free memory"
   const Config& config;
 };
-std::string text_of(const Recommended& given);  // what to set and why
+// What to set and why. Where no preset fits, also what the first of `ways` sets whose step does.
+std::string text_of(const Recommended& given, const std::vector<train::WayMemory>& ways);
 Json to_json(const Recommended& given);
 
 }  // namespace frugal::apps

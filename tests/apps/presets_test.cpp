@@ -185,7 +185,7 @@ TEST_CASE("a recommendation as keys, for people") {
   found.chosen = 1;
   CHECK(keys_of(found.row(), config) ==
         std::vector<std::string>{"optim.in_backward=true", "optim.name=sgd_8bit"});
-  const std::string text = text_of(Recommended{found, "--memory", config});
+  const std::string text = text_of(Recommended{found, "--memory", config}, {});
   CHECK(has(text, "--set compression.preset=lossless --set optim.in_backward=true"));
   CHECK(has(text, "no preset alone fits into 8.0 MiB (--memory)"));
 }
@@ -216,7 +216,11 @@ TEST_CASE("frugal plan says which preset to set, within 80 columns and as JSON")
   CHECK(ran.out.find("recommended: --set compression.preset=safe") != std::string::npos);
   const Ran none = frugal(plan + " --memory '5 MiB'");
   CHECK(none.out.find("no preset fits into 5.0 MiB (--memory)") != std::string::npos);
-  std::istringstream lines(ran.out + none.out);
+  CHECK(none.out.find("a step of \"") == std::string::npos);  // nothing fits
+  const Ran moved = frugal(plan + " --memory '34 MiB'");
+  CHECK(moved.out.find("no preset fits into 34.0 MiB (--memory)") != std::string::npos);
+  CHECK_MESSAGE(moved.out.find("--set compression.offload=") != std::string::npos, moved.out);
+  std::istringstream lines(ran.out + none.out + moved.out);
   for (std::string line; std::getline(lines, line);) CHECK_MESSAGE(line.size() <= 80, line);
   const Json found = Json::parse(frugal(plan + " --memory 5TiB --json").out).at("recommended");
   CHECK(found["set"] == "--set compression.preset=lossless");
