@@ -1,11 +1,15 @@
 #!/usr/bin/env python3
 """Our training step beside PyTorch's, in turn, with the medians of the rounds' ratios.
 
-usage: beside_torch.py [--frugal build/release/bin/frugal] [--rounds 5] r20|r18|r50|bert|lora|gcn ...
+usage: beside_torch.py [--frugal build/release/bin/frugal] [--torch COMMAND] [--bf16] [--rounds 5] r20|r18|r50|bert|lora|gcn ...
+
+--torch: what runs torch_step.py, such as "chroot /srv/debian13 python3 /root/torch_step.py"; this Python, if it is left out.
+--bf16: precision=bf16 beside PyTorch's autocast.
 """
 import argparse
 import json
 import pathlib
+import shlex
 import statistics
 import subprocess
 import sys
@@ -26,13 +30,16 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("names", nargs="+", choices=["r20", "r18", "r50", "bert", "lora", "gcn"])
     parser.add_argument("--frugal", default=str(here.parent / "build/release/bin/frugal"))
+    parser.add_argument("--torch", default=f"{shlex.quote(sys.executable)} {shlex.quote(str(here / 'torch_step.py'))}")
+    parser.add_argument("--bf16", action="store_true")
     parser.add_argument("--rounds", type=int, default=5)
     args = parser.parse_args()
+    sets, autocast = (["--set", "precision=bf16"], ["--autocast"]) if args.bf16 else ([], [])
     for name in args.names:
         rows, torch_bytes = {}, 0
         for _ in range(args.rounds):
-            ours = run([args.frugal, "bench", "step", "--workload", name, "--repeats", "5", "--json"])
-            torch = run([sys.executable, str(here / "torch_step.py"), name, "--steps", "5"])
+            ours = run([args.frugal, "bench", "step", "--workload", name, "--repeats", "5", "--json", *sets])
+            torch = run([*shlex.split(args.torch), name, "--steps", "5", *autocast])
             torch_bytes = torch["saved_bytes"]
             variants = {v["name"]: v for v in ours["variants"]}
             plain = variants["L0 without recipes"]["step_ms_median"]

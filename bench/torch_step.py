@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """One PyTorch training step on CPU: median time in both memory layouts and the bytes autograd saves. One JSON line a workload.
 
-usage: torch_step.py [--steps 7] [--threads 2] r20|r18|r50|bert|gcn|lora|fcn|deeplab|retinanet ...
+usage: torch_step.py [--steps 7] [--threads 2] [--autocast] r20|r18|r50|bert|gcn|lora|fcn|deeplab|retinanet ...
        torch_step.py --peak [--batch 8] [--side 256] r50|fcn|deeplab|retinanet
 needs: Debian's python3-torch and python3-torchvision
 
@@ -13,6 +13,8 @@ lora: a decoder with TinyLlama's shapes in 4 layers, 2 texts of 512 tokens. LoRA
 hand; everything else is frozen. AdamW. "resident_mib" is the highest resident memory of the process.
 The same models as `frugal bench step --workload`. Saved bytes leave out parameters; "input_bytes" says how many are the batch's own.
 fcn, deeplab, retinanet: torchvision's fcn_resnet50 and deeplabv3_resnet50 with 21 classes and retinanet_resnet50_fpn with 91, nothing frozen, batch 8, 3x256x256. SGD with momentum.
+
+--autocast: forward passes under torch.autocast in bf16. The loss is computed in f32.
 
 --peak measures the memory of a step instead, for one workload in a fresh process:
   tensor_peak: the highest sum of what PyTorch's allocator has given out, with parameters, momentum and the batch, as its profiler tells.
@@ -206,12 +208,16 @@ def retinanet():
     return torchvision.models.detection.retinanet_resnet50_fpn(weights_backbone=None, num_classes=91, trainable_backbone_layers=5)
 
 
+autocast = False
+
+
 def loss_of(model, x, y):
-    if isinstance(y, list):
-        model.transform.min_size, model.transform.max_size = (x.shape[2],), x.shape[2]
-        return sum(model(list(x), y).values())
-    out = model(x)
-    return F.cross_entropy(out["out"] if isinstance(out, dict) else out, y)
+    with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+        if isinstance(y, list):
+            model.transform.min_size, model.transform.max_size = (x.shape[2],), x.shape[2]
+            return sum(model(list(x), y).values())
+        out = model(x)
+    return F.cross_entropy((out["out"] if isinstance(out, dict) else out).float(), y)
 
 
 def sgd(model):
@@ -296,10 +302,13 @@ def main():
     parser.add_argument("names", nargs="+", choices=sorted(WORKLOADS))
     parser.add_argument("--steps", type=int, default=7)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--autocast", action="store_true")
     parser.add_argument("--peak", action="store_true")
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--side", type=int, default=256)
     args = parser.parse_args()
+    global autocast
+    autocast = args.autocast
     torch.set_num_threads(args.threads)
     if args.peak:
         if len(args.names) != 1 or args.names[0] not in DRAWS:
