@@ -79,6 +79,18 @@ void for_f32_rows(int64_t rows, int64_t width, int64_t block, int64_t grain,
   });
 }
 
+void scale_into(const Tensor& x, double factor, const Tensor& y) {
+  const int64_t n = x.numel();
+  if (x.dtype() != DType::f64)
+    return for_f32_rows(n, 1, kCopyGrain, kCopyGrain, {&x}, {&y}, [&](const F32Rows& some) {
+      const auto times = static_cast<float>(factor);
+      for (int64_t i = 0; i < some.rows; ++i) some.out[0][i] = times * some.in[0][i];
+    });
+  parallel_for(0, n, kCopyGrain, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) y.mut<double>()[i] = factor * x.data<double>()[i];
+  });
+}
+
 Tensor InF32::read(const Tensor& x) const {
   if (!is_bf16(x)) return x;
   const CategoryScope scope(Category::workspace);

@@ -27,6 +27,9 @@ void for_f32_rows(int64_t rows, int64_t width, int64_t block, int64_t grain,
                   std::initializer_list<const Tensor*> in, std::initializer_list<const Tensor*> out,
                   const std::function<void(const F32Rows&)>& f);
 
+// y = factor * x, for tensors of one real dtype and shape that are contiguous.
+void scale_into(const Tensor& x, double factor, const Tensor& y);
+
 // Stands in for the bf16 operands of a kernel that takes whole f32 tensors: copies in f32, which
 // are workspace. finish() rounds the outputs to the bf16 tensors for which they stand.
 class InF32 {

@@ -92,20 +92,7 @@ void binary_cross_entropy_kernel(Cpu, const Tensor& logits, const Tensor& target
 
 void binary_cross_entropy_backward_kernel(Cpu, const Tensor& dy, const Tensor& gradient,
                                           const Tensor& dx) {
-  if (dx.dtype() == DType::bf16) {
-    InF32 wide;
-    binary_cross_entropy_backward_kernel(Cpu{}, dy, wide.read(gradient), wide.write(dx));
-    return wide.finish();
-  }
-  with_real(dx.dtype(), [&](auto zero) {
-    using T = decltype(zero);
-    const T* from = gradient.data<T>();
-    T* to = dx.mut<T>();
-    const T factor = *dy.data<T>();
-    parallel_for(0, dx.numel(), 1 << 15, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) to[i] = factor * from[i];
-    });
-  });
+  scale_into(gradient, dy.item(), dx);
 }
 
 BinaryCrossEntropyResult binary_cross_entropy(const Tensor& logits, const Tensor& target,

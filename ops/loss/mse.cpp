@@ -44,21 +44,7 @@ void mse_kernel(Cpu, const Tensor& x, const Tensor& target, const MseResult& res
 }
 
 void mse_backward_kernel(Cpu, const Tensor& dy, const Tensor& difference, const Tensor& dx) {
-  if (dx.dtype() == DType::bf16) {
-    InF32 wide;
-    mse_backward_kernel(Cpu{}, dy, wide.read(difference), wide.write(dx));
-    return wide.finish();
-  }
-  with_real(dx.dtype(), [&](auto zero) {
-    using T = decltype(zero);
-    const T* from = difference.data<T>();
-    T* to = dx.mut<T>();
-    const T factor =
-        static_cast<T>(2 * static_cast<double>(*dy.data<T>()) / static_cast<double>(dx.numel()));
-    parallel_for(0, dx.numel(), kCopyGrain, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) to[i] = factor * from[i];
-    });
-  });
+  scale_into(difference, 2 * dy.item() / static_cast<double>(dx.numel()), dx);
 }
 
 MseResult mse(const Tensor& x, const Tensor& target) {
