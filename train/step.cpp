@@ -127,7 +127,7 @@ void TrainingStep::update(State& state) {
   if (state.read_norm)
     result.norm = *state.read_norm;
   else if (!state.updated)
-    result.norm = options_.in_backward ? state.in_backward->norm()
+    result.norm = options_.in_backward ? state.in_backward->norm(parameters_)
                                        : subject_.exchange.norm(parameters_, options_.clip_norm);
   state.observer.before_update(result);
   if (!state.updated) subject_.optimizer.step(state.call.lr);

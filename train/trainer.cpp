@@ -29,6 +29,7 @@
 #include "train/step_recorder.h"
 #include "train/step_times.h"
 #include "train/tasks/make_task.h"
+#include "train/update_time.h"
 
 namespace frugal::train {
 namespace {
@@ -53,6 +54,13 @@ TrainerOptions completed(TrainerOptions options, Module& model, const Optimizer&
     if (!compression.planner->of_activations()) most_reserved = compression.planner->limit();
   }
   allocator(device).set_most_reserved(most_reserved);
+  TrainerOptions of_step = options;
+  // A step takes no more batches than an epoch has.
+  of_step.gradient_accumulation =
+      std::clamp<int64_t>(batches.batches(), 1, options.gradient_accumulation);
+  const UpdateTime time = update_time(of_step, device);
+  check(time);
+  options.in_backward = keeps_gradients(time).empty();
   if (compression.tracking) {
     compression.tracking->label_smoothing = options.label_smoothing;
     compression.tracking->checkpointed_blocks = options.checkpointed_blocks;
@@ -111,20 +119,38 @@ std::vector<by_name::Option<TrainerOptions>> TrainerOptions::list() {
        &S::freeze_epochs},
       {{"clip_norm", range::number(0, 1e12), "Scale gradients down to this global norm; 0: off."},
        &S::clip_norm},
-      {{"in_backward", range::flag(),
+      {{"in_backward", range::or_nothing(range::flag()),
         "Update each parameter as soon as its gradient is complete, so that gradients are "
-        "never all in memory. Without clip_norm, gradient accumulation, checkpointing."},
+        "never all in memory. null: yes, but not with clip_norm, gradient accumulation, "
+        "recomputed blocks, several ranks or CUDA."},
        &S::in_backward}};
 }
 
-StepOptions step_options(const TrainerOptions& options) {
+namespace {
+
+int64_t recomputed_blocks(const TrainerOptions& options) {
   const std::shared_ptr<Planner>& planner = options.compression.planner;
+  return planner != nullptr ? planner->settings().checkpointed_blocks : options.checkpointed_blocks;
+}
+
+}  // namespace
+
+UpdateTime update_time(const TrainerOptions& options, Device device) {
+  const auto& ranks = options.ranks.communicator;
+  return {.in_backward = options.in_backward,
+          .clip_norm = options.clip_norm,
+          .gradient_accumulation = options.gradient_accumulation,
+          .recomputes = recomputed_blocks(options) > 0,
+          .ranks = ranks != nullptr ? ranks->size() : 1,
+          .on_cuda = device.type == DeviceType::cuda};
+}
+
+StepOptions step_options(const TrainerOptions& options, Device device) {
   return {.gradient_accumulation = options.gradient_accumulation,
           .label_smoothing = options.label_smoothing,
           .clip_norm = options.clip_norm,
-          .in_backward = options.in_backward,
-          .checkpointed_blocks = planner != nullptr ? planner->settings().checkpointed_blocks
-                                                    : options.checkpointed_blocks};
+          .in_backward = keeps_gradients(update_time(options, device)).empty(),
+          .checkpointed_blocks = recomputed_blocks(options)};
 }
 
 // What the trainer does beside the computation of a step.
@@ -245,7 +271,7 @@ Trainer::Trainer(Module& model, Optimizer& optimizer, optim::SchedulePtr schedul
   }
   if constexpr (kHasCuda)
     if (options_.cuda_graphs) {
-      if (options_.in_backward || compression_.offload_stats() ||
+      if (*options_.in_backward || compression_.offload_stats() ||
           options_.gradient_accumulation > 1 || !ranks_.alone())
         throw OptionError("trainer.cuda_graphs",
                           "expected false with in_backward, offload, gradient_accumulation or "
@@ -262,7 +288,7 @@ Trainer::Trainer(Module& model, Optimizer& optimizer, optim::SchedulePtr schedul
   epochs_ = ceil_div(steps_, per_epoch);
   join_ranks();
   step_.emplace(StepSubject{task_, model_, optimizer_, *exchange_, ranks_, statistics_},
-                step_options(options_));
+                step_options(options_, device_));
   load_checkpoint(per_epoch);
   if (options_.folder != nullptr) options_.folder->replace();
   if (options_.folder != nullptr) options_.folder->start_metrics(state_.metrics_bytes);
@@ -271,7 +297,7 @@ Trainer::Trainer(Module& model, Optimizer& optimizer, optim::SchedulePtr schedul
 void Trainer::join_ranks() {
   writes_ = ranks_.any(options_.folder != nullptr, "the folder of the run");
   exchange_ = std::make_unique<GradientExchange>(ranks_, model_, optimizer_, options_.ranks,
-                                                 options_.in_backward, options_.seed);
+                                                 *options_.in_backward, options_.seed);
   if (ranks_.alone()) return;
   has_small_batches_ = batches_.smallest_batch() < ranks_.size();
   if (task_.spec().kind == BatchSpec::Kind::graph && has_small_batches_ && ranks_.rank() == 0)
@@ -525,11 +551,10 @@ LayerNorms Trainer::layer_norms(const UpdateInBackward::Squares& squares) const 
     const GradAccumulator* const leaf = parameters_[i].accumulator().get();
     const auto found = squares.find(leaf);
     if (found == squares.end() && !of_gradients[i]) continue;
-    const double square =
-        found != squares.end() ? found->second : *of_gradients[i] * *of_gradients[i];
+    const double norm = found != squares.end() ? std::sqrt(found->second) : *of_gradients[i];
     const auto [place, added] = known.emplace(layers_[i], norms.size());
     if (added) norms.emplace_back(layers_[i], 0);
-    norms[place->second].second += square;
+    norms[place->second].second += norm * norm;
   }
   for (auto& [name, value] : norms) value = std::sqrt(value);
   return norms;

@@ -31,6 +31,7 @@ class CapturedStep;
 class GradientExchange;
 class LossWatch;
 class StepTimes;
+struct UpdateTime;
 
 // Thrown when a loss or a gradient is not finite.
 class NotFinite : public Error {
@@ -76,7 +77,9 @@ struct TrainerOptions {
   double label_smoothing = StepOptions().label_smoothing;
   double clip_norm =
       StepOptions().clip_norm;  // the most that a gradient's norm may be; 0: no limit
-  bool in_backward = StepOptions().in_backward;  // parameters are updated in the backward pass
+  // Are parameters updated in the backward pass? None: yes, unless something speaks against it
+  // (train/update_time.h). After a step that does so, parameters have no gradients.
+  std::optional<bool> in_backward = {};
   // Blocks that are recomputed; a planner may raise this.
   int64_t checkpointed_blocks = StepOptions().checkpointed_blocks;
   // After so many epochs parameters that freeze() (models/freeze.h) froze before the trainer was
@@ -136,8 +139,10 @@ struct TrainerOptions {
   static std::vector<by_name::Option<TrainerOptions>> list();
 };
 
-// What all steps of a trainer of these options do.
-StepOptions step_options(const TrainerOptions& options);
+// When a trainer of these options updates parameters on the device.
+UpdateTime update_time(const TrainerOptions& options, Device device);
+// What all steps of a trainer of these options do on the device.
+StepOptions step_options(const TrainerOptions& options, Device device);
 
 // How several ranks spent the time of training.
 struct RanksReport {

@@ -164,13 +164,21 @@ LeafFn UpdateInBackward::leaf_done() {
     if (leaf.values().device().type != DeviceType::meta) {
       const double squares = ops::sum_of_squares(leaf.values());
       squares_ += squares;
-      if (each_ != nullptr) (*each_)[&leaf] += squares;
+      (*each_)[&leaf] += squares;
     }
     if (std::isfinite(squares_) && optimizer_.step_leaf(leaf, lr_)) leaf.set({});
   };
 }
 
-double UpdateInBackward::norm() const { return std::sqrt(squares_); }
+// Squares are added in the order of the parameters, and not in that of the backward pass.
+double UpdateInBackward::norm(const std::vector<Variable>& parameters) const {
+  if (!std::isfinite(squares_)) return std::sqrt(squares_);
+  double sum = 0;
+  for (const Variable& p : parameters)
+    if (const auto found = each_->find(p.accumulator().get()); found != each_->end())
+      sum += found->second;
+  return std::sqrt(sum);
+}
 
 std::string find_nonfinite(const Task& task, Module& model, const Batch& batch, Context& context) {
   for (const auto& p : model.parameters())

@@ -98,13 +98,17 @@ class UpdateInBackward {
   // `squares`, where it is not null, gets the sum of squares of each gradient.
   using Squares = std::map<const GradAccumulator*, double>;
   UpdateInBackward(Optimizer& optimizer, double lr, Squares* squares = nullptr)
-      : optimizer_(optimizer), lr_(lr), each_(squares) {}
-  LeafFn leaf_done();   // REQUIRES: this outlives the backward pass
-  double norm() const;  // the 2-norm of the whole gradient
+      : optimizer_(optimizer), lr_(lr), each_(squares != nullptr ? squares : &own_) {}
+  UpdateInBackward(const UpdateInBackward&) = delete;
+  UpdateInBackward& operator=(const UpdateInBackward&) = delete;
+  LeafFn leaf_done();  // REQUIRES: this outlives the backward pass
+  // The 2-norm of the parameters' gradients, with the bits of optim::grad_norm().
+  double norm(const std::vector<Variable>& parameters) const;
 
  private:
   Optimizer& optimizer_;
   double lr_, squares_ = 0;
+  Squares own_;
   Squares* each_;
 };
 

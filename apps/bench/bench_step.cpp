@@ -113,7 +113,7 @@ Variant parse_variant(const std::string& text, const Json& document, const Confi
   resolve(variant.config);
   const Config& c = variant.config;
   if (c.run.cuda_graphs &&
-      (!c.run.on_cuda() || c.train.in_backward || !c.compression.offload.empty()))
+      (!c.run.on_cuda() || c.train.in_backward.value_or(false) || !c.compression.offload.empty()))
     throw ConfigError("cuda_graphs",
                       "expected false without CUDA, and with optim.in_backward or "
                       "compression.offload");
@@ -222,9 +222,9 @@ struct Bench {
 
 void prepare(Variant& v, Bench& bench, bool records) {
   if (bench.steps != nullptr) return;
-  train::TrialOptions options =
-      train::trial_options(trainer_options(v.config, make_plan(v.config)));
-  options.step.gradient_accumulation = static_cast<int64_t>(bench.batches.size());
+  TrainerOptions all = trainer_options(v.config, make_plan(v.config));
+  all.gradient_accumulation = static_cast<int64_t>(bench.batches.size());
+  train::TrialOptions options = train::trial_options(all, bench.device);
   if (records)
     options.compression.choice = {
         .policy =
@@ -535,6 +535,8 @@ void bench_step(const BenchArguments& arguments) {
   for (const ops::LibraryFallback& one : ops::library_fallbacks())
     std::printf("slower, %lld times: %s: %s instead\n", static_cast<long long>(one.count),
                 one.what.c_str(), one.instead.c_str());
+  if (const std::string kept = kept_gradients(config); !kept.empty())
+    std::printf("%s\n", kept.c_str());
   if (bench.device == kCpu)
     std::printf(
         "peak: tensors. process: all that the program takes in a step; beside tensors that is "

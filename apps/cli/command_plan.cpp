@@ -250,6 +250,8 @@ void plan_command(const PlanArguments& arguments) {
                 took.count());
   }
   std::printf("%s\n%s", title(config).c_str(), text_of(plan.ways).c_str());
+  if (const std::string kept = kept_gradients(config, budget.get()); !kept.empty())
+    std::printf("%s\n", kept.c_str());
   if (found) std::printf("%s", text_of(*found, plan.ways).c_str());
 }
 

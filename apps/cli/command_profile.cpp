@@ -48,7 +48,8 @@ std::vector<std::string> cells_of(const ProfileRow& row, double step, bool timed
   return cells;
 }
 
-void print(const Config& config, const ProfileArguments& arguments, const train::Profile& profile) {
+void print(const Config& config, const ProfileArguments& arguments, const train::Profile& profile,
+           const Planner* plan) {
   const std::vector<ProfileRow> rows =
       profile.rows(arguments.by == "layer" ? ProfileBy::layer : ProfileBy::op);
   ProfileRow sum;
@@ -91,6 +92,8 @@ void print(const Config& config, const ProfileArguments& arguments, const train:
               config.run.precision.c_str(), num_threads(), static_cast<long long>(profile.steps),
               table(cells).c_str());
   std::printf("peak %s\n", readable_bytes(profile.memory.peak).c_str());
+  if (const std::string kept = kept_gradients(config, plan); !kept.empty())
+    std::printf("%s\n", kept.c_str());
 }
 
 }  // namespace
@@ -108,7 +111,7 @@ void profile_command(const ProfileArguments& arguments) {
     set_up_device(config.run);
     train::Run run = make_run(config);
     const train::Profile profile = run.profile(arguments.steps, file.has_value());
-    print(config, arguments, profile);
+    print(config, arguments, profile, run.planner().get());
     if (!file) return;
     const std::string text = trace_json(profile);
     file->write(text.data(), text.size());

@@ -7,9 +7,13 @@
 #include "apps/cli/version.h"
 #include "apps/config/data/make_data.h"
 #include "apps/config/keys/config_table.h"
+#include "apps/config/keys/keys_of_options.h"
 #include "apps/config/keys/level_keys.h"
+#include "apps/config/make_model.h"
+#include "apps/config/train_options.h"
 #include "compress/policies/policy_kind.h"
 #include "train/metric_names.h"
+#include "train/planning/planner.h"
 
 namespace frugal::apps {
 namespace {
@@ -365,6 +369,22 @@ std::string compress_more(const CompressionConfig& config) {
 
 }  // namespace
 
+std::string kept_gradients(const Config& config, const Planner* plan) {
+  constexpr int64_t kLittle = int64_t{32} << 20;
+  if (config.train.in_backward) return "";
+  train::UpdateTime time = update_time(config);
+  if (plan != nullptr && plan->settings().checkpointed_blocks > 0) time.recomputes = true;
+  const std::string why = keeps_gradients(time);
+  if (why.empty()) return "";
+  const auto model = make_model(config, batch_spec(config), kMeta);
+  int64_t bytes = 0;
+  for (const auto& p : model->parameters())
+    if (p.parameter->requires_grad()) bytes += p.parameter->value().nbytes();
+  if (bytes < kLittle) return "";
+  return fmt::format("gradients ({}) are kept until a step ends: {}", readable_bytes(bytes),
+                     with_keys(why));
+}
+
 std::string explain(const OutOfMemory& error, const Config& config) {
   std::string text = error.what();
   while (!text.empty() && text.back() == '\n') text.pop_back();
@@ -385,8 +405,8 @@ std::string explain(const OutOfMemory& error, const Config& config) {
   if (const std::string more = compress_more(config.compression); !more.empty())
     ways.push_back(more);
   if (2 * weights > held.live_total) {
-    if (!config.train.in_backward && config.train.clip_norm == 0 &&
-        config.train.gradient_accumulation == 1 && !config.train.checkpointing)
+    const train::UpdateTime time = update_time(config);
+    if (!keeps_gradients(time).empty() && needs_gradients(time).empty())
       ways.emplace_back("optim.in_backward");
     if (config.optim.name.starts_with("adam") && config.optim.name != "adamw_8bit")
       ways.emplace_back("optim.name adamw_8bit");

@@ -124,6 +124,9 @@ TrainingRun::TrainingRun(const Config& config, const TrainOptions& options)
   const bool adapts = config.adapter.type != models::AdapterType::none;
   if (progress_ != nullptr && (adapts || !config.train.freeze.empty()))
     progress_->say(frozen_text());
+  if (progress_ != nullptr)
+    if (const std::string kept = kept_gradients(config, planner_.get()); !kept.empty())
+      progress_->say(kept);
   if (progress_ != nullptr && state.step > 0)
     progress_->say(fmt::format("resumed at step {} of {}", state.step, trainer_->steps()));
 }

@@ -10,6 +10,7 @@
 #include "apps/config/keys/config_readers.h"
 #include "apps/config/keys/config_table.h"
 #include "apps/config/keys/level_keys.h"
+#include "apps/config/train_options.h"
 #include "core/nearest.h"
 #include "core/quoted.h"
 #include "data/fetch/sha256.h"
@@ -559,7 +560,13 @@ std::string first_difference(const Config& a, const Config& b) {
     if (c.run.on_cuda()) c.run.device = "cuda";
     return c;
   };
-  const Config first = on_any_gpu(a), second = on_any_gpu(b);
+  // Weights do not depend on when they are updated, but a plan of a budget does.
+  const auto updated = [](Config c) {
+    c.train.in_backward =
+        !c.compression.memory_budget.empty() && keeps_gradients(update_time(c)).empty();
+    return c;
+  };
+  const Config first = updated(on_any_gpu(a)), second = updated(on_any_gpu(b));
   for (const Section& section : config_sections())
     for (const Field& field : section.fields)
       if (field.affects_results && field.get(first) != field.get(second))

@@ -96,10 +96,8 @@ train::SearchRange range_of(const Config& config, Growth growth) {
   return range;
 }
 
-// A step takes no more batches than an epoch has, and that of a whole graph has one.
 MetaRun limited(MetaRun run, const Config& config) {
-  if (family_of(config.model) == Family::graph && config.data.sampler == "full")
-    run.gradient_accumulation = 1;
+  run.gradient_accumulation = batches_of_step(config);
   return run;
 }
 
@@ -116,8 +114,6 @@ PlannerOptions planner_options(const Config& config) {
   options.test_batch = config.data.test_batch();
   options.checkpointed_blocks = checkpointed_blocks(config.train);
   options.recompute = config.compression.budget_recompute;
-  options.may_update_in_backward =
-      config.train.clip_norm == 0 && config.train.gradient_accumulation == 1;
   options.workspace_limit = config.run.workspace_limit;
   return options;
 }

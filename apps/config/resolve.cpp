@@ -3,13 +3,16 @@
 #include "apps/config/data/make_data.h"
 #include "apps/config/keys/config_readers.h"
 #include "apps/config/keys/config_table.h"
+#include "apps/config/keys/keys_of_options.h"
 #include "apps/config/keys/level_keys.h"
 #include "apps/config/make_choice.h"
 #include "apps/config/make_model.h"
 #include "apps/config/profile_file.h"
+#include "apps/config/train_options.h"
 #include "compress/policies/policy_kind.h"
 #include "core/log.h"
 #include "train/planning/planner.h"
+#include "train/update_time.h"
 
 namespace frugal::apps {
 void resolve_rounding(CompressionConfig& config, const std::string& device) {
@@ -57,7 +60,7 @@ void check_ranks(const Config& config) {
                       fmt::format("expected false with {} ranks: gradients are added up over the "
                                   "ranks through the host, which no captured step does",
                                   ranks));
-  if (config.train.in_backward && config.distributed.compress_gradients > 0)
+  if (config.train.in_backward.value_or(false) && config.distributed.compress_gradients > 0)
     throw ConfigError("distributed.compress_gradients",
                       fmt::format("expected 0 with optim.in_backward and {} ranks, because what "
                                   "codes lose cannot wait for the next step",
@@ -138,17 +141,12 @@ void resolve_keys(Config& config) {
     throw ConfigError("train.freeze",
                       "expected [] with adapter.type, which freezes all but the adapters and "
                       "adapter.modules_to_save");
-  if (config.train.in_backward) {
-    const char* other = config.train.clip_norm > 0               ? "optim.clip_norm"
-                        : config.train.gradient_accumulation > 1 ? "train.gradient_accumulation"
-                        : config.train.checkpointing             ? "train.checkpointing"
-                        : config.compression.budget_recompute    ? "compression.budget.recompute"
-                                                                 : nullptr;
-    if (other != nullptr)
-      throw ConfigError("optim.in_backward",
-                        fmt::format("expected false with {}, which needs all gradients or "
-                                    "parameters until backward has ended",
-                                    other));
+  train::UpdateTime time = update_time(config);
+  time.recomputes = time.recomputes || config.compression.budget_recompute;
+  try {
+    check(time);
+  } catch (const OptionError& e) {
+    throw ConfigError("optim.in_backward", with_keys(e.reason()));
   }
 }
 

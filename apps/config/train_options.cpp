@@ -125,6 +125,21 @@ CompressionOptions compression_options(const Config& config, std::shared_ptr<Pla
   return options;
 }
 
+// An epoch of a whole graph has one batch, and a step takes no more batches than an epoch has.
+int64_t batches_of_step(const Config& config) {
+  const bool whole = family_of(config.model) == Family::graph && config.data.sampler == "full";
+  return whole ? 1 : config.train.gradient_accumulation;
+}
+
+UpdateTime update_time(const Config& config) {
+  TrainerOptions options = config.train;
+  options.checkpointed_blocks = checkpointed_blocks(config.train);
+  options.gradient_accumulation = batches_of_step(config);
+  UpdateTime time = train::update_time(options, Device::parse(config.run.device));
+  time.ranks = config.distributed.ranks;
+  return time;
+}
+
 TrainerOptions trainer_options(const Config& config, std::shared_ptr<Planner> planner) {
   TrainerOptions options = config.train;
   options.checkpointed_blocks = checkpointed_blocks(config.train);

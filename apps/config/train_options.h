@@ -9,6 +9,7 @@
 #include "train/planning/planned_run.h"
 #include "train/sensitivity.h"
 #include "train/trainer.h"
+#include "train/update_time.h"
 
 namespace frugal::apps {
 
@@ -27,6 +28,10 @@ Config share_of_rank(Config config);
 Config largest_phase(Config config);
 // `planner`: of the same configuration.
 CompressionOptions compression_options(const Config& config, std::shared_ptr<Planner> planner);
+// How many batches a step takes, where the configuration alone can tell.
+int64_t batches_of_step(const Config& config);
+// When steps update parameters, but for what a plan decides.
+UpdateTime update_time(const Config& config);
 // Without data, folder and callbacks.
 TrainerOptions trainer_options(const Config& config, std::shared_ptr<Planner> planner);
 

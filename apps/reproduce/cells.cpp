@@ -17,7 +17,7 @@ constexpr const char* kProfile = "compression.advanced.profile";
 
 // Version of the default configuration. Raise it when a default that affects results changes:
 // hashes cover only keys that differ from the defaults, so a new key leaves old results valid.
-constexpr int kDefaults = 3;
+constexpr int kDefaults = 4;
 
 // Later values of a path replace earlier ones, at the earlier place. Null takes the path away.
 void add(Sets& all, const Sets& more) {

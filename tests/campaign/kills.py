@@ -38,6 +38,7 @@ WRAPPERS = {
     "none": {},
     "moved": {"compression": {"offload": "FOLDER"}},
     "in_backward": {"optim": {"in_backward": True}},
+    "gradients kept": {"optim": {"in_backward": False}},
     "recomputed": {"train": {"checkpointing": True}},
     "accumulated": {"train": {"gradient_accumulation": 2}},
     "averaged": {"optim": {"ema": 0.9}},

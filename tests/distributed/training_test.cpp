@@ -239,7 +239,8 @@ TEST_CASE("training on several ranks is that of one process") {
   SUBCASE("updates in the backward pass") { setting.options.in_backward = true; }
   SUBCASE("updates in the backward pass of a sharded optimizer") {
     setting.make = adam;
-    setting.sharded = setting.options.in_backward = true;
+    setting.sharded = true;
+    setting.options.in_backward = true;
   }
   SUBCASE("a last batch of one sample, which all ranks compute") { setting.samples = 33; }
   SUBCASE("the same, added to others") {

@@ -11,6 +11,7 @@
 #include "train/sensitivity.h"
 #include "train/step.h"
 #include "train/step_recorder.h"
+#include "train/update_time.h"
 
 namespace frugal::train {
 namespace {
@@ -45,6 +46,20 @@ class Peak {
 };
 
 }  // namespace
+
+UpdateTime update_time(const MetaRun& run, int64_t checkpointed_blocks) {
+  const auto& ranks = run.ranks.communicator;
+  return {.in_backward = run.in_backward,
+          .clip_norm = run.clip_norm,
+          .gradient_accumulation = run.gradient_accumulation,
+          .recomputes = checkpointed_blocks > 0,
+          .ranks = ranks != nullptr ? ranks->size() : 1,
+          .on_cuda = run.on_cuda};
+}
+
+bool updates_in_backward(const MetaRun& run, int64_t checkpointed_blocks) {
+  return keeps_gradients(update_time(run, checkpointed_blocks)).empty();
+}
 
 Batch with_extras_on_meta(Batch batch, Memo<TensorIdentity, Tensor>& held) {
   const CategoryScope scope(Category::input);
@@ -117,7 +132,8 @@ MetaStep::MetaStep(const MetaRun& run, int64_t batch) : run_(run), device_(kMeta
   FRUGAL_CHECK(optimizer_ != nullptr,
                "[meta] expected an optimizer with a without_state(), which a plan of memory needs, "
                "got one without");
-  exchange_.emplace(Ranks(run_.ranks), *model_, *optimizer_, run_.ranks, run_.in_backward, 0);
+  exchange_.emplace(Ranks(run_.ranks), *model_, *optimizer_, run_.ranks,
+                    updates_in_backward(run_, 0), 0);
   own_ = live_beside(device_, before);
   step(nullptr, batch, 0);  // makes the optimizer's state
   own_ = live_beside(device_, before);
@@ -207,7 +223,7 @@ StepMemory MetaStep::run(SavePolicy* policy, StepRecorder* recorder, int64_t sam
                     {.gradient_accumulation = run_.gradient_accumulation,
                      .label_smoothing = run_.label_smoothing,
                      .clip_norm = run_.clip_norm,
-                     .in_backward = run_.in_backward,
+                     .in_backward = updates_in_backward(run_, checkpointed_blocks),
                      .checkpointed_blocks = checkpointed_blocks});
   StepMemory memory = step.run(watch, {.lr = kTrialRate, .rng = &rng}).memory;
   const StepMemory highest = peak.end();
@@ -217,7 +233,7 @@ StepMemory MetaStep::run(SavePolicy* policy, StepRecorder* recorder, int64_t sam
   return memory;
 }
 
-int64_t MetaStep::evaluation(int64_t samples) {
+int64_t MetaStep::evaluation(int64_t samples, int64_t checkpointed_blocks) {
   ++steps_;
   const Borrow borrow(*this);
   const ops::KernelMemoryScope kernels(run_.counts_kernels);
@@ -232,7 +248,8 @@ int64_t MetaStep::evaluation(int64_t samples) {
     run_forward(*run_.task, *model_, now, context, {.keep_output = reads_outputs(*run_.task)});
   }
   // The gradients of the last step still exist.
-  return peak.end().peak + (run_.in_backward ? 0 : parameter_bytes());
+  const bool kept = !updates_in_backward(run_, checkpointed_blocks);
+  return peak.end().peak + (kept ? parameter_bytes() : 0);
 }
 
 int64_t MetaStep::measuring(SavePolicy& policy, compress::AdaptivePolicy& adaptive, int64_t samples,

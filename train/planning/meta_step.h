@@ -35,7 +35,7 @@ class MetaStep {
   // Runs such a step and gives what it keeps, tensor by tensor.
   StepRecord record(SavePolicy& policy, int64_t batch, int64_t checkpointed_blocks);
   // The peak of an evaluation with batches of `batch` samples.
-  int64_t evaluation(int64_t batch);
+  int64_t evaluation(int64_t batch, int64_t checkpointed_blocks);
   // The peak of measuring sensitivities with `samples` of `batch`. REQUIRES: `policy`, in which
   // `adaptive` is, decided a whole step.
   int64_t measuring(SavePolicy& policy, compress::AdaptivePolicy& adaptive, int64_t samples,

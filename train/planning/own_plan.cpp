@@ -106,7 +106,6 @@ PlannerOptions read_off(const TrainerOptions& options, Device device, data::Batc
   planner.device = device;
   planner.test_batch = options.test != nullptr ? first_batch(*options.test).input.size(0) : 1;
   planner.checkpointed_blocks = options.checkpointed_blocks;
-  planner.may_update_in_backward = options.clip_norm == 0 && options.gradient_accumulation == 1;
   return planner;
 }
 

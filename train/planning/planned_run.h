@@ -3,6 +3,7 @@
 #pragma once
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,8 @@
 #include "train/task.h"
 
 namespace frugal::train {
+
+struct UpdateTime;  // train/update_time.h
 
 // How to make a run's network, optimizer and batches on `meta`, and what its steps do with them.
 struct MetaRun {
@@ -36,8 +39,8 @@ struct MetaRun {
   bool has_blocks = true;  // may the network's blocks be recomputed?
   int64_t gradient_accumulation = 1;
   double label_smoothing = 0;
-  double clip_norm = 0;      // see StepOptions
-  bool in_backward = false;  // parameters are updated in the backward pass
+  double clip_norm = 0;                  // see StepOptions
+  std::optional<bool> in_backward = {};  // see UpdateTime
   // Does the step count what graphs are built from, such as edges? They lie on the host, so this is
   // so where the run computes there. What is built from them counts in any case.
   bool counts_edges = true;
@@ -47,6 +50,10 @@ struct MetaRun {
   bool on_cuda = false;     // does the run compute on CUDA, which takes large tensors whole?
   RanksOptions ranks = {};  // imagined ranks, and the step is that of one; null: it is alone
 };
+
+// When a step that recomputes so many blocks updates parameters.
+UpdateTime update_time(const MetaRun& run, int64_t checkpointed_blocks);
+bool updates_in_backward(const MetaRun& run, int64_t checkpointed_blocks);
 
 struct PlannerOptions {
   MetaRun run;
@@ -58,7 +65,6 @@ struct PlannerOptions {
   int64_t batch = 128, test_batch = 256;         // in samples
   int64_t checkpointed_blocks = 0;               // blocks that are recomputed in any case
   bool recompute = false;                        // blocks may be recomputed where that helps
-  bool may_update_in_backward = true;            // could in_backward be set?
   int64_t workspace_limit = int64_t{512} << 20;  // the most bytes that CUDA's libraries may take
   bool moving = false;  // a folder for a file is taken as given, although there is none
 };

@@ -13,6 +13,7 @@
 #include "train/planning/bisect.h"
 #include "train/planning/bytes.h"
 #include "train/policy_parts.h"
+#include "train/update_time.h"
 
 namespace frugal::train {
 namespace {
@@ -188,13 +189,13 @@ std::string Planner::advice() {
     return samples > 0 && is_feasible(other);
   });
   if (batch > 0) ways.push_back(fmt::format("loader.batch_size = {}", batch));
-  if (blocks_ == 0 && !options_.run.in_backward)
+  if (blocks_ == 0 && !options_.run.in_backward.value_or(false))
     offer("planner.recompute = true", [](PlannerOptions& other) { other.recompute = true; });
   if (!draft_->can_move())
     offer("a folder for choice.offload with a window of 0",
           [](PlannerOptions& other) { other.moving = true; });
-  if (options_.may_update_in_backward && !options_.run.in_backward && blocks_ == 0 &&
-      !options_.recompute)
+  const UpdateTime time = update_time(options_.run, blocks_);
+  if (!keeps_gradients(time).empty() && needs_gradients(time).empty() && !options_.recompute)
     offer("trainer.in_backward = true",
           [](PlannerOptions& other) { other.run.in_backward = true; });
   if (ways.empty()) return text;
@@ -204,7 +205,8 @@ std::string Planner::advice() {
 }
 
 void Planner::reduce_test_batch() {
-  while (test_batch_ > 1 && meta_.evaluation(test_batch_) + reserve_ > limit_) test_batch_ /= 2;
+  while (test_batch_ > 1 && meta_.evaluation(test_batch_, blocks_) + reserve_ > limit_)
+    test_batch_ /= 2;
 }
 
 int64_t Planner::most_samples() {

@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "train/option_error.h"
+#include "train/update_time.h"
 
 namespace frugal::train {
 namespace {
@@ -19,19 +20,21 @@ int64_t bytes_in(const char* path) {
 }
 
 // What lowers the peak with any preset. The first list costs next to no time. The second recomputes
-// blocks, which updates in the backward pass exclude.
+// blocks, which excludes updates in the backward pass.
 std::vector<std::vector<Savings>> savings_of(const PlannedRun& run) {
   const MetaRun& own = run.options.run;
   const auto& ranks = own.ranks.communicator;
   const bool loses = own.ranks.compress_gradients > 0 && ranks != nullptr && ranks->size() > 1;
-  const bool begins = !own.in_backward && run.options.may_update_in_backward && !loses;
+  const UpdateTime time = update_time(own, run.options.checkpointed_blocks);
+  const bool updates = keeps_gradients(time).empty();
+  const bool begins = !updates && needs_gradients(time).empty() && !loses;
   const bool has_8bit = run.make_8bit_optimizer != nullptr;
   std::vector<Savings> quick, slow;
   if (begins) quick.push_back({.in_backward = true});
-  if (has_8bit && (begins || own.in_backward))
-    quick.push_back({.in_backward = begins, .in_8bit = true});
-  if (!own.in_backward) slow.push_back({.recomputed = true});
-  if (!own.in_backward && has_8bit) slow.push_back({.recomputed = true, .in_8bit = true});
+  if (has_8bit && (begins || updates)) quick.push_back({.in_backward = begins, .in_8bit = true});
+  const bool may_recompute = !own.in_backward.value_or(false);
+  if (may_recompute) slow.push_back({.recomputed = true});
+  if (may_recompute && has_8bit) slow.push_back({.recomputed = true, .in_8bit = true});
   return {quick, slow};
 }
 
@@ -101,10 +104,10 @@ Recommendation recommend(const PlannedRun& run, int64_t memory, WaySteps& steps)
                           .peak = step.peak});
     if (found.fits || step.peak > memory) return;
     // An evaluation packs nothing. It takes less with a smaller batch.
-    const int64_t own = run.options.test_batch;
+    const int64_t own = run.options.test_batch, recomputed = way.checkpointed_blocks;
     int64_t test_batch = own;
-    while (test_batch > 1 && counted.evaluation(test_batch) > memory) test_batch /= 2;
-    if (counted.evaluation(test_batch) > memory) return;
+    while (test_batch > 1 && counted.evaluation(test_batch, recomputed) > memory) test_batch /= 2;
+    if (counted.evaluation(test_batch, recomputed) > memory) return;
     found.fits = true;
     found.chosen = found.rows.size() - 1;
     if (test_batch < own) found.test_batch = test_batch;

@@ -38,8 +38,10 @@ class WaySteps {
   // What such a step keeps, tensor by tensor.
   StepRecord record(const Way& way);
   Module& model() { return meta_->model(); }
-  // The peak of an evaluation.
-  int64_t evaluation(int64_t samples) { return meta_->evaluation(samples); }
+  // The peak of an evaluation between steps that recompute so many blocks.
+  int64_t evaluation(int64_t samples, int64_t checkpointed_blocks) {
+    return meta_->evaluation(samples, checkpointed_blocks);
+  }
 
  private:
   PlannerOptions options_;

@@ -11,6 +11,7 @@
 #include "train/planning/largest.h"
 #include "train/planning/way_steps.h"
 #include "train/policy_parts.h"
+#include "train/update_time.h"
 
 namespace frugal::train {
 namespace {
@@ -54,10 +55,7 @@ std::vector<Row> rows_of(const PlannedRun& run, bool only, const Measure& measur
     Row& row = rows.emplace_back();
     row.way = way;
     try {
-      if (run.options.run.in_backward && way.checkpointed_blocks > 0)
-        throw OptionError("trainer.in_backward",
-                          "expected false with recomputed blocks, which need all gradients or "
-                          "parameters until backward has ended");
+      check(update_time(run.options.run, way.checkpointed_blocks));
       if (way.kind != Way::own && run.complete) run.complete(row.way);
       measure(row);
     } catch (const Error& e) {

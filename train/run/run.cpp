@@ -91,9 +91,9 @@ Trainer& Run::trainer(const std::function<void(TrainerOptions& options)>& comple
   return *trainer_;
 }
 
-TrialOptions trial_options(const TrainerOptions& options) {
+TrialOptions trial_options(const TrainerOptions& options, Device device) {
   TrialOptions trial;
-  trial.step = step_options(options);
+  trial.step = step_options(options, device);
   trial.compression = options.compression;
   trial.seed = options.seed;
   trial.cuda_graphs = options.cuda_graphs;
@@ -106,7 +106,7 @@ TrialOptions Run::trial_options() {
   // A step takes no more batches than an epoch has.
   options.gradient_accumulation =
       std::clamp<int64_t>(batches().batches(), 1, options.gradient_accumulation);
-  return train::trial_options(options);
+  return train::trial_options(options, device());
 }
 
 std::unique_ptr<TrialRun> Run::trial(TrialRun::NextBatch next) {

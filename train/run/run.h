@@ -50,8 +50,8 @@ struct RunRecipe {
   TrainerOptions options = {};
 };
 
-// The steps of a trainer of these options, with what its plan decides.
-TrialOptions trial_options(const TrainerOptions& options);
+// The steps of a trainer of these options on the device, with what its plan decides.
+TrialOptions trial_options(const TrainerOptions& options, Device device);
 
 // What steps of a run take, see Run::plan().
 struct RunPlan {

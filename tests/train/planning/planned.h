@@ -48,6 +48,7 @@ struct PlannedCase {
     planner.run.make_optimizer = &optimizer;
     planner.run.task = make_task(spec);
     planner.run.has_blocks = has_blocks;
+    planner.run.in_backward = false;  // real_step() keeps its gradients
     planner.choice = choice;
     if (const std::string memory = choice.memory_budget(); !memory.empty())
       planner.budget = parse_budget(memory, "compression.memory_budget");

@@ -66,6 +66,12 @@ TEST_CASE("where no preset fits, updates in the backward pass and an 8-bit optim
                 least = peak_of({.in_backward = true, .in_8bit = true});
   CHECK(less < whole);
   CHECK(least < less);
+  // By default a run does so itself.
+  PlannedRun usual = run;
+  usual.options.run.in_backward.reset();
+  const Recommendation own = recommended(usual, 1 << 20);
+  CHECK(own.rows[0].peak == less);
+  for (const auto& row : own.rows) CHECK_FALSE(row.with.in_backward);
   // These are the peaks of a run that does so.
   PlannedRun both = run;
   both.options.run.in_backward = true;
@@ -77,7 +83,6 @@ TEST_CASE("where no preset fits, updates in the backward pass and an 8-bit optim
   // Gradients that are clipped are needed together, and not each optimizer has a form of 8 bits.
   PlannedRun clipped = run;
   clipped.options.run.clip_norm = 1;
-  clipped.options.may_update_in_backward = false;
   clipped.make_8bit_optimizer = {};
   for (const auto& row : recommended(clipped, 1 << 20).rows)
     CHECK((row.with == Savings() || row.with == Savings{.recomputed = true}));
