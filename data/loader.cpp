@@ -53,10 +53,18 @@ struct Loader::Impl {
                    "[loader] expected no second view beside mixed samples or classes of pixels");
     }
     if (options.mix.classes == 0) options.mix.classes = dataset->classes();
-    ahead = std::make_unique<MadeAhead<Batch>>(
+    ahead = std::make_unique<Ahead>(
         options.threads, options.prefetch, [this](int64_t batch) { return allocate(batch); },
-        [this](int64_t batch, const Batch& out) { fill(batch, out); });
+        [this](int64_t batch, Made& made, const Ahead::Part& part) { fill(batch, made, part); },
+        [this](int64_t batch, const Made& made) { finish(batch, made); });
   }
+
+  // A batch on its way.
+  struct Made {
+    Batch batch;
+    std::vector<int64_t> labels;  // one for each sample; unused where samples have other targets
+  };
+  using Ahead = MadeAhead<Made>;
 
   // The order of an epoch. An epoch has two keys: the even one for the order, the odd one for
   // samples.
@@ -91,7 +99,7 @@ struct Loader::Impl {
     return {begin + share.begin(end - begin), begin + share.end(end - begin)};
   }
 
-  Batch allocate(int64_t batch) const {
+  Made allocate(int64_t batch) const {
     const auto [begin, end] = share_of(batch);
     const int64_t count = end - begin;
     Shape shape{count};
@@ -113,14 +121,15 @@ struct Loader::Impl {
       for (const int64_t extent : dataset->target_shape()) target.push_back(extent);
       made.target = Tensor::empty(target, DType::i64);
     }
-    return made;
+    return {std::move(made), std::vector<int64_t>(static_cast<size_t>(count))};
   }
 
   RngKey key_of(int64_t index) const {
     return {word(sample_key, static_cast<uint64_t>(index)), sample_key.offset};
   }
 
-  void fill(int64_t batch, const Batch& out) const {
+  void fill(int64_t batch, Made& made, const Ahead::Part& part) const {
+    const Batch& out = made.batch;
     const auto [begin, end] = share_of(batch);
     const int64_t count = end - begin;
     if (count == 0) return;
@@ -130,8 +139,7 @@ struct Loader::Impl {
         options.second_view == nullptr ? nullptr : out.extras.front().second.mut<float>();
     // Numbers in the target of a sample that has a class for each pixel.
     const int64_t pixels = out.target.numel() / count;
-    std::vector<int64_t> labels(static_cast<size_t>(count));
-    for (int64_t i = 0; i < count; ++i) {
+    for (int64_t i = part.begin(count); i < part.end(count); ++i) {
       const int64_t index = order[static_cast<size_t>(begin + i)];
       out.samples.mut<int64_t>()[i] = index;
       const RngKey key = key_of(index);
@@ -139,11 +147,15 @@ struct Loader::Impl {
         dataset->get_pixels_into(index, key, input + i * floats,
                                  out.target.mut<int64_t>() + i * pixels);
       else
-        labels[static_cast<size_t>(i)] = dataset->get_into(index, key, input + i * floats);
+        made.labels[static_cast<size_t>(i)] = dataset->get_into(index, key, input + i * floats);
       if (second != nullptr)
         options.second_view->get_into(index, second_view_key(key), second + i * floats);
     }
-    if (has_pixels) return;
+  }
+
+  void finish(int64_t batch, const Made& made) const {
+    const auto& [out, labels] = made;
+    if (has_pixels || labels.empty()) return;
     if (options.mix.mixes())
       mix(batch, out, labels);
     else if (targets.rows.defined())
@@ -193,7 +205,7 @@ struct Loader::Impl {
   std::vector<int64_t> order;
   RngKey sample_key, mix_key;
 
-  std::unique_ptr<MadeAhead<Batch>> ahead;  // the last member, whose threads use the others
+  std::unique_ptr<Ahead> ahead;  // the last member, whose threads use the others
 };
 
 Loader::Loader(DatasetPtr dataset, const LoaderOptions& options)
@@ -210,7 +222,7 @@ std::optional<Batch> Loader::next() {
     return std::nullopt;
   }
   if (!impl_->epoch_ready) impl_->begin_epoch();
-  Batch batch = impl_->ahead->take(state.next_batch, impl_->batches);
+  Batch batch = impl_->ahead->take(state.next_batch, impl_->batches).batch;
   ++state.next_batch;
   return batch;
 }

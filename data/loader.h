@@ -1,6 +1,6 @@
-// Loader: batches of a dataset in random order, made in advance by worker threads. Order and
-// content depend on dataset, batch_size, shuffle, drop_last, seed and epoch alone, never on the
-// threads.
+// Loader: batches of a dataset in random order, made in advance by worker threads, which share the
+// samples of a batch. Order and content depend on dataset, batch_size, shuffle, drop_last, seed and
+// epoch alone, never on the threads.
 #pragma once
 #include <memory>
 #include <optional>
@@ -17,7 +17,7 @@ struct LoaderOptions {
   bool drop_last = false;  // leaves out the last batch of an epoch when it is not full
   uint64_t seed = 0;       // draws the order and augmentation
   int threads = 1;         // 0: next() makes the batch itself
-  int prefetch = 2;        // with threads: batches that are made in advance
+  int prefetch = 1;        // with threads: batches that are made in advance
   MixOptions mix = {};     // how samples of a batch are mixed
   // A second dataset with these samples, changed in another way or by other draws: a batch then has
   // an extra second_view like its input. It may be the dataset itself. Its labels are not read.

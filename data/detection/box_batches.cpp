@@ -193,7 +193,11 @@ BoxBatches::BoxBatches(BoxSet set, const BoxBatchOptions& options)
                o.threads, o.prefetch);
   ahead_ = std::make_unique<MadeAhead<Job>>(
       o.threads, o.prefetch, [this](int64_t number) { return begin(number); },
-      [this](int64_t, Job& job) { make(job); });
+      [this](int64_t, Job& job, const MadeAhead<Job>::Part& part) {
+        const auto count = static_cast<int64_t>(job.places.size());
+        if (part.part == 0) find_other_sizes(job);
+        make(job, part.begin(count), part.end(count));
+      });
 }
 
 void BoxBatches::begin_epoch() {
@@ -305,6 +309,9 @@ BoxBatches::Job BoxBatches::begin(int64_t number) const {
              end = whole_begin + share_.end(last - first);
   Job job;
   job.places.assign(begin, end);
+  job.loaded.resize(job.places.size());
+  job.row.resize(job.places.size());
+  std::iota(job.row.begin(), job.row.end(), int64_t{0});
   job.epoch = epoch_key(options_.seed, streams::kLoader, 2 * state_.epoch + 1);
   std::vector<PictureSize> sizes;
   if (!options_.letterbox) {
@@ -341,9 +348,8 @@ void BoxBatches::find_other_sizes(Job& job) const {
   }
 }
 
-void BoxBatches::make(Job& job) const {
-  find_other_sizes(job);
-  job.loaded.resize(job.places.size());
+// Loads the pictures from `begin` to before `end`.
+void BoxBatches::make(Job& job, int64_t begin, int64_t end) const {
   const auto load_some = [&](int64_t first, int64_t last) {
     for (int64_t i = first; i < last; ++i) {
       const auto at = static_cast<size_t>(i);
@@ -361,13 +367,10 @@ void BoxBatches::make(Job& job) const {
       loaded.pixels = {};
     }
   };
-  const auto count = static_cast<int64_t>(job.places.size());
-  job.row.resize(job.places.size());
-  std::iota(job.row.begin(), job.row.end(), int64_t{0});
   if (options_.threads > 0)
-    load_some(0, count);
+    load_some(begin, end);
   else
-    parallel_for(0, count, 1, load_some);
+    parallel_for(begin, end, 1, load_some);
 }
 
 void BoxBatches::skip_faults(Job& job) {

@@ -40,7 +40,7 @@ struct BoxBatchOptions {
   Exif exif = Exif::ignore;
   bool skip_bad = false;  // leaves out pictures that cannot be used, and says how many they are
   int threads = 0;   // threads that decode batches in advance; 0: next() does it, with parallel_for
-  int prefetch = 2;  // with threads: batches that are made in advance
+  int prefetch = 1;  // with threads: batches that are made in advance
 };
 
 // Batches: input [N, H, W, C] f32, (value - mean) / std, 0 beside a picture; target [N] i64: the
@@ -89,7 +89,7 @@ class BoxBatches : public BatchSource {
   Loaded load(int64_t index, RngKey key) const;
   void begin_epoch();
   Job begin(int64_t number) const;
-  void make(Job& job) const;
+  void make(Job& job, int64_t begin, int64_t end) const;
   void find_other_sizes(Job& job) const;
   // Leaves out what cannot be read.
   void skip_faults(Job& job);

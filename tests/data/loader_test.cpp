@@ -4,8 +4,12 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
 #include <cstdlib>
 #include <filesystem>
+#include <mutex>
 #include <numeric>
 #include <set>
 #include <thread>
@@ -126,7 +130,7 @@ TEST_CASE("workers have all cores where OpenMP binds the first thread to one") {
   }
   MadeAhead<int> ahead(
       1, 1, [](int64_t) { return 0; },
-      [](int64_t, int& count) {
+      [](int64_t, int& count, const MadeAhead<int>::Part&) {
         cpu_set_t own;
         if (sched_getaffinity(0, sizeof(own), &own) == 0) count = CPU_COUNT(&own);
       });
@@ -253,6 +257,65 @@ TEST_CASE("the queue is bounded") {
   // 5 * 12 floats, 5 labels and 5 places in the data set, each rounded up to 64 bytes
   const int64_t each = 256 + 64 + 64;
   CHECK(allocator(kCpu).report().of(Category::input) - before == 3 * each);
+}
+
+TEST_CASE(
+    "workers share a job: every part is made once, then it is finished, and errors have an order") {
+  struct Job {
+    std::vector<std::atomic<int>> made = std::vector<std::atomic<int>>(10);
+    std::atomic<int> finished = 0;
+  };
+  using Ahead = MadeAhead<std::shared_ptr<Job>>;
+  for (const int threads : {0, 1, 3, 16}) {
+    CAPTURE(threads);
+    Ahead ahead(
+        threads, 1, [](int64_t) { return std::make_shared<Job>(); },
+        [](int64_t, std::shared_ptr<Job>& job, const Ahead::Part& part) {
+          CHECK(job->finished == 0);
+          for (int64_t i = part.begin(10); i < part.end(10); ++i)
+            ++job->made[static_cast<size_t>(i)];
+        },
+        [](int64_t, std::shared_ptr<Job>& job) {
+          for (const auto& times : job->made) CHECK(times == 1);
+          ++job->finished;
+        });
+    for (int64_t number = 0; number < 20; ++number) CHECK(ahead.take(number, 20)->finished == 1);
+    // All samples fail, and the first one is named.
+    Ahead failing(
+        threads, 1, [](int64_t) { return std::make_shared<Job>(); },
+        [](int64_t, std::shared_ptr<Job>&, const Ahead::Part& part) {
+          throw Error(std::to_string(part.begin(10)));
+        },
+        [](int64_t, std::shared_ptr<Job>&) { FAIL("finished"); });
+    for (int again = 0; again < 2; ++again) CHECK_THROWS_WITH_AS(failing.take(0, 20), "0", Error);
+  }
+}
+
+TEST_CASE("workers make one batch of the default loader in advance, and all work on it") {
+  class Slow final : public Dataset {
+   public:
+    int64_t size() const override { return 12; }
+    int64_t classes() const override { return 2; }
+    Shape sample_shape() const override { return {1}; }
+    int64_t get_into(int64_t, RngKey, float* out) const override {
+      *out = 0;
+      std::unique_lock lock(mutex_);
+      ++inside_;
+      all_.notify_all();
+      // Each worker waits for the others in its first sample.
+      met_ = all_.wait_for(lock, std::chrono::seconds(20), [&] { return inside_ >= 3; });
+      return 0;
+    }
+    mutable std::mutex mutex_;
+    mutable std::condition_variable all_;
+    mutable int inside_ = 0;
+    mutable bool met_ = false;
+  };
+  const auto slow = std::make_shared<Slow>();
+  Loader loader(slow, {.batch_size = 12, .threads = 3});
+  CHECK(loader.ahead() == 1);
+  CHECK(loader.next()->input.size(0) == 12);
+  CHECK(slow->met_);
 }
 
 TEST_CASE("shuffling is a fair permutation") {

@@ -753,7 +753,8 @@ std::vector<int64_t> OpenImages::samples_ahead(const Config& config, int64_t bat
   const data::LoaderOptions loader = loader_options(config, true);
   if (loader.threads == 0) return {};
   std::vector<int64_t> all(static_cast<size_t>(loader.prefetch), batch);
-  all.push_back(loader.threads * kSamplesAtWork);
+  // Random masks and their pictures are drawn where they belong in the batch.
+  if (config.data.name != kRandomMasks) all.push_back(loader.threads * kSamplesAtWork);
   return all;
 }
 
