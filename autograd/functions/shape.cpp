@@ -70,8 +70,15 @@ Variable concat(const Variables& xs, int axis) {
         Grads grads;
         int64_t begin = 0;
         for (const int64_t extent : extents) {
-          const bool needed = b.needs(static_cast<int>(grads.size()));
-          grads.push_back(needed ? b.dy().slice(axis, begin, begin + extent) : Tensor());
+          const int i = static_cast<int>(grads.size());
+          // A view would keep all of dy alive until the last input has used its part, and be copied
+          // by who writes over it. What is only added to a sum needs no bytes of its own.
+          if (b.needs(i)) {
+            const Tensor part = b.dy().slice(axis, begin, begin + extent);
+            grads.emplace_back(b.partial(i).defined() ? part : ops::clone(part));
+          } else {
+            grads.emplace_back();
+          }
           begin += extent;
         }
         return grads;

@@ -177,6 +177,18 @@ TEST_CASE("a leaf may be written when its gradient is complete, and not before")
   CHECK(updated(true) == updated(false));
 }
 
+TEST_CASE("the gradient of an input of concat does not keep that of the output alive") {
+  const auto live = [] { return allocator(kCpu).report().of(Category::gradient); };
+  const Variable kept(counting({8, 16}), true), dropped(counting({8, 48}));
+  const int64_t before = live();
+  const Variable both = concat({kept, dropped}, 1);
+  backward(sum(mul(both, both)));
+  CHECK(live() - before == 8 * 16 * 4);
+  CHECK(is_sole_owner(kept.grad()));
+  for (int64_t i = 0; i < kept.value().numel(); ++i)
+    CHECK(kept.grad().item(i) == 2 * kept.value().item(i));
+}
+
 TEST_CASE("checkpoints hide their parameters, so that leaves cannot be used up") {
   const Variable w = Variable::parameter(counting({4, 4}));
   const Variable x(counting({2, 4}), true);
