@@ -30,7 +30,7 @@ enum class DecoderFamily : uint8_t { llama, mistral, qwen2, qwen3, smollm3, gemm
 //   none:     no output
 //   queries:  q, unless it is normed
 //   all:      also v if k has no adapter, and what the gate is multiplied by if neither it nor the
-//             gate has an adapter
+//             gate has an adapter. With codes of 2 bits and fewer this makes gradients biased.
 enum class RebuiltProducts : uint8_t { none, queries, all };
 
 // Without a value, an optional option is its family's.
