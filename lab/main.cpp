@@ -80,8 +80,9 @@ void add_studies(CLI::App& app) {
       ->capture_default_str();
   add_sets(bounds, a.sets);
   bounds->callback([] { study_bounds(a); });
-  CLI::App* tokens = command(app, "tokens", "Speed and ids of a tokenizer.json");
-  tokens->add_option("FILE", a.config, "The tokenizer, tokenizer.json")->required();
+  CLI::App* tokens = command(app, "tokens", "Speed and ids of a tokenizer");
+  tokens->add_option("FILE", a.config, "The tokenizer, tokenizer.json or tokenizer.model")
+      ->required();
   tokens->add_option("TEXTS", a.texts, "A text, or JSON strings in the lines of a .jsonl")
       ->required();
   tokens->add_option("--out", a.out, "A file for the ids: JSON lines");

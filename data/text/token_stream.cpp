@@ -6,14 +6,16 @@ TokenStream::TokenStream(const Tokenizer& tokenizer, TokenIds before)
     : tokenizer_(tokenizer), ids_(std::move(before)), written_(ids_.size()) {}
 
 std::string TokenStream::added(bool whole) {
-  const auto written_end = ids_.begin() + static_cast<std::ptrdiff_t>(written_);
-  const std::string before = tokenizer_.decode(TokenIds(ids_.begin(), written_end));
+  const auto written_end = ids_.cbegin() + static_cast<std::ptrdiff_t>(written_);
+  const std::string before = tokenizer_.decode(TokenIds(ids_.cbegin(), written_end));
   const std::string now = tokenizer_.decode(ids_);
   // A character that is not complete is decoded as U+FFFD.
   const bool complete = !now.ends_with("\xEF\xBF\xBD");
   if (now.size() <= before.size() || (!complete && !whole)) return {};
-  // The tokens that were written last decide how the next one is decoded.
-  ids_.erase(ids_.begin(), written_end);
+  // The tokens that were written last decide how the next one is decoded: spaces at the beginning
+  // of a text may be nothing, so these stay behind others.
+  const TokenIds last(written_end, ids_.cend());
+  if (!tokenizer_.decode(last).empty()) ids_ = last;
   written_ = ids_.size();
   return now.substr(before.size());
 }

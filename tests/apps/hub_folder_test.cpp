@@ -12,6 +12,7 @@
 #include "models/zoo/decoder.h"
 #include "ops/dense/copy.h"
 #include "tests/apps/run.h"
+#include "tests/data/piece_model.h"
 
 namespace frugal::apps {
 namespace {
@@ -326,6 +327,41 @@ TEST_CASE("hub: a network that config.json cannot describe is not exported") {
   model.name = "gpt2";
   CHECK_THROWS_WITH_AS(hub_config(model, "float32", ""), doctest::Contains("expected decoder"),
                        ConfigError);
+}
+
+TEST_CASE("hub: a folder whose tokenizer is a tokenizer.model, from its files to a merged folder") {
+  const TempFolder folder;
+  const std::string base = made_folder(folder, tiny("llama"), DType::f32);
+  std::string pieces = frugal_test::small_piece_model();
+  for (char c = 'c'; c <= 'z'; ++c) pieces += frugal_test::wire_piece(std::string(1, c), -9, 1);
+  for (int i = 32; i < 40; ++i) pieces += frugal_test::wire_piece(fmt::format("<{}>", i), 0, 3);
+  write_file(folder / "tokenizer.model", pieces);
+  write_file(folder / "tokenizer_config.json",
+             R"({"tokenizer_class": "LlamaTokenizer", "bos_token": "<s>", "eos_token": "</s>"})");
+  std::string lines;
+  for (int i = 0; i < 12; ++i)
+    lines += R"({"prompt": "a cab", "completion": "ab abba"})"
+             "\n";
+  write_file(folder / "x.jsonl", lines);
+  write_file(folder / "adapt.json", "{}");
+  const TempFolder runs;
+  const Ran ran = frugal(fmt::format(
+      "train {} --set model.weights={} --set adapter.type=lora --set data.name=conversations --set "
+      "data.dir={} --set data.max_length=24 --set data.batch_size=4 --set train.epochs=2 --out {}",
+      folder / "adapt.json", base, folder / "x.jsonl", runs / "run"));
+  REQUIRE_MESSAGE(ran.status == 0, ran.err);
+  for (const char* name : {"tokenizer.model", "tokenizer_config.json"})
+    CHECK(read_file(runs / "run/" + name) == read_file(folder / name));
+  const Ran text =
+      frugal(fmt::format("generate {} --prompt 'a cab' --tokens 4 --temperature 0", runs / "run"));
+  REQUIRE_MESSAGE(text.status == 0, text.err);
+  CHECK(text.out.starts_with("a cab"));
+  const Ran merged =
+      frugal(fmt::format("export {} --format merged --output {}", runs / "run", runs / "merged"));
+  REQUIRE_MESSAGE(merged.status == 0, merged.err);
+  CHECK(read_file(runs / "merged/tokenizer.model") == pieces);
+  const Ran inspected = frugal(fmt::format("inspect {}", runs / "merged"));
+  CHECK_MESSAGE(inspected.status == 0, inspected.err);
 }
 
 }  // namespace frugal::apps

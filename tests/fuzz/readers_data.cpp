@@ -1,3 +1,4 @@
+#include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -33,6 +34,7 @@
 #include "tests/data/formats/arrays.h"
 #include "tests/data/formats/pickles.h"
 #include "tests/data/image/picture_files.h"
+#include "tests/data/piece_model.h"
 #include "tests/fuzz/reader.h"
 
 namespace frugal_test {
@@ -296,6 +298,20 @@ const std::string kUnigram =
     R"({"added_tokens": [], "pre_tokenizer": {"type": "Whitespace"}, "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": true},
     "model": {"type": "Unigram", "unk_id": 0, "vocab": [["<unk>", 0], ["a", -1.5], ["ab", -2], ["b", -1]]}})";
 
+// Rules of SentencePiece by which "A" becomes "a".
+std::string rules_of_characters() {
+  // The root's children lie at 0 ^ label; the unit of "A" says that a text ends there.
+  std::vector<uint32_t> units(256, 0);
+  units[0] = 1 << 10;                                     // children from 1 on
+  units[1 ^ 'A'] = 'A' | 1 << 8 | (1 ^ 'A' ^ 128) << 10;  // its value is unit 128
+  units[128] = 0x80000000;                                // the replacement at 0
+  std::string bytes(4 + units.size() * 4, '\0');
+  const auto size = static_cast<uint32_t>(units.size() * 4);
+  std::memcpy(bytes.data(), &size, 4);
+  std::memcpy(bytes.data() + 4, units.data(), size);
+  return bytes + std::string("a\0", 2);
+}
+
 void add_language(std::vector<Reader>& readers) {
   add_file(readers, "tokenizer_json", "tokenizer.json", {kTokenizer, kUnigram},
            {"\"type\": \"",
@@ -324,6 +340,23 @@ void add_language(std::vector<Reader>& readers) {
            [](const std::string& path) {
              const HubTokenizer tokenizer(path);
              const TokenIds ids = tokenizer.encode("Ab \xc3\xa9 ab</s>xx<s> \xf0\x9f\x98\x80  a1");
+             tokenizer.decode(ids);
+             tokenizer.describe();
+           });
+  std::string unigram = frugal_test::wire_piece("<unk>", 0, 2);
+  for (int byte = 0; byte < 256; ++byte)
+    unigram += frugal_test::wire_piece(fmt::format("<0x{:02X}>", byte), 0, 6);
+  unigram += frugal_test::wire_piece("A", -1, 1) + frugal_test::wire_piece("b ", -2, 1) +
+             frugal_test::wire_trainer(1, frugal_test::wire_number(35, 1));
+  add_file(readers, "tokenizer_model", "tokenizer.model",
+           {frugal_test::small_piece_model(
+                frugal_test::wire_content(3, frugal_test::wire_content(2, rules_of_characters()))),
+            unigram},
+           {"\x0a\x0c\x0a\x01", "\x18\x04", "\x18\x06", "\xff\xff\xff\xff\x0f", "\x12\x02\x18\x01",
+            "\xe2\x96\x81"},
+           [](const std::string& path) {
+             const HubTokenizer tokenizer(path);
+             const TokenIds ids = tokenizer.encode("Ab \xc3\xa9 ab<own>xx<s> \xf0\x9f\x98\x80  a1");
              tokenizer.decode(ids);
              tokenizer.describe();
            });

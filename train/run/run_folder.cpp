@@ -36,10 +36,12 @@ constexpr const char* kBest = "best.safetensors";
 constexpr const char* kSeconds = "seconds";
 constexpr const char* kMetrics = "metrics.jsonl";
 const std::set<std::string> kNames = {
-    "config.json", "metrics.jsonl", "metrics.csv",    "tensor_times.json", "summary.json",
-    "report.html", "checkpoint",    "input.json",     "classes.json",      "columns.json",
-    "vocab.txt",   "vocab.json",    "characters.txt", "merges.txt",        "tensorboard",
-    "data.json",   "base.json"};
+    "config.json", "metrics.jsonl", "metrics.csv", "tensor_times.json", "summary.json",
+    "report.html", "checkpoint", "input.json", "classes.json", "columns.json", "vocab.txt",
+    "vocab.json", "characters.txt", "merges.txt", "tensorboard", "data.json", "base.json",
+    // what a model's folder has for its tokenizer
+    "tokenizer.json", "tokenizer.model", "tokenizer_config.json", "chat_template.jinja",
+    "added_tokens.json", "special_tokens_map.json"};
 
 // Is this the rest of a file that a process was writing when it was killed? Before version 2 of the
 // state, such a file was NAME.tmp.

@@ -2,7 +2,8 @@
 //   config.json      the resolved configuration
 //   input.json       what the network takes: shapes, the size and normalization of pictures
 //   classes.json     names of the classes, where the data have names
-//   characters.txt, vocab.txt, or vocab.json and merges.txt    the tokenizer of a network of text
+//   characters.txt, vocab.txt, vocab.json and merges.txt, or tokenizer.json or tokenizer.model with
+//                    what stands beside it    the tokenizer of a network of text
 //   metrics.jsonl    a line per log interval, per epoch and for what was measured
 //   metrics.csv      the epochs as a table
 //   tensorboard/     with train.tensorboard: the same, as event files

@@ -102,7 +102,8 @@ std::vector<DataKey> TextKind::keys() const {
                 {"vocabulary", range::or_nothing(range::any_text()),
                  "Text: the tokenizer's vocabulary (vocab.txt; byte_bpe: the folder of "
                  "vocab.json and merges.txt; hub and conversations: the folder of a model with "
-                 "tokenizer.json); null: text/bert-base-uncased-vocab.txt or text/gpt2 in the "
+                 "tokenizer.json or tokenizer.model); null: text/bert-base-uncased-vocab.txt or "
+                 "text/gpt2 in the "
                  "folders of the data; or model.weights, or else data.dir."}),
             &DataConfig::vocabulary},
            {"GLUE, jsonl, conversations, and text whose tokenizer is not characters",
@@ -112,9 +113,9 @@ std::vector<DataKey> TextKind::keys() const {
                                             : is_glue(c) || is_conversations(c);
             }}},
           {{{"tokenizer", range::choice("characters, wordpiece, byte_bpe, hub"),
-             "text: what tokens are, hub as the tokenizer.json of a model's folder says. GLUE and "
+             "text: what tokens are, hub as the tokenizer of a model's folder says. GLUE and "
              "jsonl with encoders take wordpiece or hub; characters, the default, is hub there if "
-             "data.vocabulary or model.weights is a folder with a tokenizer.json, and else "
+             "data.vocabulary or model.weights is a folder with a tokenizer, and else "
              "wordpiece."},
             &DataConfig::tokenizer},
            {"tiny_shakespeare, text, jsonl, and GLUE with wordpiece or hub",

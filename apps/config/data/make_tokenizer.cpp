@@ -32,40 +32,33 @@ std::string vocabulary_path(const Config& config) {
                                 bytes ? "folder" : "file"));
 }
 
-bool has_hub_tokenizer(const std::filesystem::path& folder) {
-  std::error_code ignored;
-  return std::filesystem::is_regular_file(folder / data::kSampleFiles[0], ignored);
-}
-
-// Is the tokenizer of an encoder the tokenizer.json of a folder?
+// Is the tokenizer of an encoder that of a model's folder?
 bool is_hub_encoder(const Config& config) {
   const std::string& kind = config.data.tokenizer;
   if (kind != "characters") return kind == "hub";
   const auto& named = config.data.vocabulary ? config.data.vocabulary : config.model.weights;
-  return named && has_hub_tokenizer(*named);
+  return named && data::has_sample_encoder(*named);
 }
 
-// The folder with the tokenizer.json.
+// The folder with the tokenizer.json or tokenizer.model.
 std::string hub_folder(const Config& config) {
   namespace fs = std::filesystem;
-  std::error_code ignored;
-  const auto has = has_hub_tokenizer;
+  const auto has = data::has_sample_encoder;
   if (config.data.vocabulary) {
     const fs::path path = *config.data.vocabulary;
-    if (has(path)) return path.string();
-    if (path.filename() == data::kSampleFiles[0] && has(path.parent_path()))
-      return path.parent_path().string();
-    const bool other = fs::is_regular_file(path / "tokenizer.model", ignored);
-    throw ConfigError(
-        "data.vocabulary",
-        fmt::format("expected the folder of a model with a tokenizer.json, got {}{}",
-                    in_quotes(path.string()), other ? ", which has a tokenizer.model alone" : ""));
+    if (has(path.string())) return path.string();
+    const bool file = path.filename() == "tokenizer.json" || path.filename() == "tokenizer.model";
+    if (file && has(path.parent_path().string())) return path.parent_path().string();
+    throw ConfigError("data.vocabulary",
+                      fmt::format("expected the folder of a model with a tokenizer.json or a "
+                                  "tokenizer.model, got {}",
+                                  in_quotes(path.string())));
   }
   if (config.model.weights && has(*config.model.weights)) return *config.model.weights;
   if (config.data.dir && has(*config.data.dir)) return *config.data.dir;
   throw ConfigError("data.vocabulary",
-                    "expected the folder of a model with a tokenizer.json, since model.weights "
-                    "and data.dir name none; got null");
+                    "expected the folder of a model with a tokenizer.json or a tokenizer.model, "
+                    "since model.weights and data.dir name none; got null");
 }
 
 constexpr const char* kCharacters = "characters.txt";
@@ -108,9 +101,8 @@ std::vector<std::pair<std::string, std::string>> tokenizer_files(const Config& c
   if (dynamic_cast<const data::HubTokenizer*>(tokenizer.get()) != nullptr) {
     const std::string folder = hub_folder(config);
     std::vector<std::pair<std::string, std::string>> files;
-    for (const char* name : data::kSampleFiles)
-      if (data::is_file(folder + "/" + name))
-        files.emplace_back(name, text_of_file(folder + "/" + name));
+    for (const std::string& name : data::sample_files(folder))
+      files.emplace_back(name, text_of_file(folder + "/" + name));
     return files;
   }
   const std::string path = vocabulary_path(config);
@@ -123,7 +115,7 @@ std::vector<std::pair<std::string, std::string>> tokenizer_files(const Config& c
 std::shared_ptr<const data::Tokenizer> read_tokenizer(
     const std::string& folder, std::shared_ptr<const data::SampleEncoder>& samples) {
   const auto path = [&](const char* name) { return folder + "/" + name; };
-  if (data::is_file(path(data::kSampleFiles[0]))) {
+  if (data::has_sample_encoder(folder)) {
     samples = std::make_shared<const data::SampleEncoder>(data::read_sample_encoder(folder));
     return samples->tokenizer;
   }

@@ -20,13 +20,13 @@ struct TextTokens {
 // The tokenizers of an open data set (open_data.h).
 class Tokenizers {
  public:
-  // What makes rows for encoders (encoder_layout()), read once: the tokenizer.json of a model's
+  // What makes rows for encoders (encoder_layout()), read once: the tokenizer of a model's
   // folder, or word pieces of the vocabulary data.vocabulary. data.tokenizer says which;
-  // characters, which no encoder reads: the tokenizer.json that data.vocabulary or model.weights
+  // characters, which no encoder reads: the tokenizer that data.vocabulary or model.weights
   // names, if one does. Errors: ConfigError where there is none, or where it makes no such rows;
   // those of the file.
   std::shared_ptr<const data::Tokenizer> for_encoder(const Config& config);
-  // The tokenizer.json of a model's folder with what stands beside it, which is read once: that of
+  // The tokenizer of a model's folder with what stands beside it, which is read once: that of
   // data.vocabulary, of model.weights, or of data.dir. Errors: as above.
   std::shared_ptr<const data::SampleEncoder> samples(const Config& config);
   // The files at `paths` by data.tokenizer; read(path) is the text of one. Characters are those of
@@ -43,7 +43,7 @@ class Tokenizers {
 
 // The tokenizer's files for a run folder, as names and contents; none where there is no tokenizer.
 std::vector<std::pair<std::string, std::string>> tokenizer_files(const Config& config);
-// The tokenizer of these files in `folder`; null: there are none. With a tokenizer.json, `samples`
+// The tokenizer of these files in `folder`; null: there are none. With that of a folder, `samples`
 // is what stands beside it. Errors: those of the files.
 std::shared_ptr<const data::Tokenizer> read_tokenizer(
     const std::string& folder, std::shared_ptr<const data::SampleEncoder>& samples);

@@ -190,9 +190,22 @@ void cut_sequence(Sequence& sequence, int64_t ids) {
 
 }  // namespace
 
+bool has_sample_encoder(const std::string& folder) {
+  return is_file(folder + "/tokenizer.json") || is_file(folder + "/tokenizer.model");
+}
+
+std::vector<std::string> sample_files(const std::string& folder) {
+  const bool json = is_file(folder + "/tokenizer.json");
+  std::vector<std::string> names = {json ? "tokenizer.json" : "tokenizer.model",
+                                    "tokenizer_config.json", "chat_template.jinja"};
+  if (!json) names.insert(names.end(), {"added_tokens.json", "special_tokens_map.json"});
+  std::erase_if(names, [&](const std::string& name) { return !is_file(folder + "/" + name); });
+  return names;
+}
+
 SampleEncoder read_sample_encoder(const std::string& folder) {
   SampleEncoder made;
-  const auto tokenizer = std::make_shared<const HubTokenizer>(folder + "/tokenizer.json");
+  const std::shared_ptr<const HubTokenizer> tokenizer = HubTokenizer::of_folder(folder);
   made.chat = ChatTemplate::of_folder(folder);
   for (const auto& [name, text] : special_tokens(folder)) {
     if (name != "eos_token") continue;

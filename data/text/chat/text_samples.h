@@ -19,11 +19,12 @@ struct SampleEncoder {
   std::optional<int32_t> end;        // the token behind a text; none: there is none
 };
 
-// The names of the files in a model's folder that it is read from.
-constexpr const char* kSampleFiles[] = {"tokenizer.json", "tokenizer_config.json",
-                                        "chat_template.jinja"};
-// The tokenizer.json of a folder, its chat template and its "eos_token". Errors: those of
-// HubTokenizer and ChatTemplate; an "eos_token" that the tokenizer does not have.
+// Whether a folder has a tokenizer.json or a tokenizer.model, and the names of the files that it is
+// read from: those that are there. With a tokenizer.json, its tokenizer.model is not read.
+bool has_sample_encoder(const std::string& folder);
+std::vector<std::string> sample_files(const std::string& folder);
+// The tokenizer of a folder (HubTokenizer::of_folder), its chat template and its "eos_token".
+// Errors: those of HubTokenizer and ChatTemplate; an "eos_token" that the tokenizer does not have.
 SampleEncoder read_sample_encoder(const std::string& folder);
 
 struct TextSampleOptions {

@@ -38,7 +38,8 @@ AddedToken read_added_token(const TokenizerEntry& entry) {
 }  // namespace
 
 AddedTokens::AddedTokens(const TokenizerEntry& entry, const TokenTable& table,
-                         const std::function<std::string(std::string)>& normalize) {
+                         const std::function<std::string(std::string)>& normalize,
+                         const std::vector<AddedToken>& unsearched) {
   const std::vector<TokenizerEntry> entries = entry.list();
   const int64_t most = 2 * (table.size() + static_cast<int64_t>(entries.size())) + kSpareIds;
   for (const TokenizerEntry& each : entries) {
@@ -55,6 +56,8 @@ AddedTokens::AddedTokens(const TokenizerEntry& entry, const TokenTable& table,
       each.at("content").fail("each added token once");
     all_.push_back(std::move(token));
   }
+  for (const AddedToken& token : unsearched)
+    if (by_content_.emplace(token.content, 0).second) all_.push_back(token);
   std::stable_sort(all_.begin(), all_.end(),
                    [](const AddedToken& a, const AddedToken& b) { return a.id < b.id; });
   for (size_t i = 0; i < all_.size(); ++i) {
@@ -63,6 +66,7 @@ AddedTokens::AddedTokens(const TokenizerEntry& entry, const TokenTable& table,
       entry.reject(fmt::format("expected one added token with the id {}, got {} and {}", token.id,
                                in_quotes(all_[i - 1].content), in_quotes(token.content)));
     by_content_[token.content] = i;
+    if (!token.searched) continue;
     if (!token.normalized) {
       plain_.insert(token.content, static_cast<int32_t>(i));
       continue;

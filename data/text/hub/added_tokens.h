@@ -21,6 +21,7 @@ struct AddedToken {
   bool lstrip = false, rstrip = false;  // takes the white space before it, and behind it
   bool normalized = false;              // is looked for in the normalized text
   bool special = false;                 // decoding may leave it out
+  bool searched = true;                 // false: a text never holds it
 };
 
 // A part of a text: an added token, or what lies between two.
@@ -36,8 +37,10 @@ class AddedTokens {
   // The entry "added_tokens". normalize(text): what the tokenizer's normalizers make of a text.
   // Errors: two tokens with one id or one content; an id that is not the vocabulary's for a token
   // that the vocabulary has, or that is another token's there; ids with large gaps.
+  // unsearched: further tokens; one whose content the entry names is left out.
   AddedTokens(const TokenizerEntry& entry, const TokenTable& table,
-              const std::function<std::string(std::string)>& normalize);
+              const std::function<std::string(std::string)>& normalize,
+              const std::vector<AddedToken>& unsearched = {});
 
   const std::vector<AddedToken>& all() const { return all_; }  // by id
   // Null: no added token has the id, or this content.

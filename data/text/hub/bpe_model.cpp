@@ -64,9 +64,16 @@ struct BpeOptions {
   bool fuse_unknown = false, byte_fallback = false, ignore_merges = false;
 };
 
+// Two tokens that merge. Ids from the table's size on are characters that are no tokens.
+struct KnownMerge {
+  int32_t left, right;
+  PairMerge merge;
+};
+
 class BpeModel final : public TokenModel {
  public:
   BpeModel(TokenTable table, const TokenizerEntry& entry, bool bytes);
+  explicit BpeModel(const PieceFile& file);
 
   const TokenTable& table() const override { return table_; }
   void append(std::string_view word, TokenIds& ids, WordCache& cache) const override;
@@ -81,6 +88,9 @@ class BpeModel final : public TokenModel {
     int32_t id, previous, next;  // id < 0: merged into another one
   };
   void read_merges(const TokenizerEntry& merges);
+  void find_characters();
+  void find_merges(const PieceFile& file);
+  bool is_token(int32_t id) const { return id >= 0 && id < table_.size(); }
   int32_t find_word(std::string_view word) const;
   int32_t character_id(char32_t code) const {
     if (code < direct_.size()) return direct_[code];
@@ -91,13 +101,21 @@ class BpeModel final : public TokenModel {
     if (left < 128 && right < 128) return ascii_joints_[left << 7 | right];
     return joints_.contains(uint64_t{left} << 32 | right);
   }
+  void set_character(char32_t code, int32_t id) {
+    if (code < direct_.size())
+      direct_[code] = id;
+    else
+      others_[code] = id;
+  }
   void add_joint(char32_t left, char32_t right) {
     if (left < 128 && right < 128)
       ascii_joints_[left << 7 | right] = true;
     else
       joints_.insert(uint64_t{left} << 32 | right);
   }
+  void append_unfixed(std::string_view word, TokenIds& ids, WordCache& cache) const;
   void append_whole(std::string_view word, TokenIds& ids) const;
+  void write_unknown(TokenIds& symbols) const;
   void first_symbols(std::string_view word, TokenIds& symbols) const;
   void merge_few(TokenIds& symbols) const;
   void merge_many(TokenIds& symbols) const;
@@ -114,6 +132,9 @@ class BpeModel final : public TokenModel {
   std::unordered_set<uint64_t> joints_;
   std::bitset<1 << 14> ascii_joints_;
   std::unordered_map<std::string, int32_t> byte_words_;  // bytes_: tokens as bytes
+  ByteTrie fixed_;                                       // tokens that no merge makes or takes
+  bool has_fixed_ = false;
+  std::vector<std::string> characters_;  // that are no tokens and merge to some
 };
 
 constexpr size_t kFewSymbols = 32;
@@ -160,22 +181,100 @@ BpeModel::BpeModel(TokenTable table, const TokenizerEntry& entry, bool bytes)
       if (options_.ignore_merges) byte_words_[*text] = static_cast<int32_t>(id);
     }
   } else {
-    byte_ids_ = byte_token_ids(table_);
-    direct_.assign(0x10000, -1);
-    for (int64_t id = 0; id < table_.size(); ++id) {
-      const std::string& token = table_.token(id);
-      size_t end = 0;
-      if (token.empty() || token.size() > 4) continue;
-      const char32_t code = next_code_point(token, end).code;
-      if (end != token.size()) continue;
-      if (code < direct_.size())
-        direct_[code] = static_cast<int32_t>(id);
-      else
-        others_[code] = static_cast<int32_t>(id);
-    }
+    find_characters();
     cuts_ = options_.prefix.empty() && options_.suffix.empty();
   }
   read_merges(entry.at("merges"));
+}
+
+void BpeModel::find_characters() {
+  byte_ids_ = byte_token_ids(table_);
+  direct_.assign(0x10000, -1);
+  for (int64_t id = 0; id < table_.size(); ++id) {
+    const std::string& token = table_.token(id);
+    size_t end = 0;
+    if (token.empty() || token.size() > 4) continue;
+    const char32_t code = next_code_point(token, end).code;
+    if (end == token.size()) set_character(code, static_cast<int32_t>(id));
+  }
+}
+
+BpeModel::BpeModel(const PieceFile& file)
+    : table_(table_of_pieces(file)), bytes_(false), cuts_(true), merges_(0) {
+  options_.unknown = file.unknown;
+  options_.fuse_unknown = true;
+  options_.byte_fallback = file.byte_fallback;
+  find_characters();
+  find_merges(file);
+  for (size_t id = 0; id < file.pieces.size(); ++id) {
+    if (file.pieces[id].type != PieceType::user_defined) continue;
+    fixed_.insert(file.pieces[id].text, static_cast<int32_t>(id));
+    has_fixed_ = true;
+  }
+}
+
+// SentencePiece merges the pair whose token has the highest score, and the first one among equals:
+// so each way to make a token of two is a merge, and tokens of one score have one rank.
+void BpeModel::find_merges(const PieceFile& file) {
+  // Tokens by their first bytes, and by their last ones.
+  ByteTrie ahead, back;
+  std::vector<float> scores;
+  const auto is_normal = [](const Piece& piece) { return piece.type == PieceType::normal; };
+  for (size_t id = 0; id < file.pieces.size(); ++id) {
+    const Piece& piece = file.pieces[id];
+    if (!is_normal(piece)) continue;
+    scores.push_back(piece.score);
+    ahead.insert(piece.text, static_cast<int32_t>(id));
+    back.insert(std::string(piece.text.rbegin(), piece.text.rend()), static_cast<int32_t>(id));
+  }
+  std::sort(scores.begin(), scores.end(), std::greater<>());
+  scores.erase(std::unique(scores.begin(), scores.end()), scores.end());
+  const auto rank_of = [&](float score) {
+    return static_cast<int32_t>(
+        std::lower_bound(scores.begin(), scores.end(), score, std::greater<>()) - scores.begin());
+  };
+  // The id of a part: a token, or any one character.
+  const auto character = [&](std::string_view text) {
+    size_t end = 0;
+    const char32_t code = next_code_point(text, end).code;
+    if (character_id(code) < 0) {
+      set_character(code, static_cast<int32_t>(table_.size() + characters_.size()));
+      characters_.emplace_back(text);
+    }
+    return character_id(code);
+  };
+  std::vector<KnownMerge> all;
+  std::vector<size_t> places;   // between the characters of a token
+  std::vector<int32_t> behind;  // the tokens from there on; -1: there is none
+  for (size_t id = 0; id < file.pieces.size(); ++id) {
+    const std::string_view text = file.pieces[id].text;
+    if (!is_normal(file.pieces[id])) continue;
+    places.clear();
+    for (size_t at = 0; at < text.size(); places.push_back(at)) next_code_point(text, at);
+    places.pop_back();
+    if (places.empty()) continue;
+    behind.assign(places.size(), -1);
+    ByteTrie::Node node = ByteTrie::kRoot;
+    size_t at = text.size();
+    for (size_t i = places.size(); i-- > 0 && node != ByteTrie::kNone;) {
+      while (at > places[i] && node != ByteTrie::kNone) node = back.next(node, text[--at]);
+      if (node != ByteTrie::kNone) behind[i] = back.value(node);
+    }
+    if (behind.back() < 0) behind.back() = character(text.substr(places.back()));
+    node = ByteTrie::kRoot;
+    at = 0;
+    for (size_t i = 0; i < places.size(); ++i) {
+      while (at < places[i] && node != ByteTrie::kNone) node = ahead.next(node, text[at++]);
+      int32_t before = node == ByteTrie::kNone ? -1 : ahead.value(node);
+      if (before < 0 && i == 0) before = character(text.substr(0, places[0]));
+      if (before < 0 || behind[i] < 0) continue;
+      all.push_back(
+          {before, behind[i], {rank_of(file.pieces[id].score), static_cast<int32_t>(id)}});
+      add_joint(last_code(text.substr(0, places[i])), first_code(text.substr(places[i])));
+    }
+  }
+  merges_ = MergeTable(all.size());
+  for (const KnownMerge& each : all) merges_.insert(each.left, each.right, each.merge);
 }
 
 void BpeModel::read_merges(const TokenizerEntry& merges) {
@@ -353,10 +452,45 @@ void BpeModel::append_whole(std::string_view word, TokenIds& ids) const {
     merge_many(symbols);
   else
     merge_few(symbols);
+  if (!characters_.empty()) write_unknown(symbols);
   ids.insert(ids.end(), symbols.begin(), symbols.end());
 }
 
+// Characters that are no tokens and did not merge become unknown ones.
+void BpeModel::write_unknown(TokenIds& symbols) const {
+  TokenIds written;
+  for (const int32_t symbol : symbols) {
+    if (is_token(symbol)) {
+      const bool again =
+          symbol == *options_.unknown && !written.empty() && written.back() == symbol;
+      if (!again) written.push_back(symbol);
+    } else if (options_.byte_fallback) {
+      for (const char byte : characters_[static_cast<size_t>(symbol - table_.size())])
+        written.push_back(byte_ids_[static_cast<uint8_t>(byte)]);
+    } else if (written.empty() || written.back() != *options_.unknown) {
+      written.push_back(*options_.unknown);
+    }
+  }
+  symbols = std::move(written);
+}
+
 void BpeModel::append(std::string_view word, TokenIds& ids, WordCache& cache) const {
+  if (!has_fixed_) return append_unfixed(word, ids, cache);
+  size_t begin = 0;
+  for (size_t at = 0; at < word.size();) {
+    const size_t length = fixed_.longest(word.substr(at));
+    if (length == 0) {
+      next_code_point(word, at);
+      continue;
+    }
+    if (at > begin) append_unfixed(word.substr(begin, at - begin), ids, cache);
+    ids.push_back(table_.find(word.substr(at, length)));
+    begin = at += length;
+  }
+  if (begin < word.size()) append_unfixed(word.substr(begin), ids, cache);
+}
+
+void BpeModel::append_unfixed(std::string_view word, TokenIds& ids, WordCache& cache) const {
   FRUGAL_CHECK(word.size() < size_t{1} << 30,
                "[tokenizer] expected words of less than 2^30 bytes, got one of {}", word.size());
   const auto whole = [this](std::string_view part, TokenIds& into) { append_whole(part, into); };
@@ -369,7 +503,7 @@ void BpeModel::append(std::string_view word, TokenIds& ids, WordCache& cache) co
   for (size_t at = 0; at < word.size();) {
     const size_t place = at;
     const char32_t code = next_code_point(word, at).code;
-    const bool known = character_id(code) >= 0;
+    const bool known = is_token(character_id(code));
     if (place > 0 && known && known_before && !joins(before, code)) {
       cache.append(word.substr(begin, place - begin), ids, whole);
       begin = place;
@@ -381,6 +515,10 @@ void BpeModel::append(std::string_view word, TokenIds& ids, WordCache& cache) co
 }
 
 }  // namespace
+
+std::unique_ptr<TokenModel> make_bpe_model(const PieceFile& file) {
+  return std::make_unique<BpeModel>(file);
+}
 
 std::unique_ptr<TokenModel> read_bpe_model(const TokenizerEntry& entry, bool bytes) {
   return std::make_unique<BpeModel>(TokenTable::of_object(entry.at("vocab")), entry, bytes);

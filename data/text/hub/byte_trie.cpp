@@ -26,6 +26,18 @@ ByteTrie::Node ByteTrie::next(Node node, char byte) const {
   return slot.key == 0 ? kNone : slot.next;
 }
 
+size_t ByteTrie::longest(std::string_view text) const {
+  if (text.empty() || !begins(text[0])) return 0;
+  size_t length = 0;
+  Node node = kRoot;
+  for (size_t at = 0; at < text.size();) {
+    node = next(node, text[at++]);
+    if (node == kNone) break;
+    if (value(node) >= 0) length = at;
+  }
+  return length;
+}
+
 void ByteTrie::insert(std::string_view text, int32_t value) {
   FRUGAL_ASSERT(value >= 0);
   FRUGAL_CHECK(!text.empty() && text.size() <= kLongestToken,

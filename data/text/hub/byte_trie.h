@@ -23,6 +23,8 @@ class ByteTrie {
   // The place behind `byte`; kNone: no text goes on so.
   Node next(Node node, char byte) const;
   int32_t value(Node node) const { return values_[node]; }  // -1: no text ends here
+  // Bytes of the longest of its texts with which `text` begins; 0: it begins with none.
+  size_t longest(std::string_view text) const;
   // Whether any text begins with the byte.
   bool begins(char byte) const { return begins_[static_cast<uint8_t>(byte)]; }
 

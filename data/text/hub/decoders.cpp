@@ -107,6 +107,52 @@ class ByteFallbackDecoder final : public Decoder {
   }
 };
 
+class PieceDecoder final : public Decoder {
+ public:
+  explicit PieceDecoder(const PieceFile& file)
+      : unknown_(file.pieces[static_cast<size_t>(file.unknown)].text),
+        surface_(file.unknown_surface),
+        bytes_(file.byte_fallback),
+        takes_first_(file.dummy_prefix || file.remove_spaces),
+        takes_all_(file.remove_spaces) {}
+  void apply(Tokens& tokens) const override {
+    std::string text, bytes;
+    const auto flush = [&] {  // U+FFFD for each byte that belongs to no character
+      for (size_t at = 0; at < bytes.size();) {
+        const size_t begin = at;
+        if (next_code_point(bytes, at).valid)
+          text.append(bytes, begin, at - begin);
+        else
+          text += "\xEF\xBF\xBD";
+      }
+      bytes.clear();
+    };
+    constexpr std::string_view kMark = "\xE2\x96\x81";
+    bool at_begin = takes_first_;
+    for (const std::string& token : tokens) {
+      if (const auto byte = bytes_ ? byte_of(token) : std::nullopt) {
+        bytes += *byte;
+        continue;
+      }
+      flush();
+      at_begin = at_begin && text.empty();
+      std::string_view piece = token;
+      if (piece == unknown_) piece = surface_;
+      if (at_begin && piece.starts_with(kMark)) {
+        piece.remove_prefix(kMark.size());
+        at_begin = takes_all_;
+      }
+      text += with_replaced(piece, kMark, " ");
+    }
+    flush();
+    tokens = {std::move(text)};
+  }
+
+ private:
+  std::string unknown_, surface_;
+  bool bytes_, takes_first_, takes_all_;
+};
+
 class CtcDecoder final : public Decoder {
  public:
   explicit CtcDecoder(const TokenizerEntry& entry)
@@ -198,6 +244,10 @@ void add_decoders(const TokenizerEntry& entry, std::vector<std::unique_ptr<Decod
 }
 
 }  // namespace
+
+std::unique_ptr<Decoder> make_piece_decoder(const PieceFile& file) {
+  return std::make_unique<PieceDecoder>(file);
+}
 
 std::vector<std::unique_ptr<Decoder>> read_decoders(const TokenizerEntry& entry) {
   std::vector<std::unique_ptr<Decoder>> all;

@@ -9,6 +9,7 @@
 #include "data/text/hub/added_tokens.h"
 #include "data/text/hub/decoders.h"
 #include "data/text/hub/normalizers.h"
+#include "data/text/hub/piece_settings.h"
 #include "data/text/hub/pre_tokenizers.h"
 #include "data/text/hub/token_model.h"
 #include "data/text/unicode.h"
@@ -17,6 +18,7 @@ namespace frugal::data {
 
 struct HubTokenizer::Parts {
   std::vector<std::unique_ptr<Normalizer>> normalizers;
+  std::unique_ptr<Normalizer> later;  // for what does not begin a text; null: as the others
   PreTokenizers pre_tokenizers;
   std::unique_ptr<TokenModel> model;
   bool model_takes_bytes = false;
@@ -27,7 +29,9 @@ struct HubTokenizer::Parts {
   int64_t size = 0;
 
   Parts(const nlohmann::json& json, const std::string& name);
-  void normalize(std::string& text) const {
+  Parts(const PieceFile& file, const PieceSettings& settings);
+  void normalize(std::string& text, bool first = true) const {
+    if (!first && later != nullptr) return later->apply(text);
     for (const auto& each : normalizers) each->apply(text);
   }
   bool normalizes() const { return !normalizers.empty(); }
@@ -150,6 +154,27 @@ HubTokenizer::Parts::Parts(const nlohmann::json& json, const std::string& name) 
   }
 }
 
+HubTokenizer::Parts::Parts(const PieceFile& file, const PieceSettings& settings) {
+  normalizers.push_back(make_piece_normalizer(file, settings.prefix));
+  if (settings.prefix_once) later = make_piece_normalizer(file, false);
+  model = make_piece_model(file);
+  std::vector<AddedToken> silent;  // they stand for no text
+  for (size_t id = 0; id < file.pieces.size(); ++id)
+    if (file.pieces[id].type == PieceType::control)
+      silent.push_back({.id = static_cast<int32_t>(id),
+                        .content = file.pieces[id].text,
+                        .special = true,
+                        .searched = false});
+  added = AddedTokens(
+      TokenizerEntry(settings.added, settings.name).at("added_tokens_decoder"), model->table(),
+      [](std::string text) { return text; }, silent);
+  decoders.push_back(make_piece_decoder(file));
+  size = model->table().size();
+  if (!added.all().empty()) size = std::max<int64_t>(size, added.all().back().id + 1);
+  if (settings.add_begin && settings.begin >= 0) around.before = {settings.begin};
+  if (settings.add_end && settings.end >= 0) around.after = {settings.end};
+}
+
 void HubTokenizer::Parts::append_words(std::string text, bool first, TokenIds& ids,
                                        WordCache& cache) const {
   WordList words(std::move(text), first);
@@ -161,7 +186,7 @@ void HubTokenizer::Parts::append_words(std::string text, bool first, TokenIds& i
 void HubTokenizer::Parts::append_part(std::string_view text, bool first, TokenIds& ids,
                                       WordCache& cache) const {
   std::string normal(text);
-  normalize(normal);
+  normalize(normal, first);
   const std::vector<AddedPart> parts = added.split(normal, true);
   if (parts.size() == 1 && parts[0].id < 0)
     return append_words(std::move(normal), first, ids, cache);
@@ -176,12 +201,30 @@ void HubTokenizer::Parts::append_part(std::string_view text, bool first, TokenId
 
 HubTokenizer::HubTokenizer(const std::string& path) {
   const std::vector<uint8_t> bytes = read_file("tokenizer", path);
+  if (path.ends_with(".model")) {
+    const PieceFile file =
+        read_piece_file({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path);
+    parts_ = std::make_unique<const Parts>(file, settings_of_file(file));
+    return;
+  }
   parts_ = std::make_unique<const Parts>(
       parse_tokenizer({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path), path);
 }
 
 HubTokenizer::HubTokenizer(std::string_view json, const std::string& name)
     : parts_(std::make_unique<const Parts>(parse_tokenizer(json, name), name)) {}
+
+HubTokenizer::HubTokenizer(std::unique_ptr<const Parts> parts) : parts_(std::move(parts)) {}
+
+std::unique_ptr<const HubTokenizer> HubTokenizer::of_folder(const std::string& folder) {
+  const std::string pieces = folder + "/tokenizer.model", json = folder + "/tokenizer.json";
+  if (is_file(json) || !is_file(pieces)) return std::make_unique<const HubTokenizer>(json);
+  const std::vector<uint8_t> bytes = read_file("tokenizer", pieces);
+  const PieceFile file =
+      read_piece_file({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, pieces);
+  return std::unique_ptr<const HubTokenizer>(
+      new HubTokenizer(std::make_unique<const Parts>(file, read_piece_settings(folder, file))));
+}
 
 HubTokenizer::~HubTokenizer() = default;
 

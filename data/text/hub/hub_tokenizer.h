@@ -1,5 +1,6 @@
-// HubTokenizer: the tokenizer that a tokenizer.json describes, as folders of published models have
-// it. Ids are those of the reference library (Hugging Face's tokenizers).
+// HubTokenizer: the tokenizer that a tokenizer.json or a tokenizer.model describes, as folders of
+// published models have it. Ids are those of the reference libraries: Hugging Face's tokenizers,
+// and SentencePiece.
 #pragma once
 #include <memory>
 #include <optional>
@@ -17,8 +18,15 @@ class HubTokenizer : public Tokenizer {
   // Reads a tokenizer.json. Entries "truncation" and "padding" are not looked at: who makes batches
   // decides. Errors (with the file and the entry): no JSON; a component of a type that is not
   // known; members that are missing or have another type; ids that occur twice or leave large gaps;
-  // merges that occur twice or name no tokens; a regular expression that cannot be read.
+  // merges that occur twice or name no tokens; a regular expression that cannot be read. A name
+  // that ends with ".model": SentencePiece's file alone, as read_piece_file() reads it
+  // (piece_file.h); its pieces for <s> and </s> are not found in texts. Texts of more than 64 KiB
+  // are cut in parts of that size where no piece can lie, because SentencePiece's sums in f32 lose
+  // their digits.
   explicit HubTokenizer(const std::string& path);
+  // The tokenizer.json of a folder, or its tokenizer.model with what tokenizer_config.json,
+  // added_tokens.json and special_tokens_map.json say beside it (piece_settings.h).
+  static std::unique_ptr<const HubTokenizer> of_folder(const std::string& folder);
   // Reads the text of such a file; messages call it `name`.
   HubTokenizer(std::string_view json, const std::string& name);
   ~HubTokenizer() override;
@@ -46,6 +54,7 @@ class HubTokenizer : public Tokenizer {
 
  private:
   struct Parts;
+  explicit HubTokenizer(std::unique_ptr<const Parts> parts);
   std::string decode(const TokenIds& ids, bool special) const;
   std::unique_ptr<const Parts> parts_;
 };

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <cstring>
 #include <functional>
+#include <optional>
 
 #include "core/error.h"
 #include "core/quoted.h"
 #include "data/text/byte_characters.h"
+#include "data/text/hub/byte_trie.h"
 #include "data/text/hub/split_pattern.h"
 #include "data/text/unicode.h"
 
@@ -184,6 +186,71 @@ class RulesNormalizer final : public Normalizer {
   CharacterRules rules_;
 };
 
+constexpr std::string_view kSpaceMark = "\xE2\x96\x81";  // U+2581
+
+class PieceNormalizer final : public Normalizer {
+ public:
+  PieceNormalizer(const PieceFile& file, bool prefix)
+      : prefix_(prefix && file.dummy_prefix),
+        space_behind_(file.space_behind),
+        remove_(file.remove_spaces),
+        space_(file.escape_spaces ? kSpaceMark : " ") {
+    if (!file.rules.empty()) rules_.emplace(file.rules);
+    for (const Piece& piece : file.pieces)
+      if (piece.type == PieceType::user_defined) fixed_.insert(piece.text, 0);
+  }
+  void apply(std::string& text) const override {
+    std::string_view rest = text;
+    std::string out;
+    out.reserve(text.size() + text.size() / 2);
+    if (remove_)
+      for (Step step; !rest.empty() && (step = next(rest)).made == " ";)
+        rest.remove_prefix(step.bytes);
+    if (rest.empty()) return text.clear();
+    if (prefix_ && !space_behind_) out += space_;
+    bool behind_space = remove_;
+    while (!rest.empty()) {
+      Step step = next(rest);
+      rest.remove_prefix(step.bytes);
+      while (behind_space && step.made.starts_with(' ')) step.made.remove_prefix(1);
+      if (step.made.empty()) continue;
+      for (const char byte : step.made)
+        if (byte == ' ')
+          out += space_;
+        else
+          out += byte;
+      behind_space = remove_ && step.made.ends_with(' ');
+    }
+    if (remove_)
+      while (out.ends_with(space_)) out.resize(out.size() - space_.size());
+    if (prefix_ && space_behind_) out += space_;
+    text = valid_utf8(out);
+  }
+
+ private:
+  struct Step {  // what the first bytes of a text become
+    std::string_view made;
+    size_t bytes = 0;
+  };
+  // REQUIRES: a text that is not empty.
+  Step next(std::string_view text) const {
+    if (const size_t length = fixed_.longest(text); length > 0)
+      return {text.substr(0, length), length};
+    if (rules_) {
+      size_t length = 0;
+      if (const char* found = rules_->find_longest(text, length)) return {found, length};
+    }
+    size_t end = 0;
+    next_code_point(text, end);
+    return {text.substr(0, end), end};
+  }
+
+  std::optional<CharacterRules> rules_;
+  ByteTrie fixed_;  // pieces that are always one token stay as they are
+  bool prefix_, space_behind_, remove_;
+  std::string_view space_;
+};
+
 std::string from_base64(const TokenizerEntry& entry) {
   const std::string text = entry.text();
   std::string out;
@@ -267,24 +334,55 @@ CharacterRules::CharacterRules(const std::string& bytes) {
   replacements_ = bytes.substr(sizeof(size) + size);
 }
 
-const char* CharacterRules::find(std::string_view text) const {
+// Calls found(length, replacement), which says whether to go on, for each beginning of the text
+// that a rule names.
+template <class Found>
+void CharacterRules::for_beginnings(std::string_view text, const Found& found) const {
   // A unit has a label in its low bits, the distance to its children, and whether a text ends
   // there; its value is then in the first child. Ref: Yata, darts-clone.
   const auto offset = [](uint32_t unit) { return unit >> 10 << ((unit & 0x200) >> 6); };
   size_t at = offset(trie_[0]);
-  for (const char byte : text) {
-    if (byte == 0) return nullptr;
-    at ^= static_cast<uint8_t>(byte);
-    if (at >= trie_.size()) return nullptr;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<uint8_t>(text[i]);
+    if (byte == 0) return;
+    at ^= byte;
+    if (at >= trie_.size()) return;
     const uint32_t unit = trie_[at];
-    if ((unit & 0x800000FF) != static_cast<uint8_t>(byte)) return nullptr;
+    if ((unit & 0x800000FF) != byte) return;
     at ^= offset(unit);
     if ((unit >> 8 & 1) == 0) continue;
-    if (at >= trie_.size()) return nullptr;
+    if (at >= trie_.size()) return;
     const uint32_t value = trie_[at] & 0x7FFFFFFF;
-    return value < replacements_.size() ? replacements_.c_str() + value : nullptr;
+    if (value >= replacements_.size() || !found(i + 1, replacements_.c_str() + value)) return;
   }
-  return nullptr;
+}
+
+const char* CharacterRules::find(std::string_view text) const {
+  const char* first = nullptr;
+  for_beginnings(text, [&](size_t, const char* replacement) {
+    first = replacement;
+    return false;
+  });
+  return first;
+}
+
+const char* CharacterRules::find_longest(std::string_view text, size_t& length) const {
+  const char* last = nullptr;
+  for_beginnings(text, [&](size_t bytes, const char* replacement) {
+    last = replacement;
+    length = bytes;
+    return true;
+  });
+  return last;
+}
+
+std::unique_ptr<Normalizer> make_piece_normalizer(const PieceFile& file, bool prefix) {
+  try {
+    return std::make_unique<PieceNormalizer>(file, prefix);
+  } catch (const Error& error) {
+    throw Error(fmt::format("[tokenizer] {}: normalizer_spec.precompiled_charsmap: {}",
+                            in_quotes(file.name, 300), error.what()));
+  }
 }
 
 std::vector<std::unique_ptr<Normalizer>> read_normalizers(const TokenizerEntry& entry) {

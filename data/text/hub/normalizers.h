@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "data/text/hub/piece_file.h"
 #include "data/text/hub/tokenizer_entry.h"
 
 namespace frugal::data {
@@ -22,6 +23,10 @@ class Normalizer {
 // ByteLevel. Errors: another type; members that are missing or have another type.
 std::vector<std::unique_ptr<Normalizer>> read_normalizers(const TokenizerEntry& entry);
 
+// What SentencePiece makes of a text before it cuts it. prefix: with the space that stands before a
+// text, if the file wants one. Errors: rules that cannot be read.
+std::unique_ptr<Normalizer> make_piece_normalizer(const PieceFile& file, bool prefix);
+
 // Replaces parts of a text by the rules of SentencePiece's compiled files (`Precompiled`).
 // Thread safety: const.
 class CharacterRules {
@@ -31,8 +36,13 @@ class CharacterRules {
   explicit CharacterRules(const std::string& bytes);
   // What replaces the shortest beginning of `text` that a rule names; null: no rule does.
   const char* find(std::string_view text) const;
+  // What replaces the longest one, whose bytes are `length`.
+  const char* find_longest(std::string_view text, size_t& length) const;
 
  private:
+  template <class Found>
+  void for_beginnings(std::string_view text, const Found& found) const;
+
   std::vector<uint32_t> trie_;
   std::string replacements_;
 };

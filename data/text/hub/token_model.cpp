@@ -64,6 +64,17 @@ std::string token_model_type(const TokenizerEntry& entry) {
   return entry.has("merges") ? "BPE" : entry.has("unk_id") ? "Unigram" : "";
 }
 
+TokenTable table_of_pieces(const PieceFile& file) {
+  std::vector<std::string> tokens;
+  tokens.reserve(file.pieces.size());
+  for (const Piece& piece : file.pieces) tokens.push_back(piece.text);
+  return TokenTable(std::move(tokens));
+}
+
+std::unique_ptr<TokenModel> make_piece_model(const PieceFile& file) {
+  return file.bpe ? make_bpe_model(file) : make_unigram_model(file);
+}
+
 std::unique_ptr<TokenModel> read_token_model(const TokenizerEntry& entry, bool bytes) {
   const std::string type = token_model_type(entry);
   if (type == "BPE") return read_bpe_model(entry, bytes);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "data/text/hub/byte_trie.h"
+#include "data/text/hub/piece_file.h"
 #include "data/text/hub/tokenizer_entry.h"
 #include "data/text/tokenizer.h"
 
@@ -111,6 +112,13 @@ std::unique_ptr<TokenModel> read_bpe_model(const TokenizerEntry& entry, bool byt
 std::unique_ptr<TokenModel> read_unigram_model(const TokenizerEntry& entry);
 std::unique_ptr<TokenModel> read_word_piece_model(const TokenizerEntry& entry);
 std::unique_ptr<TokenModel> read_word_level_model(const TokenizerEntry& entry);
+
+// The model of a tokenizer.model, whose words are whole texts.
+std::unique_ptr<TokenModel> make_piece_model(const PieceFile& file);
+std::unique_ptr<TokenModel> make_bpe_model(const PieceFile& file);
+std::unique_ptr<TokenModel> make_unigram_model(const PieceFile& file);
+// Its pieces by their ids.
+TokenTable table_of_pieces(const PieceFile& file);
 
 // The ids of the tokens "<0x00>" to "<0xFF>"; -1: there is none.
 std::vector<int32_t> byte_token_ids(const TokenTable& table);

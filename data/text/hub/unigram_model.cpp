@@ -1,6 +1,7 @@
 // Unigram: the most likely way to cut a word into pieces. Ref: Kudo 2018.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <optional>
 
 #include "core/error.h"
@@ -14,32 +15,43 @@ namespace {
 
 constexpr double kUnknownPenalty = 10;
 
+struct UnigramOptions {
+  std::optional<int32_t> unknown;
+  double unknown_score = 0;
+  bool byte_fallback = false;
+  // Ids are those of SentencePiece and not those of Hugging Face's tokenizers: the scores of a path
+  // are added in f32, and words are whole texts.
+  bool sentencepiece = false;
+};
+
+// Where no piece lies across a place, the text before it is cut alone once it has so many bytes:
+// f32 sums over long texts would choose by their rounding, and memory would grow with the text.
+constexpr size_t kAloneBytes = size_t{1} << 16;
+
 class UnigramModel final : public TokenModel {
  public:
-  UnigramModel(std::vector<std::string> pieces, std::vector<double> scores,
-               std::optional<int32_t> unknown, bool byte_fallback)
+  // scores: of each piece. searched(id): whether a text may hold the piece.
+  template <class Searched>
+  UnigramModel(TokenTable pieces, std::vector<double> scores, const UnigramOptions& options,
+               const Searched& searched)
       : table_(std::move(pieces)),
         scores_(std::move(scores)),
-        unknown_(unknown),
-        byte_fallback_(byte_fallback),
+        options_(options),
         byte_ids_(byte_token_ids(table_)) {
-    double least = scores_[0];
-    for (int64_t id = 0; id < table_.size(); ++id) {
-      least = std::min(least, scores_[static_cast<size_t>(id)]);
+    for (int64_t id = 0; id < table_.size(); ++id)
       // Pieces that occur twice count with their last score.
-      if (const std::string& piece = table_.token(id); !piece.empty())
+      if (const std::string& piece = table_.token(id); !piece.empty() && searched(id))
         trie_.insert(piece, static_cast<int32_t>(id));
-    }
-    unknown_score_ = least - kUnknownPenalty;
   }
 
   const TokenTable& table() const override { return table_; }
   void append(std::string_view word, TokenIds& ids, WordCache& cache) const override {
+    if (options_.sentencepiece) return append_whole(word, ids);
     cache.append(word, ids,
                  [this](std::string_view part, TokenIds& into) { append_whole(part, into); });
   }
   std::string describe() const override {
-    return byte_fallback_ ? "Unigram with bytes for unknown characters" : "Unigram";
+    return options_.byte_fallback ? "Unigram with bytes for unknown characters" : "Unigram";
   }
 
  private:
@@ -49,35 +61,50 @@ class UnigramModel final : public TokenModel {
     int32_t id = 0;
   };
   void append_whole(std::string_view word, TokenIds& ids) const;
-  void append_piece(std::string_view piece, TokenIds& ids) const;
+  void append_best(std::string_view word, const std::vector<Best>& best, TokenIds& ids) const;
+  void append_piece(std::string_view piece, int32_t known, TokenIds& ids) const;
   int32_t unknown(std::string_view word) const {
-    FRUGAL_CHECK(unknown_.has_value(),
+    FRUGAL_CHECK(options_.unknown.has_value(),
                  "[tokenizer] expected pieces for all characters, since the vocabulary has no "
                  "unk_id, got {}",
                  in_quotes(word));
-    return *unknown_;
+    return *options_.unknown;
   }
 
   TokenTable table_;
   std::vector<double> scores_;
-  std::optional<int32_t> unknown_;
-  bool byte_fallback_;
+  UnigramOptions options_;
   std::vector<int32_t> byte_ids_;
   ByteTrie trie_;
-  double unknown_score_ = 0;
 };
 
 void UnigramModel::append_whole(std::string_view word, TokenIds& ids) const {
-  std::vector<Best> best(word.size() + 1);
-  const auto offer = [&](size_t end, size_t begin, double score, int32_t id) {
-    Best& target = best[end];
-    if (target.begin >= 0 && score <= target.score) return;
-    target = {score, static_cast<int64_t>(begin), id};
+  size_t start = 0, reach = 0;  // what is before start is done; no piece goes beyond reach
+  std::vector<Best> best;       // of places from start on
+  const auto rounded = [this](double sum) {
+    return options_.sentencepiece ? double{static_cast<float>(sum)} : sum;
   };
+  const auto offer = [&](size_t end, size_t begin, double score, int32_t id) {
+    if (end > reach) {
+      reach = end;
+      if (best.size() <= end - start) best.resize(std::max(end - start + 1, 2 * best.size()));
+    }
+    Best& target = best[end - start];
+    if (target.begin >= 0 && score <= target.score) return;
+    target = {rounded(score), static_cast<int64_t>(begin - start), id};
+  };
+  best.resize(std::min(word.size(), kAloneBytes) + 1);
   for (size_t begin = 0; begin < word.size();) {
+    if (options_.sentencepiece && reach == begin && begin - start >= kAloneBytes &&
+        best[begin - start].id != *options_.unknown) {
+      best.resize(begin - start + 1);
+      append_best(word.substr(start, begin - start), best, ids);
+      best.assign(best.size(), Best());
+      start = begin;
+    }
     size_t character_end = begin;
     next_code_point(word, character_end);
-    const double before = best[begin].score;
+    const double before = best[begin - start].score;
     bool single = false;  // whether the character is a piece
     ByteTrie::Node node = ByteTrie::kRoot;
     for (size_t at = begin; at < word.size();) {
@@ -88,30 +115,47 @@ void UnigramModel::append_whole(std::string_view word, TokenIds& ids) const {
       offer(at, begin, before + scores_[static_cast<size_t>(id)], id);
       single = single || at == character_end;
     }
-    if (!single) offer(character_end, begin, before + unknown_score_, unknown(word));
+    if (!single)
+      offer(character_end, begin, rounded(before + options_.unknown_score), unknown(word));
     begin = character_end;
   }
+  best.resize(word.size() - start + 1);
+  append_best(word.substr(start), best, ids);
+}
+
+// Appends the pieces of the best way to cut `word`, which ends with the last element of `best`.
+void UnigramModel::append_best(std::string_view word, const std::vector<Best>& best,
+                               TokenIds& ids) const {
+  struct Chosen {
+    Span span;
+    int32_t id;
+  };
   // Unknown characters that follow each other are one piece.
-  std::vector<Span> pieces;
+  std::vector<Chosen> pieces;
   bool joining = false;
   for (size_t end = word.size(); end > 0;) {
     const auto begin = static_cast<size_t>(best[end].begin);
-    const bool is_unknown = unknown_ && best[end].id == *unknown_;
+    const bool is_unknown = options_.unknown && best[end].id == *options_.unknown;
     if (is_unknown && joining)
-      pieces.back().begin = begin;
+      pieces.back().span.begin = begin;
     else
-      pieces.push_back({begin, end});
+      pieces.push_back({{begin, end}, best[end].id});
     joining = is_unknown;
     end = begin;
   }
   for (auto piece = pieces.rbegin(); piece != pieces.rend(); ++piece)
-    append_piece(word.substr(piece->begin, piece->end - piece->begin), ids);
+    append_piece(word.substr(piece->span.begin, piece->span.end - piece->span.begin), piece->id,
+                 ids);
 }
 
-void UnigramModel::append_piece(std::string_view piece, TokenIds& ids) const {
-  if (const int32_t id = table_.find(piece); id >= 0) return ids.push_back(id);
+void UnigramModel::append_piece(std::string_view piece, int32_t known, TokenIds& ids) const {
+  if (options_.sentencepiece) {
+    if (known != *options_.unknown) return ids.push_back(known);
+  } else if (const int32_t id = table_.find(piece); id >= 0) {
+    return ids.push_back(id);
+  }
   const auto byte_id = [&](char byte) { return byte_ids_[static_cast<uint8_t>(byte)]; };
-  if (byte_fallback_ &&
+  if (options_.byte_fallback &&
       std::all_of(piece.begin(), piece.end(), [&](char byte) { return byte_id(byte) >= 0; })) {
     for (const char byte : piece) ids.push_back(byte_id(byte));
     return;
@@ -139,11 +183,39 @@ std::unique_ptr<TokenModel> read_unigram_model(const TokenizerEntry& entry) {
                                     kLongestToken, pieces.back().size()));
     scores.push_back(row[1].get<double>());
   }
-  std::optional<int32_t> unknown;
+  UnigramOptions options;
   if (entry.has("unk_id"))
-    unknown = static_cast<int32_t>(entry.count("unk_id", static_cast<int64_t>(pieces.size()) - 1));
-  return std::make_unique<UnigramModel>(std::move(pieces), std::move(scores), unknown,
-                                        entry.flag("byte_fallback", false));
+    options.unknown =
+        static_cast<int32_t>(entry.count("unk_id", static_cast<int64_t>(pieces.size()) - 1));
+  options.unknown_score = *std::min_element(scores.begin(), scores.end()) - kUnknownPenalty;
+  options.byte_fallback = entry.flag("byte_fallback", false);
+  return std::make_unique<UnigramModel>(TokenTable(std::move(pieces)), std::move(scores), options,
+                                        [](int64_t) { return true; });
+}
+
+std::unique_ptr<TokenModel> make_unigram_model(const PieceFile& file) {
+  float least = std::numeric_limits<float>::max(), most = std::numeric_limits<float>::min();
+  for (const Piece& piece : file.pieces) {
+    if (piece.type != PieceType::normal) continue;
+    least = std::min(least, piece.score);
+    most = std::max(most, piece.score);
+  }
+  std::vector<double> scores;
+  for (const Piece& piece : file.pieces)
+    // Pieces that are always one token have the score of nearly nothing for each byte.
+    scores.push_back(piece.type == PieceType::user_defined
+                         ? static_cast<float>(piece.text.size()) * most - 0.1
+                         : piece.score);
+  UnigramOptions options;
+  options.unknown = file.unknown;
+  options.unknown_score = least - static_cast<float>(kUnknownPenalty);
+  options.byte_fallback = file.byte_fallback;
+  options.sentencepiece = true;
+  return std::make_unique<UnigramModel>(
+      table_of_pieces(file), std::move(scores), options, [&](int64_t id) {
+        const PieceType type = file.pieces[static_cast<size_t>(id)].type;
+        return type == PieceType::normal || type == PieceType::user_defined;
+      });
 }
 
 }  // namespace frugal::data
