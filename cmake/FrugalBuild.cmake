@@ -53,21 +53,31 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_G
   # The warning takes any function from a temporary to a reference for one that returns its argument.
   target_compile_options(frugal_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-dangling-reference>)
 endif()
-if(FRUGAL_SANITIZE)
-  target_compile_options(frugal_flags INTERFACE -fsanitize=address,undefined -fno-sanitize-recover=all
-                                                -fno-omit-frame-pointer)
+# Our code asks for FRUGAL_SANITIZED where a sanitizer must see every block of memory.
+set(sanitizers "")
+if(FRUGAL_SANITIZE STREQUAL "thread")
+  if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")  # it cannot see how GCC's OpenMP makes threads wait for each other
+    message(FATAL_ERROR "FRUGAL_SANITIZE=thread needs clang, got ${CMAKE_CXX_COMPILER_ID}: cmake --preset tsan")
+  endif()
+  set(sanitizers -fsanitize=thread)
+elseif(FRUGAL_SANITIZE STREQUAL "address" OR FRUGAL_FUZZ)
+  set(sanitizers -fsanitize=address,undefined,float-cast-overflow)
+elseif(FRUGAL_SANITIZE)
+  message(FATAL_ERROR "FRUGAL_SANITIZE: expected OFF, address or thread, got '${FRUGAL_SANITIZE}'")
+endif()
+if(sanitizers)
+  target_compile_definitions(frugal_flags INTERFACE FRUGAL_SANITIZED)
+  target_compile_options(frugal_flags INTERFACE ${sanitizers} -fno-sanitize-recover=all -fno-omit-frame-pointer)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")  # GCC's flow analysis gives false warnings in instrumented code
     target_compile_options(frugal_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-maybe-uninitialized>)
   endif()
-  target_link_options(frugal_flags INTERFACE -fsanitize=address,undefined)
+  target_link_options(frugal_flags INTERFACE ${sanitizers})
 endif()
 if(FRUGAL_FUZZ)
   if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
     message(FATAL_ERROR "FRUGAL_FUZZ needs clang, got ${CMAKE_CXX_COMPILER_ID}: cmake --preset fuzz")
   endif()
-  target_compile_options(frugal_flags INTERFACE -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all
-                                                -fno-omit-frame-pointer)
-  target_link_options(frugal_flags INTERFACE -fsanitize=address,undefined)
+  target_compile_options(frugal_flags INTERFACE -fsanitize=fuzzer-no-link)
 endif()
 if(FRUGAL_COVERAGE)
   target_compile_options(frugal_flags INTERFACE --coverage)

@@ -39,7 +39,7 @@ class CpuAllocator final : public Allocator {
     return std::aligned_alloc(static_cast<size_t>(kAlignment), static_cast<size_t>(bytes));
   }
   void give_back(void* data, int64_t) noexcept override { std::free(data); }
-#ifdef __SANITIZE_ADDRESS__
+#ifdef FRUGAL_SANITIZED
   bool caching() const override { return false; }  // so that the sanitizer sees every free
 #endif
 };

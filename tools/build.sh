@@ -5,7 +5,11 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 preset=${1:-release}
 targets=("${@:2}")
-if [ "$preset" = emulated ]; then tools/setup.sh libboost-context-dev; else tools/setup.sh; fi
+case $preset in
+  emulated) tools/setup.sh libboost-context-dev ;;
+  tsan|fuzz) tools/setup.sh clang libomp-dev ;;
+  *) tools/setup.sh ;;
+esac
 mkdir -p build
 log=build/configure-$preset.log
 # Warnings are errors for those who develop (FRUGAL_WERROR=ON, as .ci/run sets it), and never stop a user.

@@ -10,11 +10,13 @@
 #   differential  500 networks that are drawn: beside PyTorch (if python3-torch is there), f32 beside f64, whole beside
 #               rebuilt, one thread beside two, the plan beside a training, ONNX (python3-onnx) beside the program
 #   sanitizers  the whole suite under AddressSanitizer and UndefinedBehaviorSanitizer
+#   threads     what has threads under ThreadSanitizer: tests of the libraries, trainings with workers, a file for
+#               activations and several ranks (needs clang and libomp-dev)
 # Without a part: fuzz, failures, kills, power and differential. --hours: how long fuzz takes in all (1). What it finds lies in
 # build/campaign. docs/design/reliability.md says what is promised, and has the figures of the last campaign.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-usage() { sed -n '4,16s/^# \{0,1\}//p' "$0"; exit "$1"; }
+usage() { sed -n '4,18s/^# \{0,1\}//p' "$0"; exit "$1"; }
 hours=1; seed=1; parts=(); readers=()
 while [ $# -gt 0 ]; do
   case $1 in
@@ -23,7 +25,7 @@ while [ $# -gt 0 ]; do
       case $1 in --hours) hours=$2 ;; --seed) seed=$2 ;; *) readers+=("$2") ;; esac
       shift ;;
     -h|--help) usage 0 ;;
-    fuzz|failures|kills|power|differential|sanitizers) parts+=("$1") ;;
+    fuzz|failures|kills|power|differential|sanitizers|threads) parts+=("$1") ;;
     *) echo "campaign.sh: unknown part '$1'" >&2; usage 2 >&2 ;;
   esac
   shift
@@ -86,6 +88,11 @@ differential() {
     --seed "$seed" || wrong=1
 }
 
+sanitized() {  # PRESET CTEST_ARGUMENT ...
+  PRESET=$1 tools/test.sh "${@:2}" || wrong=1
+  tests/sanitizers/reports.sh show "build/$1/reports" || wrong=1
+}
+
 for part in "${parts[@]}"; do
   echo "== $part"
   case $part in
@@ -96,7 +103,8 @@ for part in "${parts[@]}"; do
       broken kills.py --kills 1000
       ;;
     differential) differential ;;
-    sanitizers) PRESET=dev tools/test.sh || wrong=1 ;;
+    sanitizers) sanitized dev ;;
+    threads) sanitized tsan -R '^(core|ops|autograd|compress|optim|data|train|distributed.*|ranks_train|threads)$' ;;
     *) broken campaign.py --part "$part" ;;
   esac
 done

@@ -15,8 +15,7 @@ inline constexpr const char* kMpiEnvironment =
     "OMPI_MCA_plm_rsh_agent=/bin/false OMPI_MCA_btl_vader_single_copy_mechanism=none "
     "OMPI_MCA_btl_vader_backing_directory=/tmp "
     "PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe "
-    "PRTE_MCA_plm_ssh_agent=/bin/false OMPI_MCA_btl_sm_backing_directory=/tmp "
-    "ASAN_OPTIONS=detect_leaks=0 ";
+    "PRTE_MCA_plm_ssh_agent=/bin/false OMPI_MCA_btl_sm_backing_directory=/tmp ";
 
 // Why no ranks can be started here; empty: they can.
 inline std::string why_no_mpirun() {

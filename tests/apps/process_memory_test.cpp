@@ -13,7 +13,7 @@
 namespace frugal::apps {
 namespace {
 
-#ifndef __SANITIZE_ADDRESS__  // its own memory is several times the tensors'
+#ifndef FRUGAL_SANITIZED  // its own memory is several times the tensors'
 
 Json bench_row(const std::string& arguments) {
   const Ran ran = binary("bench step --json --only --repeats 1 " + arguments);

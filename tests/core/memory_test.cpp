@@ -21,7 +21,7 @@ constexpr int64_t kMiB = int64_t{1} << 20;
 
 Tensor filled(int64_t bytes) { return Tensor::full({bytes}, 1, DType::u8); }
 
-#ifndef __SANITIZE_ADDRESS__  // there each tensor is a piece of the system's memory
+#ifndef FRUGAL_SANITIZED  // there each tensor is a piece of the system's memory
 int64_t resident() {
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);)
@@ -169,7 +169,7 @@ TEST_CASE("free pages go back where they would exceed a bound, which live bytes 
   cpu.set_most_reserved(0);
 }
 
-#ifndef __SANITIZE_ADDRESS__
+#ifndef FRUGAL_SANITIZED
 TEST_CASE("the system's count of the process follows the reserved bytes") {
   Allocator& cpu = allocator(kCpu);
   cpu.trim();

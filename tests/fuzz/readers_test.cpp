@@ -28,7 +28,7 @@ void note(size_t bytes) {
 
 // The program's own malloc and operator new note the largest block that was asked for. Libraries in
 // C call malloc. A sanitizer has a malloc of its own.
-#if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__)
+#if defined(__GLIBC__) && !defined(FRUGAL_SANITIZED)
 extern "C" {
 void* __libc_malloc(size_t bytes);
 void* __libc_calloc(size_t count, size_t bytes);

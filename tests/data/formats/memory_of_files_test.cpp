@@ -15,7 +15,7 @@ using namespace frugal;
 using namespace frugal::data;
 using namespace frugal_test;
 
-#ifndef __SANITIZE_ADDRESS__  // it keeps what was freed
+#ifndef FRUGAL_SANITIZED  // it keeps what was freed
 namespace {
 
 constexpr int64_t kMiB = int64_t{1} << 20;

@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# Removes or shows what sanitizers reported to the files of FOLDER (sanitizers.cmake). `show` fails if there is a report
+# that no suppression names, and says how often each suppression was used.
+# usage: reports.sh clear|show FOLDER
+set -euo pipefail
+if [ "$1" = clear ]; then
+  rm -rf "$2"
+  mkdir -p "$2"
+  exit 0
+fi
+found='(ERROR|WARNING): [A-Za-z]*Sanitizer|: runtime error: '
+cd "$2"
+reports=$(find . -name 'report*' -exec grep -aEh "$found" {} + | wc -l)
+echo "$reports reports of sanitizers"
+find . -name 'report*' -exec cat {} + | grep -aE '^ *[0-9]+ .*(leak|race|deadlock|called_from_lib|mutex|signal|thread|interceptor_via_[a-z]+):' |
+  awk '{ name = $NF; count[name] += $1 } END { for (name in count) print count[name], "by the suppression", name }' | sort -rn
+[ "$reports" -eq 0 ] && exit 0
+# The first lines of each kind: what was found, and where.
+find . -name 'report*' -exec grep -aEl "$found" {} + | sort | head -n 40 | while IFS= read -r file; do
+  echo "--- $2/${file#./}"
+  grep -aE -A 25 "$found" "$file" | head -n 60
+done
+exit 1
