@@ -98,9 +98,10 @@ Variant parse_variant(const std::string& text, const Json& document, const Confi
   Json own = document;
   for (const std::string& set : words(text.substr(colon + 1))) {
     if (set.rfind("compression.", 0) != 0 && set.rfind("train.checkpointing=", 0) != 0 &&
-        set.rfind("cuda_graphs=", 0) != 0)
+        set.rfind("optim.in_backward=", 0) != 0 && set.rfind("cuda_graphs=", 0) != 0)
       throw ConfigError("", fmt::format("--variant: expected keys of compression, "
-                                        "train.checkpointing or cuda_graphs, got '{}'",
+                                        "train.checkpointing, optim.in_backward or cuda_graphs, "
+                                        "got '{}'",
                                         set));
     variant.sets.push_back(set);
   }
@@ -198,6 +199,7 @@ struct Bench {
       ahead.push_back(run->task().shape(samples, kCpu));
   }
   void begin_step() {
+    run->model().zero_grad();  // another row may have kept its gradients
     if (!first) first = copy_of(batches[0]);
     taken = 0;
   }
@@ -246,6 +248,10 @@ std::pair<double, StepMemory> run_step(Variant& v, Bench& bench, uint64_t number
   if (bench.steps != nullptr) {
     Config counted = v.config;
     counted.compression.entropy = false;  // what it saves depends on values
+    if (v.config.train.in_backward != bench.config.train.in_backward) {
+      train::WaySteps own(planned_run(v.config));
+      return {0, own.step(way_of(v.config), make_plan(counted).get())};
+    }
     return {0, bench.steps->step(way_of(v.config), make_plan(counted).get())};
   }
   bench.begin_step();

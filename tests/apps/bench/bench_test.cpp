@@ -117,6 +117,27 @@ TEST_CASE("with a number of threads, bench step counts on meta what kernels take
   CHECK(counted > peak(" --set device=meta"));
 }
 
+TEST_CASE("rows of bench step may update parameters at different times, on meta as elsewhere") {
+  const TempFolder folder;
+  write_file(folder / "c.json", R"({"model": {"name": "resnet18", "stem": "cifar"},
+      "data": {"name": "random", "shape": [32, 32, 3], "classes": 10, "batch_size": 4,
+               "train_samples": 8, "workers": 0}, "threads": 2})");
+  const auto peaks = [&](const std::string& sets) {
+    const Ran ran = frugal(
+        "bench step --json --only --repeats 1 --variant 'usual: compression.bits=4' --variant "
+        "'kept: compression.bits=4 optim.in_backward=false' " +
+        folder / "c.json" + sets);
+    REQUIRE_MESSAGE(ran.status == 0, ran.err);
+    std::vector<int64_t> all;
+    const Json printed = Json::parse(ran.out);
+    for (const Json& row : printed["variants"]) all.push_back(row["memory"]["peak_bytes"]);
+    return all;
+  };
+  const std::vector<int64_t> counted = peaks(" --set device=meta");
+  CHECK(counted == peaks(""));
+  CHECK(counted[1] > counted[0] + (16 << 20));  // gradients of 11 million parameters
+}
+
 // Without slices and strips, five tensors of [nodes, features] are alive at the peak.
 TEST_CASE("a graph network's peak at 4 bits is two fifths of what level L0 takes without recipes") {
   const Ran ran = frugal("bench step --json --workload gcn --set device=meta");
