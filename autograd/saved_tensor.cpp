@@ -309,7 +309,8 @@ class SaveContext {
   // that the codes carry is not known.
   bool serve_all(SavedEntry& entry, const Tensor& tensor) {
     if (!entry.packing() || entry.mask() == nullptr) return false;
-    auto [codec, info] = *entry.packing();
+    const Codec* const codec = entry.packing()->codec;
+    SaveInfo info = entry.packing()->info;
     const Sign sign{entry.mask()->unpack(), 1};
     info.sign = &sign;
     const Tensor value = tensor.view(entry.shape());

@@ -20,6 +20,9 @@ endif()
 # CMAKE_DISABLE_PRECOMPILE_HEADERS, so that a file that leans on these headers and does not name them is found.
 function(frugal_precompile target)
   cmake_parse_arguments(ARG "" "SHARED" "" ${ARGN})
+  if(CMAKE_DISABLE_PRECOMPILE_HEADERS)
+    return()  # REUSE_FROM would make one library wait for another
+  endif()
   get_property(first GLOBAL PROPERTY frugal_precompiled_${ARG_SHARED})
   if(ARG_SHARED AND first AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     target_precompile_headers(${target} REUSE_FROM ${first})

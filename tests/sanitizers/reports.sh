@@ -10,11 +10,12 @@ if [ "$1" = clear ]; then
 fi
 found='(ERROR|WARNING): [A-Za-z]*Sanitizer|: runtime error: '
 cd "$2"
-reports=$(find . -name 'report*' -exec grep -aEh "$found" {} + | wc -l)
+all() { find . -name 'report*' -exec cat {} +; }
+reports=$(all | grep -acE "$found" || true)
 echo "$reports reports of sanitizers"
-find . -name 'report*' -exec cat {} + | grep -aE '^ *[0-9]+ .*(leak|race|deadlock|called_from_lib|mutex|signal|thread|interceptor_via_[a-z]+):' |
-  awk '{ name = $NF; count[name] += $1 } END { for (name in count) print count[name], "by the suppression", name }' | sort -rn
-[ "$reports" -eq 0 ] && exit 0
+{ all | grep -aE '^ *[0-9]+ .*(leak|race|race_top|deadlock|mutex|signal|thread|called_from_lib|interceptor_[a-z_]+):' || true; } |
+  awk '{ count[$NF] += $1 } END { for (name in count) print count[name], "by the suppression", name }' | sort -rn
+[ "$reports" -ne 0 ] || exit 0
 # The first lines of each kind: what was found, and where.
 find . -name 'report*' -exec grep -aEl "$found" {} + | sort | head -n 40 | while IFS= read -r file; do
   echo "--- $2/${file#./}"

@@ -39,8 +39,9 @@ std::vector<std::pair<const char*, FileBytes>> every_format(const Picture& pictu
 
 TEST_CASE("every format gives its pixels") {
   const Picture picture = sample_picture(37, 61);
-  for (const auto& [format, file] : every_format(picture)) {
-    CAPTURE(format);
+  for (const auto& each : every_format(picture)) {
+    CAPTURE(each.first);
+    const FileBytes& file = each.second;
     CHECK(picture_info(file, "a").height == 37);
     CHECK(picture_info(file, "a").width == 61);
     CHECK(difference(decode_picture(file, "a"), picture) <= (file[0] == 0xFF ? 4 : 0));
@@ -203,11 +204,12 @@ TEST_CASE("a JPEG is decoded at a part of its size, and no smaller than asked fo
 
 TEST_CASE("a truncated file of any format is an error that names it, and the next file is read") {
   const Picture picture = sample_picture(40, 40);
-  for (const auto& [format, file] : every_format(picture))
+  for (const auto& each : every_format(picture)) {
+    const FileBytes& file = each.second;
     for (size_t keep :
          {size_t(1), size_t(13), size_t(30), size_t(300), file.size() / 2, file.size() * 9 / 10}) {
       if (keep >= file.size()) continue;
-      CAPTURE(format);
+      CAPTURE(each.first);
       CAPTURE(keep);
       const FileBytes part(file.begin(), file.begin() + int64_t(keep));
       bool named = false;
@@ -219,6 +221,7 @@ TEST_CASE("a truncated file of any format is an error that names it, and the nex
       CHECK(named);
       CHECK(decode_picture(file, "a").height == 40);
     }
+  }
 }
 
 TEST_CASE("damaged files give an error or a picture, never more") {
