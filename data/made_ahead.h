@@ -35,23 +35,21 @@ class MadeAhead {
   using Finish = std::function<void(int64_t number, Job& job)>;
 
   // Without threads take() does the job itself, as one part. `most`: jobs in advance. finish: may
-  // be empty.
+  // be empty. Errors: std::system_error, the system starts no more threads.
   MadeAhead(int threads, int64_t most, Begin begin, Make make, Finish finish = {})
       : begin_(std::move(begin)),
         make_(std::move(make)),
         finish_(std::move(finish)),
         most_(most),
         parts_(std::max(threads, 1)) {
-    for (int i = 0; i < threads; ++i) workers_.emplace_back([this] { work(); });
-  }
-  ~MadeAhead() {
-    {
-      const std::lock_guard lock(mutex_);
-      stop_ = true;
+    try {
+      for (int i = 0; i < threads; ++i) workers_.emplace_back([this] { work(); });
+    } catch (...) {  // a thread that runs must end before its object does
+      end();
+      throw;
     }
-    work_ready_.notify_all();
-    for (std::thread& worker : workers_) worker.join();
   }
+  ~MadeAhead() { end(); }
   MadeAhead(const MadeAhead&) = delete;
   MadeAhead& operator=(const MadeAhead&) = delete;
 
@@ -113,6 +111,15 @@ class MadeAhead {
       }
       work_ready_.notify_all();
     }
+  }
+
+  void end() {
+    {
+      const std::lock_guard lock(mutex_);
+      stop_ = true;
+    }
+    work_ready_.notify_all();
+    for (std::thread& worker : workers_) worker.join();
   }
 
   void work() {

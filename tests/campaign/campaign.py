@@ -27,7 +27,7 @@ NETWORK = {"name": "sequential", "modules": [
     {"conv2d": {"out_channels": 4, "kernel_size": 3, "padding": 1}}, "batch_norm", "relu", "mean_pool",
     {"linear": 3}]}
 DATA = {"name": "random", "shape": [8, 8, 1], "classes": 3, "train_samples": 24, "test_samples": 8,
-        "batch_size": 8}
+        "batch_size": 8, "workers": 2}
 POLICIES = {
     "gact": {"policy": "gact", "bits": 4},
     "adaptive": {"policy": "gact", "bits": 3, "gact": {"adaptive": True}},
