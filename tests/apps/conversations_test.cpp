@@ -57,10 +57,12 @@ TEST_CASE("conversations: a run, its folder, evaluations and texts") {
   CHECK(has(ran.err, "20 samples of"));
   for (const char* name : {"tokenizer.json", "tokenizer_config.json", "chat_template.jinja"})
     CHECK(read_file(folder / "run/" + name) == read_file(folder / "model/" + name));
-  // A new run may take its place.
-  const Ran again = frugal(
-      fmt::format("train {}{} --out {} --overwrite", folder / "config.json", keys, folder / "run"));
-  REQUIRE_MESSAGE(again.status == 0, again.err);
+  // What the run has kept of the tokenizer is no obstacle to going on, nor to starting anew.
+  for (const char* how : {"--resume", "--overwrite"}) {
+    const Ran again = frugal(
+        fmt::format("train {}{} --out {} {}", folder / "config.json", keys, folder / "run", how));
+    CHECK_MESSAGE(again.status == 0, again.err);
+  }
   // The run's folder is enough.
   std::filesystem::remove_all(folder / "model");
   const Ran judged = frugal(fmt::format("eval {} --json", folder / "run"));

@@ -43,6 +43,13 @@ const std::set<std::string> kNames = {
     "tokenizer.json", "tokenizer.model", "tokenizer_config.json", "chat_template.jinja",
     "added_tokens.json", "special_tokens_map.json"};
 
+// A run with a file of another name could neither be resumed nor replaced.
+void check_name(const std::string& name) {
+  FRUGAL_CHECK(kNames.contains(name.substr(0, name.find('/'))),
+               "[output] expected the name of a file of runs (train/run/run_folder.h), got {}",
+               in_quotes(name));
+}
+
 // Is this the rest of a file that a process was writing when it was killed? Before version 2 of the
 // state, such a file was NAME.tmp.
 bool is_leftover(const std::string& name, const std::string& file) {
@@ -350,6 +357,7 @@ void RunFolder::start_metrics(int64_t bytes) { start_appending(kMetrics, bytes);
 void RunFolder::append_metrics(const std::string& line) { append(kMetrics, line + "\n"); }
 
 void RunFolder::start_appending(const std::string& name, int64_t bytes) {
+  check_name(name);
   const std::string path = path_ + "/" + name;
   const bool made = !fs::exists(path);
   const auto open_file = [&] {
@@ -406,6 +414,7 @@ void RunFolder::sync_waiting() {
 }
 
 void RunFolder::write(const std::string& name, const std::string& text, Lasting lasting) {
+  check_name(name);
   const std::string path = path_ + "/" + name;
   const bool made = !fs::exists(path);
   data::atomic_write(path, text, lasting == Lasting::now);

@@ -104,11 +104,13 @@ class RunFolder {
   void start_metrics(int64_t bytes);             // cuts the file to `bytes`; Errors: it is shorter
   void append_metrics(const std::string& line);  // ends it; Errors: full disk
   // Other files that grow: start_appending() makes the file or cuts it to `bytes`. save() syncs
-  // them. Errors: the file is shorter, or no regular file; full disk.
+  // them. Errors: a name that is not listed above; the file is shorter, or no regular file; full
+  // disk.
   void start_appending(const std::string& name, int64_t bytes);
   void append(const std::string& name, std::string_view text);
   // When a file is written to the disk, so that it stays after a power cut. Until the first
   // checkpoint a run has nothing to lose, so what it writes before may wait for that.
+  // Errors: a name that is not listed above; full disk.
   enum class Lasting : uint8_t { now, with_checkpoint, never };
   void write(const std::string& name, const std::string& text, Lasting lasting = Lasting::now);
 
