@@ -51,11 +51,17 @@ std::pair<std::string, double> parts_of(const std::string& option, const std::st
   return {entry.substr(0, at), value};
 }
 
+// Does the pattern fit the whole name of the module, or its end behind a dot?
+bool pattern_fits(const std::string& option, const std::string& pattern,
+                  const std::string& module) {
+  return std::regex_match(module, regex_of(option, "(.*\\.)?(" + pattern + ")"));
+}
+
 double value_for(const std::string& option, const std::vector<std::string>& entries,
                  const std::string& module, double usual) {
   for (const std::string& entry : entries) {
     const auto [pattern, value] = parts_of(option, entry);
-    if (std::regex_match(module, regex_of(option, "(.*\\.)?(" + pattern + ")"))) return value;
+    if (pattern_fits(option, pattern, module)) return value;
   }
   return usual;
 }
@@ -149,6 +155,23 @@ std::vector<AdaptedLayer> targets_in(const Targetable& all, const AdapterOptions
   for (const AdaptedLayer& each : all.layers)
     if (taken.contains(each.name)) chosen.push_back(each);
   return chosen;
+}
+
+// Errors: an entry PATTERN=VALUE that fits no layer with an adapter.
+void check_patterns(const std::string& option, const std::vector<std::string>& entries,
+                    const std::vector<AdaptedLayer>& adapted) {
+  for (const std::string& entry : entries) {
+    const std::string pattern = parts_of(option, entry).first;
+    if (std::any_of(adapted.begin(), adapted.end(), [&](const AdaptedLayer& each) {
+          return pattern_fits(option, pattern, each.name);
+        }))
+      continue;
+    std::vector<std::string> names;
+    for (const AdaptedLayer& each : adapted) names.push_back(each.name);
+    throw OptionError(option, fmt::format("expected patterns that fit a layer with an adapter, "
+                                          "got {}, which fits none; they are {}",
+                                          in_quotes(entry), some_of(names)));
+  }
 }
 
 // What is trained, in the patterns of freeze().
@@ -280,6 +303,8 @@ void add_adapters(Module& network, Init& init, const AdapterOptions& options) {
       throw OptionError("rank_pattern",
                         fmt::format("expected whole numbers, got {}", in_quotes(entry)));
   const std::vector<AdaptedLayer> chosen = targets_in(targetable_in(network), options);
+  check_patterns("rank_pattern", options.ranks, chosen);
+  check_patterns("alpha_pattern", options.alphas, chosen);
   for (const auto& [name, layer] : chosen) {
     const int64_t rank = options.rank_of(name);
     const Shape shape{layer->matrix().out(), layer->matrix().in()};

@@ -308,6 +308,20 @@ TEST_CASE("adapters: tensors and keys that find no home are errors that name the
   CHECK(has(none.err, "expected a run with an adapter"));
 }
 
+TEST_CASE("adapters: a pattern of ranks or alphas that fits no adapter is an error") {
+  const Base base;
+  const auto fails = [&](const std::string& keys, const std::string& part) {
+    const Ran ran = base.train(adapter("lora", keys), "run");
+    CHECK(ran.status == 2);
+    CHECK(has(ran.err, part));
+  };
+  fails("--set 'adapter.rank_pattern=[\"q_prj=2\"]'",
+        "adapter.rank_pattern: expected patterns that fit a layer with an adapter, got "
+        "\"q_prj=2\"");
+  fails("--set 'adapter.targets=[\"q_proj\"]' --set 'adapter.alpha_pattern=[\"v_proj=2\"]'",
+        "they are model.layers.0.self_attn.q_proj, model.layers.1.self_attn.q_proj");
+}
+
 TEST_CASE("adapters: damaged GGUF files are errors with the path") {
   const TempFolder folder;
   const std::string path = folder / "a.gguf";
