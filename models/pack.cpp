@@ -78,16 +78,18 @@ std::vector<std::string> packable_names(Module& model, const PackOptions& option
       found = found || out || may(all[i]);
       other = &all[i];
     }
-    FRUGAL_CHECK(found || other == nullptr,
-                 "[pack] expected patterns of weights that do not train, got {}, which fits {}, {}",
-                 in_quotes(entry), in_quotes(other == nullptr ? "" : other->name),
-                 other != nullptr && in_head(other->name)
-                     ? "the last layer's, which the loss reads as a whole"
-                     : "which trains");
-    FRUGAL_CHECK(found,
-                 "[pack] expected a pattern that fits the weight of a linear layer, such as {}, "
-                 "got {}",
-                 in_quotes(all.front().name), in_quotes(entry));
+    FRUGAL_CHECK(
+        found || other == nullptr,
+        "[frozen_layers] expected patterns of weights that do not train, got {}, which fits {}, {}",
+        in_quotes(entry), in_quotes(other == nullptr ? "" : other->name),
+        other != nullptr && in_head(other->name)
+            ? "the last layer's, which the loss reads as a whole"
+            : "which trains");
+    FRUGAL_CHECK(
+        found,
+        "[frozen_layers] expected a pattern that fits the weight of a linear layer, such as {}, "
+        "got {}",
+        in_quotes(all.front().name), in_quotes(entry));
   }
   std::vector<std::string> names;
   for (size_t i = 0; i < all.size(); ++i)

@@ -163,7 +163,8 @@ ModelPtr make_model(const Config& config, const BatchSpec& spec, Device device) 
     return network;
   };
   const ModelPtr network = with_key("model.frozen", "[pack]", [&] {
-    return models::make_packed(make, init, config.model.packing);
+    return with_key("model.frozen_layers", "[frozen_layers]",
+                    [&] { return models::make_packed(make, init, config.model.packing); });
   });
   if (config.model.packing.format != ops::MatrixFormat::f32) models::reset_magnitudes(*network);
   if (config.run.has_bf16()) network->set_activations(DType::bf16);

@@ -104,11 +104,12 @@ TEST_CASE("frozen weights: what is refused") {
   refused(config, "model.frozen", "freeze some first");
   config = frozen_run("nf4");
   config["model"]["frozen_layers"] = {"model.norm."};
-  refused(config, "model.frozen", "expected a pattern that fits the weight of a linear layer");
+  refused(config, "model.frozen_layers",
+          "expected a pattern that fits the weight of a linear layer");
   config = frozen_run("nf4");
   config["train"]["freeze"] = {"model.layers.0."};
   config["model"]["frozen_layers"] = {"model.layers.1."};
-  refused(config, "model.frozen", "which trains");
+  refused(config, "model.frozen_layers", "which trains");
   config = frozen_run("nf4");
   config["train"]["freeze_epochs"] = 1;
   refused(config, "train.freeze_epochs", "packed weights never train");
