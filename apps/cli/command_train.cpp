@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 
@@ -56,6 +57,12 @@ void train_command(const TrainArguments& arguments) {
                              : "--overwrite: expected --out with the folder of the run to replace");
   if (arguments.quiet && std::getenv("FRUGAL_LOG") == nullptr) log().set_level(spdlog::level::err);
   std::vector<std::string> sets = arguments.sets;
+  if (!arguments.init_from.empty() &&
+      std::any_of(sets.begin(), sets.end(),
+                  [](const std::string& set) { return set.starts_with("model.weights="); }))
+    throw ConfigError("",
+                      "--init-from: expected no --set model.weights beside it, since both name the "
+                      "weights to start from");
   if (!arguments.init_from.empty())
     sets.push_back("model.weights=" + Json(arguments.init_from).dump());
   Config config = load_config(arguments.config, sets);

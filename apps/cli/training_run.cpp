@@ -60,6 +60,9 @@ std::shared_ptr<RunFolder> open_folder(const TrainOptions& options, const Config
     }
     const std::string difference = first_difference(before, config);
     const bool is_length = difference == "train.epochs" || difference == "train.steps";
+    // Its files of weights then hold the adapter alone, from which --init-from cannot start.
+    const bool is_adapter_alone =
+        before.adapter.type != models::AdapterType::none && before.model.weights.has_value();
     if (!difference.empty())
       throw ConfigError(
           difference, fmt::format("the run in {} was made with another value; results would "
@@ -68,9 +71,15 @@ std::shared_ptr<RunFolder> open_folder(const TrainOptions& options, const Config
                                   is_length ? "--resume --extend N lets the run go on to N epochs "
                                               "(or train.steps) in all; "
                                             : "",
-                                  fmt::format("a new run with another --out and --init-from {} "
-                                              "starts from its weights",
-                                              out)));
+                                  is_adapter_alone
+                                      ? fmt::format("a new run with another --out starts from what "
+                                                    "it has learned: `frugal export {} --format "
+                                                    "merged --output FOLDER` and --set "
+                                                    "model.weights=FOLDER",
+                                                    out)
+                                      : fmt::format("a new run with another --out and --init-from "
+                                                    "{} starts from its weights",
+                                                    out)));
   });
   return folder;
 }

@@ -426,12 +426,19 @@ std::string data_json_now(const Config& config, const std::string& folder) {
 }
 
 std::string weights_file(const StoredRun& run, const std::string& which) {
-  if (which != "best" && which != "last") return which;
+  std::error_code ignored;
+  if (which != "best" && which != "last") {
+    if (!std::filesystem::exists(which, ignored))
+      throw Error(
+          fmt::format("[run] expected best, last, or a file or a folder of weights, got "
+                      "{}, which is not there",
+                      in_quotes(which, 300)));
+    return which;
+  }
   const std::string folder = run.folder + "/checkpoint/";
   std::vector<std::string> names = {"last.safetensors"};
   if (run.config.optim.ema > 0) names.insert(names.begin(), "last_average.safetensors");
   if (which == "best") names.insert(names.begin(), "best.safetensors");
-  std::error_code ignored;
   for (const std::string& name : names)
     if (std::filesystem::exists(folder + name, ignored)) return folder + name;
   throw Error(
@@ -489,13 +496,16 @@ data::SafetensorsShards open_base_again(const std::string& folder, const Config&
   });
   std::error_code none;
   Config found = config;
-  if (!std::filesystem::exists(*config.model.weights, none)) found.model.weights = place;
+  // The configuration of the run may name a place below another working directory. A place that
+  // the command names is meant.
+  const bool is_own = load_config(folder + "/config.json").model.weights == config.model.weights;
+  if (is_own && !std::filesystem::exists(*config.model.weights, none)) found.model.weights = place;
   if (!std::filesystem::exists(*found.model.weights, none))
-    throw ConfigError(
-        "model.weights",
-        fmt::format("expected the weights beside which the run in {} trains its "
-                    "adapters, got neither {} nor {}",
-                    in_quotes(folder), in_quotes(*config.model.weights), in_quotes(place)));
+    throw ConfigError("model.weights",
+                      fmt::format("expected the weights beside which the run in {} trains its "
+                                  "adapters, got {}{}, which {} not there",
+                                  in_quotes(folder), in_quotes(*config.model.weights),
+                                  is_own ? " and " + in_quotes(place) : "", is_own ? "are" : "is"));
   auto weights = open_base(found);
   if (digest_of_files(weights).sha256 != sha256)
     throw ConfigError(

@@ -308,6 +308,23 @@ TEST_CASE("adapters: tensors and keys that find no home are errors that name the
   CHECK(has(none.err, "expected a run with an adapter"));
 }
 
+TEST_CASE("adapters: weights that a command names are meant, and named once") {
+  const Base base;
+  REQUIRE(base.train(adapter("lora"), "run").status == 0);
+  const Ran nowhere =
+      frugal(fmt::format("eval {} --set model.weights={}", base.run, base.folder / "none"));
+  CHECK(nowhere.status == 2);
+  CHECK(has(nowhere.err, "model.weights: expected the weights beside which"));
+  CHECK(has(nowhere.err, base.folder / "none"));
+  const Ran twice = base.train(" --init-from " + base.run, "other");
+  CHECK(twice.status == 2);
+  CHECK(has(twice.err, "--init-from: expected no --set model.weights beside it"));
+  const Ran changed = base.train(adapter("dora") + " --resume", "run");
+  CHECK(changed.status == 2);
+  CHECK(has(changed.err, "adapter.type: the run in"));
+  CHECK(has(changed.err, "--format merged --output FOLDER` and --set model.weights=FOLDER"));
+}
+
 TEST_CASE("adapters: a pattern of ranks or alphas that fits no adapter is an error") {
   const Base base;
   const auto fails = [&](const std::string& keys, const std::string& part) {

@@ -297,7 +297,8 @@ TEST_CASE_FIXTURE(BadInput, "using a run: what is no run, and runs that are not 
     check_fails(frugal("predict " + run + " x.png " + wrong), 2, {"--"});
   check_fails(frugal("predict " + run + " x.png --set optim.lrr=1"), 2, {"optim.lr"});
   check_fails(frugal("predict " + run + " x.png --set device=meta"), 2, {"on meta"});
-  check_fails(frugal("predict " + run + " x.png --weights " + folder / "none"), 1, {"none"});
+  check_fails(frugal("predict " + run + " x.png --weights " + folder / "none"), 1,
+              {"expected best, last, or a file or a folder of weights", "none"});
   check_fails(frugal("eval " + run + " --split train"), 2, {"--split"});
   check_fails(frugal("eval " + folder / ""), 2, {"folder of a run"});
   check_fails(frugal("generate " + config), 2, {"language model"});
