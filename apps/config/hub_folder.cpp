@@ -108,7 +108,7 @@ class Entries {
     const Json* value = find(key);
     if (value == nullptr && usual) return *usual;
     if (value == nullptr || !value->is_number_integer() || *value < 0 || *value > kMost)
-      fail(key, fmt::format("expected a whole number, got {}", text_of(value)));
+      fail(key, fmt::format("expected a whole number of 0 or more, got {}", text_of(value)));
     return value->get<int64_t>();
   }
   double number(const std::string& key, std::optional<double> usual = {}) {
@@ -495,8 +495,18 @@ Json hub_keys(const std::string& folder) {
 
 void expand_hub_folder(Json& document) {
   const Json* const folder = folder_in(document);
-  if (folder == nullptr || !is_hub_folder(folder->get<std::string>())) return;
+  if (folder == nullptr) return;
   Json& model = document["model"];
+  if (!is_hub_folder(folder->get<std::string>())) {
+    std::error_code none;
+    if (!model.contains("name") && fs::is_directory(folder->get<std::string>(), none))
+      throw ConfigError(
+          "model.weights",
+          fmt::format("expected a folder whose {} has a model_type, since the configuration has no "
+                      "model.name; got {}: put that file there, or name the network",
+                      kFile, in_quotes(folder->get<std::string>(), 300)));
+    return;
+  }
   // The configuration of a run has all keys, and does not depend on the folder any more.
   if (model.contains("name") && model.contains("layers") && model.contains("family") &&
       model.contains("rope_base"))

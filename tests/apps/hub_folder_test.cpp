@@ -205,7 +205,7 @@ TEST_CASE("hub: a key that may change results and is not understood is an error 
                 "use_bidirectional_attention: expected false");
   Json less = tiny("llama");
   less.erase("hidden_size");
-  check_refused(folder, less, "hidden_size: expected a whole number, got none");
+  check_refused(folder, less, "hidden_size: expected a whole number of 0 or more, got none");
   // null is no value
   CHECK_NOTHROW(hub_keys(with_config(folder, with("expert_count", nullptr))));
 }
@@ -311,6 +311,19 @@ TEST_CASE("hub: weights that do not fit are errors that name file and tensor") {
   const Ran ran = frugal("inspect " + root(empty));
   CHECK(ran.status == 2);
   CHECK(contains(ran.err, "expected a safetensors file, or a folder"));
+}
+
+TEST_CASE("hub: a folder without a config.json says so, unless the network is named") {
+  const TempFolder folder;
+  std::filesystem::create_directories(folder / "model");
+  write_file(folder / "run.json", R"({"data": {"name": "random_tokens"}})");
+  const std::string command =
+      fmt::format("train {} --set model.weights={}", folder / "run.json", folder / "model");
+  const Ran ran = frugal(command);
+  CHECK(ran.status == 2);
+  CHECK(has(ran.err, "model.weights: expected a folder whose config.json has a model_type"));
+  CHECK(has(ran.err, folder / "model"));
+  CHECK(lacks(frugal(command + " --set model.name=bert_tiny").err, "config.json"));
 }
 
 TEST_CASE("hub: a network that config.json cannot describe is not exported") {
