@@ -201,8 +201,10 @@ void check_policy(const std::string& path, const Json& value) {
 
 void parse_section(Config& config, const Section& section, const Json& document) {
   if (!document.is_object())
-    throw ConfigError(section.name,
-                      fmt::format("expected an object, got {}", document.type_name()));
+    throw ConfigError(
+        section.name,
+        fmt::format("expected an object{}, got {}", document.is_string() ? " in valid JSON" : "",
+                    printable(document.dump(-1, ' ', true, Json::error_handler_t::replace), 80)));
   for (const auto& [key, value] : document.items()) {
     const std::string path = section.name + "." + key;
     if (const Field* field = find(section, key)) {

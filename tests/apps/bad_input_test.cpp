@@ -164,6 +164,8 @@ TEST_CASE_FIXTURE(BadInput, "--set takes one value, before CONFIG as after it") 
   check_fails(frugal("grad --weights x --batch x --out x --set optim.lrr=1 " + config), 2,
               {"optim.lr"});
   check_fails(frugal("generate --checkpoint x --set optim.lrr=1 " + config), 2, {"optim.lr"});
+  check_fails(frugal("train --set 'optim={\"lr\":1' " + config), 2,
+              {"optim: expected an object in valid JSON, got \"{\\\"lr\\\":1\""});
 }
 
 TEST_CASE_FIXTURE(BadInput, "what cannot be a configuration, and commands for meta") {
