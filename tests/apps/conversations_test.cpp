@@ -139,6 +139,23 @@ TEST_CASE("conversations: what is wrong is named with file and line") {
   CHECK(frugal(fmt::format("train {}{} --set data.dir={} --out {}", folder / "config.json", kModel,
                            folder / "talks.jsonl", folder / "run"))
             .status == 2);  // no tokenizer
+  std::filesystem::create_directories(folder / "parts");
+  for (const char* part : {"parts/train.jsonl", "parts/test.jsonl"})
+    write_file(folder / part, good + good);
+  const Ran parts = frugal(
+      fmt::format("train {}{} --set data.dir={} --set data.vocabulary={} --set data.validation=0.5",
+                  folder / "config.json", kModel, folder / "parts", folder / "model"));
+  CHECK(parts.status == 2);
+  CHECK(has(parts.err, "data.validation: expected 0.1, the default, since"));
+  const Ran nowhere = frugal(
+      fmt::format("train {}{} --set data.dir={}", folder / "config.json", kModel, folder / "none"));
+  CHECK(nowhere.status == 2);
+  CHECK(has(nowhere.err, "data.dir: expected a file or a folder"));
+  std::filesystem::remove(folder / "model/chat_template.jinja");
+  const Ran no_template = train(good + good);
+  CHECK(no_template.status == 1);
+  CHECK(has(no_template.err, "talks.jsonl\", line 1: expected a chat template"));
+  CHECK(has(no_template.err, "(data.vocabulary) has neither chat_template.jinja nor"));
   const Ran network = train(good + good, "--set model.name=bert_tiny");
   CHECK(network.status == 2);
 }

@@ -78,6 +78,17 @@ DataParts find_parts(const Config& config, const std::vector<std::string>& endin
   if (parts.train.empty())
     throw ConfigError("data.dir", fmt::format("expected train{} in {}, got none", endings.front(),
                                               in_quotes(dir.string())));
+  // A run may have split a file, and be evaluated with a folder that has parts.
+  if (!parts.one_file() && config.data.known == nullptr) {
+    const auto refuse = [&](const char* key, const Json& usual, const Json& got) {
+      throw ConfigError(key, fmt::format("expected {}, the default, since {} has a file for each "
+                                         "part, got {}",
+                                         usual.dump(), in_quotes(dir.string()), got.dump()));
+    };
+    const double usual = DataConfig().validation;
+    if (config.data.split) refuse("data.split", nullptr, *config.data.split);
+    if (config.data.validation != usual) refuse("data.validation", usual, config.data.validation);
+  }
   return parts;
 }
 

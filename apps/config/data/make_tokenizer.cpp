@@ -56,6 +56,10 @@ std::string hub_folder(const Config& config) {
   }
   if (config.model.weights && has(*config.model.weights)) return *config.model.weights;
   if (config.data.dir && has(*config.data.dir)) return *config.data.dir;
+  if (config.data.dir && !fs::exists(*config.data.dir, ignored))
+    throw ConfigError("data.dir", fmt::format("expected a file or a folder, got {}, which is not "
+                                              "there",
+                                              in_quotes(*config.data.dir, 300)));
   throw ConfigError("data.vocabulary",
                     "expected the folder of a model with a tokenizer.json or a tokenizer.model, "
                     "since model.weights and data.dir name none; got null");

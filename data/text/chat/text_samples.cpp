@@ -90,7 +90,9 @@ class SampleWriter {
             fmt::format("expected messages with a role, got {}", printable(message.dump(), 80)));
     if (!encoder_.chat)
       throw Error(
-          "expected a chat template for conversations, but the tokenizer's folder has none");
+          "expected a chat template for conversations, but the tokenizer's folder "
+          "(data.vocabulary) has neither chat_template.jinja nor a chat_template in "
+          "tokenizer_config.json");
     ConversationText made =
         encoder_.chat->training_text({messages, line.value("tools", OrderedJson())});
     return {std::move(made.text), std::move(made.answers), true};
