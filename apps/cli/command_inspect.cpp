@@ -63,6 +63,22 @@ HubFolder read_hub_folder(const std::string& path) {
   return folder;
 }
 
+// A value in a column that leaves 25 of 80 columns to the key before it. A list shows its first
+// entries and how many more there are; --json has all.
+std::string shown_value(const Json& value) {
+  constexpr size_t kRoom = 52;
+  const std::string all = printable(value.dump(), kRoom);
+  if (!value.is_array() || value.empty() || value.dump().size() <= kRoom) return all;
+  std::string text;
+  for (size_t i = 0; i < value.size(); ++i) {
+    const std::string entry = (i == 0 ? "[" : ",") + printable(value[i].dump(), kRoom - 15);
+    if (i > 0 && text.size() + entry.size() + 12 > kRoom)
+      return text + fmt::format(", {} more]", value.size() - i);
+    text += entry;
+  }
+  return text + "]";
+}
+
 void inspect_hub_folder(const std::string& path, bool json) {
   const HubFolder folder = read_hub_folder(path);
   if (json) {
@@ -78,7 +94,7 @@ void inspect_hub_folder(const std::string& path, bool json) {
   } else {
     std::vector<std::vector<std::string>> rows = {{"key", "value"}};
     for (const auto& [key, value] : folder.keys.items())
-      rows.push_back({"model." + key, value.dump()});
+      rows.push_back({"model." + key, shown_value(value)});
     std::vector<std::string> kinds;
     for (const auto& [dtype, count] : folder.dtypes)
       kinds.push_back(fmt::format("{} {}", count, dtype));
@@ -98,7 +114,7 @@ void inspect_hub_folder(const std::string& path, bool json) {
 std::string section_table(const std::string& section, const Json& keys) {
   std::vector<std::vector<std::string>> rows = {{"key", "value"}};
   for (const auto& [key, value] : keys.items())
-    rows.push_back({section + "." + key, printable(value.dump(), 160)});
+    rows.push_back({section + "." + key, shown_value(value)});
   return table(rows);
 }
 
@@ -145,7 +161,7 @@ void inspect_run(const std::string& path, bool json) {
               run.config.model.name.c_str(), static_cast<long long>(trained),
               static_cast<long long>(all), layers);
   if (!base.is_null())
-    std::printf("frozen weights: %s, sha256 %s\n", printable(base["weights"].dump()).c_str(),
+    std::printf("frozen weights: %s\nsha256: %s\n", printable(base["weights"].dump()).c_str(),
                 printable(base["sha256"].dump()).c_str());
 }
 

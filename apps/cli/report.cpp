@@ -21,10 +21,9 @@ namespace {
 thread_local Json* taker = nullptr;  // TakenJson::document
 
 constexpr const char* kProcessNote =
-    "peak memory: of tensors, in a training step; whole process: with the program and its "
-    "libraries,\n"
-    "the data set, buffers of loading, evaluation and checkpoints, and freed memory kept for "
-    "reuse\n";
+    "peak memory: of tensors, in a training step; whole process: with the program and\n"
+    "its libraries, the data set, buffers of loading, evaluation and checkpoints, and\n"
+    "freed memory kept for reuse\n";
 
 // A value of this run divided by the value of the first run. Below 1 is less memory or less time.
 std::string ratio(const Json& summary, const Json& first, const Json::json_pointer& key) {

@@ -102,6 +102,11 @@ TEST_CASE("adapters: a base that changed or went is an error that names it") {
   const std::string run = base.folder / "run", weights = base.base + "/model.safetensors";
   const double loss = loss_of(run);
   const Ran shown = frugal("inspect " + run);
+  const std::string gguf = base.folder / "a.gguf";
+  REQUIRE(frugal(fmt::format("export {} --format gguf-lora --output {}", run, gguf)).status == 0);
+  const Ran file = frugal("inspect " + gguf);
+  CHECK(has(file.out, "[\"model.layers.0.self_attn.q_proj\", 13 more]"));
+  CHECK_MESSAGE(longest_line(file.out) <= 80, file.out);
   CHECK(has(shown.out, "adapters in 14 layers"));
   CHECK(has(shown.out, "adapter.rank"));
   // Another place is found by the run's own note of it, or by the key.
