@@ -514,7 +514,10 @@ void bench_step(const BenchArguments& arguments) {
                   [](const Variant& v) { return !v.failed.empty(); }))
     throw Error(variants.back().failed);
   const Results results = results_of(variants, !arguments.only, runs, bench.process);
-  const Shape sample = batch_spec(config).sample;
+  const BatchSpec spec = batch_spec(config);
+  // Sequences of a batch are as long as its longest, which may be shorter than data.max_length.
+  const bool measured = spec.kind == BatchSpec::Kind::sequences && !bench.batches.empty();
+  const Shape sample = measured ? Shape{bench.batches[0].input.size(1)} : spec.sample;
   if (arguments.json) {
     const Json report = {{"model", config.model.name},
                          {"parameters", parameter_count},
@@ -545,9 +548,9 @@ void bench_step(const BenchArguments& arguments) {
     std::printf("%s\n", kept.c_str());
   if (bench.device == kCpu)
     std::printf(
-        "peak: tensors. process: all that the program takes in a step; beside tensors that is "
-        "code, libraries, the data set and up to 3 %% and 8 MiB of free pages for the next "
-        "tensors.\n");
+        "peak: tensors. process: all that the program takes in a step; beside tensors\n"
+        "that is code, libraries, the data set and up to 3 %% and 8 MiB of free pages for\n"
+        "the next tensors.\n");
 }
 
 }  // namespace frugal::apps

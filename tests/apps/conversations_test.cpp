@@ -63,6 +63,12 @@ TEST_CASE("conversations: a run, its folder, evaluations and texts") {
         fmt::format("train {}{} --out {} {}", folder / "config.json", keys, folder / "run", how));
     CHECK_MESSAGE(again.status == 0, again.err);
   }
+  // A measured batch is as long as its longest sample, which has 13 and 7 tokens, and not as
+  // data.max_length. Inputs are one less.
+  const Ran bench = frugal(
+      fmt::format("bench step {}{} --only --repeats 1 --json", folder / "config.json", keys));
+  REQUIRE_MESSAGE(bench.status == 0, bench.err);
+  CHECK(data::parse_json<nlohmann::json>(bench.out).at("sample") == nlohmann::json::array({19}));
   // The run's folder is enough.
   std::filesystem::remove_all(folder / "model");
   const Ran judged = frugal(fmt::format("eval {} --json", folder / "run"));
