@@ -19,7 +19,7 @@ int64_t buffered_rows(int64_t width) {
   return std::max<int64_t>(rows_at_once(1 << 10, width) / 4 * 4, 4);
 }
 
-constexpr int64_t kSliceElements = 1 << 18;  // of all copies that a slice needs
+constexpr int64_t kSliceElements = 1 << 18;  // all copies of a slice have about so many
 
 bool is_bf16(const Tensor& x) { return x.defined() && x.dtype() == DType::bf16; }
 

@@ -114,7 +114,7 @@ TEST_CASE("kernels of f32 take little beside tensors of bf16") {
   const auto beside = [&](const std::function<void()>& work) {
     return peak_of(kCpu, [&](Device) { work(); });
   };
-  const int64_t copies = int64_t{1} << 21;  // of slices and rows, a tenth of those of whole tensors
+  const int64_t copies = int64_t{1} << 21;  // bytes, a tenth of copies of whole tensors
   CHECK(beside([&] { binary(Binary::mul, x, scale); }) < x.nbytes() + copies);
   CHECK(beside([&] { rotary(x, {}, {}); }) < x.nbytes() + copies);
   CHECK(beside([&] { interpolate(x, 16, 16, {}); }) < x.nbytes() / 4 + copies);
