@@ -13,6 +13,7 @@
 #include "models/adapters/adapters.h"
 #include "models/state.h"
 #include "train/planning/bytes.h"
+#include "train/run/weights.h"
 
 namespace frugal::apps {
 namespace {
@@ -33,12 +34,11 @@ HubFolder read_hub_folder(const std::string& path) {
   HubFolder folder;
   folder.keys = hub_keys(path);
   const auto weights = data::SafetensorsShards::open(path);
-  models::NamedTensors described;
+  const models::NamedTensors described = train::described_weights(weights);
   bool masked = false;  // has an encoder the head that guesses tokens?
   for (const std::string& name : weights.names()) {
     const data::SafetensorsInfo& info = weights.info(name);
-    described.emplace_back(name, Tensor::empty(info.shape, info.dtype, kMeta));
-    ++folder.dtypes[std::string(name_of(info.dtype))];
+    ++folder.dtypes[info.is_signed_byte ? "i8" : std::string(name_of(info.dtype))];
     ++folder.tensors;
     folder.bytes += info.end - info.begin;
     for (const char* head : {"cls.predictions.", "lm_head.dense.", "vocab_transform."})

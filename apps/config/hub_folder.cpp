@@ -374,6 +374,31 @@ Json decoder_keys(Entries& all, const Usual& usual, const std::string& file) {
   return keys;
 }
 
+// ---- weights that a library has packed
+
+// The format in which frozen weights keep the bytes of the folder's; empty: they are whole there.
+std::string packed_format(Entries& all, const std::string& file) {
+  const Json* const given = all.find("quantization_config");
+  if (given == nullptr) return "";
+  if (!given->is_object()) all.fail("quantization_config", "expected an object");
+  Entries own(*given, file, "quantization_config.");
+  own.must_be("quant_method", "bitsandbytes");
+  const bool four = own.flag("load_in_4bit", false), eight = own.flag("load_in_8bit", false);
+  if (four == eight) own.fail("load_in_4bit", "expected either load_in_4bit or load_in_8bit");
+  for (const char* key :
+       {"_load_in_4bit", "_load_in_8bit", "bnb_4bit_compute_dtype", "llm_int8_skip_modules",
+        "llm_int8_threshold", "llm_int8_enable_fp32_cpu_offload", "modules_to_not_convert"})
+    own.ignore(key);
+  own.must_be("llm_int8_has_fp16_weight", false);
+  own.must_be("bnb_4bit_quant_storage", "uint8");
+  const std::string type = own.text("bnb_4bit_quant_type", "fp4");
+  if (type != "nf4" && type != "fp4")
+    own.fail("bnb_4bit_quant_type", "expected nf4 or fp4, got " + in_quotes(type));
+  const bool twice = own.flag("bnb_4bit_use_double_quant", false);
+  own.finish();
+  return eight ? "int8" : type == "nf4" && twice ? "nf4" : "";
+}
+
 // ---- networks of the zoo with layers of their own
 Json gpt2_keys(Entries& all) {
   Json keys = {{"name", "gpt2"}};
@@ -487,6 +512,7 @@ Json hub_keys(const std::string& folder) {
     all.fail("model_type",
              fmt::format("expected one of {}, got {}", fmt::join(known, ", "), in_quotes(type)));
   }
+  packed_format(all, file);
   if (all.has("text_config") || all.has("vision_config"))
     all.fail("model_type", "expected a model of texts alone, got parts for other data");
   all.finish();
@@ -512,6 +538,7 @@ void expand_hub_folder(Json& document) {
       model.contains("rope_base"))
     return;
   const Json keys = hub_keys(folder->get<std::string>());
+  const std::string file = file_of(folder->get<std::string>());  // `folder` may move below
   if (model.contains("name")) {
     const Json &given = model["name"], &own = keys["name"];
     // Other sizes of one kind: bert_tiny beside bert_base.
@@ -527,6 +554,15 @@ void expand_hub_folder(Json& document) {
   }
   for (const auto& [key, value] : keys.items())
     if (!model.contains(key)) model[key] = value;
+  // Frozen weights of an adapter stay as the folder has them.
+  const auto adapter = document.find("adapter");
+  const bool adapts = adapter != document.end() && adapter->is_object() &&
+                      adapter->value("type", Json("none")) != "none";
+  if (!adapts || model.contains("frozen")) return;
+  const Json json = read_json(file);
+  Entries all(json, file, "");
+  if (const std::string format = packed_format(all, file); !format.empty())
+    model["frozen"] = format;
 }
 
 void remove_hub_keys(Json& document, const std::string& folder) {

@@ -63,7 +63,10 @@ SafetensorsInfo parse_info(const std::string& path, const std::string& name,
   const ordered_json &type = field("dtype"), &shape = field("shape"),
                      &offsets = field("data_offsets");
   SafetensorsInfo info;
-  const auto dtype = type.is_string() ? dtype_of_name(type.get<std::string>()) : std::nullopt;
+  info.is_signed_byte = type == "I8";
+  const auto dtype = info.is_signed_byte ? DType::u8
+                     : type.is_string()  ? dtype_of_name(type.get<std::string>())
+                                         : std::nullopt;
   FRUGAL_CHECK(dtype,
                "[safetensors] expected a dtype of F64 F32 BF16 F16 I64 I32 U8 BOOL for {} in "
                "{}, got {}",
@@ -266,6 +269,19 @@ const SafetensorsInfo& SafetensorsFile::info(const std::string& name) const {
 }
 
 Tensor SafetensorsFile::read(const std::string& name) const {
+  FRUGAL_CHECK(!info(name).is_signed_byte,
+               "[safetensors] expected a dtype of F64 F32 BF16 F16 I64 I32 U8 BOOL for {} in {}, "
+               "got I8, which only weights in 8 bits may have, beside their scales",
+               in_quotes(name), path_);
+  return read_bytes(name);
+}
+
+Tensor SafetensorsFile::read_signed_bytes(const std::string& name) const {
+  FRUGAL_ASSERT(info(name).is_signed_byte);
+  return read_bytes(name);
+}
+
+Tensor SafetensorsFile::read_bytes(const std::string& name) const {
   const SafetensorsInfo& entry = info(name);
   const Tensor tensor = Tensor::empty(entry.shape, entry.dtype);
   const auto bytes = static_cast<size_t>(entry.end - entry.begin);

@@ -19,7 +19,8 @@ class AtomicFile;  // data/formats/atomic_file.h
 using Metadata = std::map<std::string, std::string>;
 
 struct SafetensorsInfo {
-  DType dtype{};  // F64 F32 BF16 F16 I64 I32 U8 BOOL
+  DType dtype{};                // F64 F32 BF16 F16 I64 I32 U8 BOOL
+  bool is_signed_byte = false;  // I8, whose dtype is u8
   Shape shape;
   int64_t begin = 0, end = 0;  // bytes, from the start of the data
 };
@@ -41,12 +42,14 @@ class SafetensorsFile {
   const Metadata& metadata() const { return metadata_; }       // the header's __metadata__
 
   // A tensor on the cpu, in CategoryScope::current(). Errors: no such tensor; a file that was cut
-  // since it was opened; a BOOL byte that is neither 0 nor 1.
+  // since it was opened; a BOOL byte that is neither 0 nor 1; an I8.
   Tensor read(const std::string& name) const;
+  Tensor read_signed_bytes(const std::string& name) const;       // an I8: its bytes as u8
   std::vector<std::pair<std::string, Tensor>> read_all() const;  // in the header's order
 
  private:
   void parse(const std::string& header, int64_t data_bytes);
+  Tensor read_bytes(const std::string& name) const;
   std::string path_;
   FileHandle file_;
   int64_t data_begin_ = 0;

@@ -135,6 +135,10 @@ Tensor SafetensorsShards::read(const std::string& name) const {
   return files_[file_of_.at(name)].read(name);
 }
 
+Tensor SafetensorsShards::read_signed_bytes(const std::string& name) const {
+  return files_[file_of_.at(name)].read_signed_bytes(name);
+}
+
 std::vector<std::pair<std::string, Tensor>> SafetensorsShards::read_all() const {
   std::vector<std::pair<std::string, Tensor>> tensors;
   for (const std::string& name : names_)

@@ -26,6 +26,7 @@ class SafetensorsShards {
   const SafetensorsInfo& info(const std::string& name) const;    // REQUIRES: one of names()
   Tensor read(const std::string& name) const;                    // REQUIRES: one of names(). See
                                                                  // SafetensorsFile::read
+  Tensor read_signed_bytes(const std::string& name) const;       // REQUIRES: an I8
   std::vector<std::pair<std::string, Tensor>> read_all() const;  // see SafetensorsFile::read
 
  private:

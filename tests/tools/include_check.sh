@@ -25,7 +25,7 @@ declare -A ours=(
 )
 # Libraries: who may include headers that start so (path prefixes of our files). Any other header in <> is the system's.
 declare -A libraries=(
-  [nlohmann/]="apps/ lab/ train/run/run_state.cpp data/formats/json_strict data/formats/safetensors data/text/byte_bpe.cpp data/text/hub/ data/text/chat/ data/graph/graph_data_json data/detection/coco.cpp"
+  [nlohmann/]="apps/ lab/ train/run/run_state.cpp train/run/packed_files.cpp data/formats/json_strict data/formats/safetensors data/text/byte_bpe.cpp data/text/hub/ data/text/chat/ data/graph/graph_data_json data/detection/coco.cpp"
   [CLI/]="apps/ lab/"
   [dnnl]="ops/onednn."
   [oneapi/]="ops/onednn."

@@ -37,7 +37,7 @@ LoadedNames load(Module& model, const std::string& path, const LoadOptions& opti
   std::set<std::string> wanted, found;
   for (const auto& [name, tensor] : own) wanted.insert(name);
   models::NamedTensors state;
-  const models::NamedTensors published = weights.read_all();
+  const models::NamedTensors published = train::read_weights(weights);
   for (auto& entry : models::as_named_today(
            published, [&](const std::string& name) { return wanted.contains(name); })) {
     if (!wanted.contains(entry.first) || is_reset(entry.first)) {

@@ -7,7 +7,9 @@
 #include <type_traits>
 
 #include "core/dtype_switch.h"
+#include "core/log.h"
 #include "core/quoted.h"
+#include "train/run/packed_files.h"
 
 namespace frugal::train {
 
@@ -99,7 +101,33 @@ data::SafetensorsShards open_weights(const std::string& path) {
 
 models::StateNotes load_weights(Module& module, const data::SafetensorsShards& weights,
                                 const models::StateOptions& options) {
-  return load_from(module, weights, options);
+  if (!PackedFiles::has_packed(weights)) return load_from(module, weights, options);
+  const PackedFiles packed(weights);
+  log().info("[weights] {}", packed.describe());
+  return load_from(module, packed, options);
+}
+
+models::NamedTensors read_weights(const data::SafetensorsShards& weights) {
+  if (!PackedFiles::has_packed(weights)) return weights.read_all();
+  const PackedFiles packed(weights);
+  models::NamedTensors all;
+  for (const std::string& name : packed.names()) all.emplace_back(name, packed.read(name));
+  return all;
+}
+
+models::NamedTensors described_weights(const data::SafetensorsShards& weights) {
+  models::NamedTensors all;
+  const auto add = [&](const auto& files) {
+    for (const std::string& name : files.names()) {
+      const data::SafetensorsInfo& info = files.info(name);
+      all.emplace_back(name, Tensor::empty(info.shape, info.dtype, kMeta));
+    }
+  };
+  if (PackedFiles::has_packed(weights))
+    add(PackedFiles(weights));
+  else
+    add(weights);
+  return all;
 }
 
 models::StateNotes load_weights(Module& module, const data::SafetensorsFile& file,

@@ -19,6 +19,10 @@ data::SafetensorsShards open_weights(const std::string& path);
 // that f32 cannot hold.
 models::StateNotes load_weights(Module& module, const data::SafetensorsShards& weights,
                                 const models::StateOptions& options = {});
+// The tensors themselves, and tensors of their shapes on `meta`. Weights that the library
+// bitsandbytes has packed are as PackedFiles (packed_files.h) gives them, here and above.
+models::NamedTensors read_weights(const data::SafetensorsShards& weights);
+models::NamedTensors described_weights(const data::SafetensorsShards& weights);
 models::StateNotes load_weights(Module& module, const data::SafetensorsFile& file,
                                 const models::StateOptions& options = {});
 
