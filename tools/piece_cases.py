@@ -3,9 +3,9 @@
 
 usage: tools/piece_cases.py FILE     FILE: tests/data/text/hub/pieces.json
 
-A case is a model and texts. The model lists its pieces as [text, score, type], with the numbers of the file's format, and
-the fields that differ from their defaults; the rules for characters are base64. The script writes the file in the format
-of Protocol Buffers, and spm_encode and spm_decode (Debian's package sentencepiece) read it.
+A case is a model and texts. The model lists its pieces as [text, score, type], with the numbers of the file's format,
+and the fields that differ from their defaults; the rules for characters are base64. The script writes the file in the
+format of Protocol Buffers, and spm_encode and spm_decode (Debian's package sentencepiece) read it.
 """
 import base64
 import json
@@ -49,7 +49,8 @@ def model_file(model):
 
 def run(tool, how, model, lines):
     command = [tool, "--model=" + model, how]
-    made = subprocess.run(command, input="".join(line + "\n" for line in lines).encode(), stdout=subprocess.PIPE, check=True)
+    given = "".join(line + "\n" for line in lines).encode()
+    made = subprocess.run(command, input=given, stdout=subprocess.PIPE, check=True)
     return made.stdout.decode().split("\n")[:len(lines)]
 
 

@@ -4,7 +4,7 @@
 # characters, with tokens of one's own, and with several normalizers, on the files given. It needs node and python3; no
 # test runs it. Exit status 1: an id or a text differs.
 # usage: tools/piece_golden.sh FILE...     FILE: a text to train on, such as those of the data folder's text/
-# FRUGAL_LAB names the program (build/release/bin/frugal-lab), TEXTS how many texts are made for each model (3000).
+# FRUGAL_LAB names the program (build/release/bin/frugal-lab), TEXTS how many texts are made for each model (2000).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 root=$PWD
@@ -40,7 +40,7 @@ print(json.dumps({"added_tokens": [{"content": p} for p in own],
                   "model": {"vocab": {p.replace("\u2581", " "): i for i, p in enumerate(pieces)}}}))
 PY
   {
-    node "$root/tools/tokenizer_golden.mjs" texts "$name.json" "${TEXTS:-3000}"
+    node "$root/tools/tokenizer_golden.mjs" texts "$name.json" "${TEXTS:-2000}"
     node "$root/tools/tokenizer_golden.mjs" files 1000 "${files[@]}"
   } | python3 -c 'import json, sys
 for line in sys.stdin: print(json.dumps(json.loads(line).replace("\n", " ")))' >"$name.jsonl"

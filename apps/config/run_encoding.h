@@ -48,7 +48,8 @@ struct RunEncoding {
   std::shared_ptr<const data::BoxClasses> boxes = {};  // what classes of boxes are in their files
   std::vector<int64_t> mask_values = {};               // the value of each class in masks
   std::shared_ptr<const data::Tokenizer> tokenizer = {};
-  std::shared_ptr<const data::SampleEncoder> samples = {};  // with a folder's tokenizer, which it holds
+  std::shared_ptr<const data::SampleEncoder> samples =
+      {};  // with a folder's tokenizer, which it holds
   // For features of nodes: a column less its mean, then times its scale; empty: they stay.
   std::vector<double> column_means = {}, column_scales = {};
   std::optional<KeptParts> parts = {};    // none: the data have parts, or not known

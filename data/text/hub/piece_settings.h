@@ -8,7 +8,7 @@
 namespace frugal::data {
 
 struct PieceSettings {
-  std::string name;      // of the file that names the added tokens, for messages
+  std::string name;      // the file that names the added tokens, for messages
   nlohmann::json added;  // {"added_tokens_decoder": [...]}, as tokenizer.json writes such tokens
   bool add_begin = false, add_end = false;  // around a text
   int32_t begin = -1, end = -1;             // their ids; -1: there is none
@@ -16,7 +16,7 @@ struct PieceSettings {
   bool prefix = true;        // false: it never does
 };
 
-// Of the file alone: no added tokens, nothing around a text.
+// What the file alone says: no added tokens, nothing around a text.
 PieceSettings settings_of_file(const PieceFile& file);
 // Reads tokenizer_config.json, added_tokens.json and special_tokens_map.json, as far as they are
 // there, as the library transformers does for LlamaTokenizer and GemmaTokenizer. Errors (with the

@@ -80,7 +80,7 @@ class UnigramModel final : public TokenModel {
 
 void UnigramModel::append_whole(std::string_view word, TokenIds& ids) const {
   size_t start = 0, reach = 0;  // what is before start is done; no piece goes beyond reach
-  std::vector<Best> best;       // of places from start on
+  std::vector<Best> best;       // the places from start on
   const auto rounded = [this](double sum) {
     return options_.sentencepiece ? double{static_cast<float>(sum)} : sum;
   };
