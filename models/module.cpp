@@ -80,8 +80,9 @@ Device Module::device() const {
       return p.variable->device();
     else
       return p.matrix->packed.device();
+  // The first child that has parameters: those behind it may wait for their values on `meta`.
   for (const auto& [prefix, child] : children_)
-    if (const Device device = child->device(); device != kCpu) return device;
+    if (!child->parameters().empty() || !child->matrices().empty()) return child->device();
   return kCpu;
 }
 

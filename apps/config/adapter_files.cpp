@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <filesystem>
 #include <map>
 #include <set>
@@ -36,6 +37,9 @@ constexpr const char* kPeftPrefix = "base_model.model.";
 constexpr const char* kA = ".lora_A.weight";
 constexpr const char* kB = ".lora_B.weight";
 constexpr const char* kMagnitude = ".lora_magnitude_vector";
+constexpr const char* kTableA = ".lora_embedding_A";
+constexpr const char* kTableB = ".lora_embedding_B";
+constexpr const char* kBaseWeight = ".base_layer.weight";  // beside the adapter of an embedding
 
 [[noreturn]] void fail(const std::string& file, const std::string& what) {
   throw ConfigError("model.adapter", fmt::format("{}: {}", in_quotes(file), what));
@@ -90,7 +94,7 @@ Place place_of(std::string name) {
   if (name.starts_with(kPeftPrefix)) name = name.substr(std::string(kPeftPrefix).size());
   if (const std::string old = std::string(kMagnitude) + ".weight"; name.ends_with(old))
     name = without(name, ".weight");
-  for (const char* what : {kA, kB, kMagnitude})
+  for (const char* what : {kA, kB, kMagnitude, kTableA, kTableB, kBaseWeight})
     if (name.ends_with(what)) return {without(name, what), what};
   const std::string inner = ".base_layer.bias";
   if (name.ends_with(inner)) name = without(name, inner) + ".bias";
@@ -128,7 +132,13 @@ std::string renamed(const std::string& name, const std::string& from, const std:
   return "";
 }
 
+constexpr const char* kTable = "model.embed_tokens";
+constexpr const char* kGgufTable = "token_embd";
+
 Place place_in_gguf(const std::string& name) {
+  const std::string table = std::string(kGgufTable) + ".weight";
+  if (name == table + ".lora_a") return {kTable, kTableA};
+  if (name == table + ".lora_b") return {kTable, kTableB};
   const std::pair<const char*, const char*> endings[] = {{".weight.lora_a", kA},
                                                          {".weight.lora_b", kB}};
   for (const auto& [theirs, ours] : endings)
@@ -283,6 +293,7 @@ Ranks ranks_of(const Each& each_tensor, Place (*place)(const std::string&), int 
   each_tensor([&](const std::string& name, const Shape& shape) {
     const Place found = place(name);
     if (found.what == kA && shape.dim() == 2) ranks.of.emplace_back(found.module, shape[axis]);
+    if (found.what == kTableB && shape.dim() == 2) ranks.of.emplace_back(found.module, shape[1]);
   });
   return ranks;
 }
@@ -400,6 +411,7 @@ Placed placed_tensors(const Source& source, const Config& config) {
       const int64_t heads = place.what == kB ? reordered_heads(options, place.module) : 0;
       if (heads > 0 && value.dim() == 2 && value.size(0) % (2 * heads) == 0)
         value = reordered(value, heads, false);
+      if (place.what == kTableA && value.dim() == 2) value = ops::contiguous(value.transpose(0, 1));
       placed.emplace_back(std::move(place), std::move(value));
     }
     return placed;
@@ -425,6 +437,24 @@ bool is_same_module(const std::string& ours, const std::string& theirs) {
   return ours == theirs || ours.ends_with("." + theirs) || theirs.ends_with("." + ours);
 }
 
+// PEFT writes the weights of an embedding beside its adapter, for the case that they were changed.
+void check_base_weight(Module& network, const std::string& module, const Tensor& given,
+                       const std::string& file) {
+  for (const Module::NamedParameter& p : network.parameters()) {
+    if (!p.name.ends_with(".weight") || !is_same_module(without(p.name, ".weight"), module))
+      continue;
+    const Tensor own =
+        ops::cast(models::to_file_layout(p.parameter->value(), p.layout), given.dtype());
+    const Tensor theirs = ops::contiguous(given);
+    if (own.shape() == theirs.shape() &&
+        std::memcmp(own.raw(), theirs.raw(), static_cast<size_t>(own.nbytes())) == 0)
+      return;
+  }
+  fail(file, fmt::format("expected the weights of the base in {}, got others: an adapter whose "
+                         "embedding was changed or resized is not read",
+                         in_quotes(module + kBaseWeight)));
+}
+
 // ---- what is written
 
 // The options with the ranks and scales of the layers, as the network has them.
@@ -432,13 +462,25 @@ struct Adapted {
   std::string name;
   int64_t rank;
   double scale;
-  models::LinearLayer* layer;
+  Variable a, b, magnitude;  // a of an embedding: [tokens, rank]
+  bool is_table;
 };
 
 std::vector<Adapted> adapted_of(Module& network) {
   std::vector<Adapted> all;
-  for (const auto& [name, layer] : models::adapted_layers(network))
-    all.push_back({name, layer->adapter()->a.size(0), layer->adapter()->scale, layer});
+  for (const models::AdaptedLayer& each : models::adapted_layers(network)) {
+    Adapted made{each.name, each.rank(), each.scale(), {}, {}, {}, each.table != nullptr};
+    if (made.is_table) {
+      made.a = each.table->adapter()->a;
+      made.b = each.table->adapter()->b;
+    } else {
+      const models::LinearLayer::Adapter& own = *each.layer->adapter();
+      made.a = own.a;
+      made.b = own.b;
+      made.magnitude = own.magnitude;
+    }
+    all.push_back(std::move(made));
+  }
   return all;
 }
 
@@ -498,7 +540,8 @@ WrittenAdapter write_peft(Module& network, const Config& config, const fs::path&
   NamedTensors tensors;
   bool turned = false;
   for (const auto& p : network.parameters()) {
-    if (p.layout == Module::Layout::transposed_linear) turned = true;
+    if (p.layout == Module::Layout::transposed_linear && !models::is_of_adapter(p.name))
+      turned = true;
     if (!p.parameter->requires_grad()) continue;
     const std::string name = carries(p.name) ? without(p.name, "bias") + "base_layer.bias" : p.name;
     tensors.emplace_back(kPeftPrefix + name,
@@ -557,13 +600,13 @@ WrittenAdapter write_mlx(Module& network, const Config& config, const fs::path& 
   std::set<std::string> keys;
   int64_t rank = 0;
   for (const Adapted& each : adapted) {
-    const models::LinearLayer::Adapter& own = *each.layer->adapter();
     const auto put = [&](const char* ending, const Tensor& tensor) {
       tensors.emplace_back(each.name + ending, ops::cast(ops::contiguous(tensor), dtype));
     };
-    put(".lora_a", on_host(own.a).transpose(0, 1));
-    put(".lora_b", rescaled(on_host(own.b), each.scale / scale).transpose(0, 1));
-    if (own.magnitude.defined()) put(".m", on_host(own.magnitude));
+    const Tensor a = on_host(each.a);
+    put(".lora_a", each.is_table ? a : a.transpose(0, 1));
+    put(".lora_b", rescaled(on_host(each.b), each.scale / scale).transpose(0, 1));
+    if (each.magnitude.defined()) put(".m", on_host(each.magnitude));
     rank = std::max(rank, each.rank);
     const size_t dot = each.name.starts_with(kLayers)
                            ? each.name.find('.', std::string(kLayers).size())
@@ -600,14 +643,14 @@ WrittenAdapter write_gguf_adapter(Module& network, const Config& config, const s
                  {"adapter.type", std::string("lora")},
                  {"adapter.lora.alpha", options.alpha}};
   for (const Adapted& each : adapted_of(network)) {
-    const models::LinearLayer::Adapter& own = *each.layer->adapter();
-    const std::string name = renamed(each.name, kLayers, kBlocks, true) + ".weight";
+    const std::string name =
+        (each.is_table ? kGgufTable : renamed(each.name, kLayers, kBlocks, true)) + ".weight";
     // The reader multiplies by alpha / rank.
     Tensor b =
-        rescaled(on_host(own.b), each.scale * static_cast<double>(each.rank) / options.alpha);
+        rescaled(on_host(each.b), each.scale * static_cast<double>(each.rank) / options.alpha);
     if (const int64_t heads = reordered_heads(decoder, each.name); heads > 0)
       b = reordered(b, heads, true);
-    file.tensors.emplace_back(name + ".lora_a", on_host(own.a));
+    file.tensors.emplace_back(name + ".lora_a", on_host(each.a));
     file.tensors.emplace_back(name + ".lora_b", std::move(b));
   }
   data::write_gguf(path, file);
@@ -693,7 +736,16 @@ void load_adapter(Module& network, const Config& config, const std::string& path
   };
   for (const auto& [place, tensor] : placed_tensors(source, config)) {
     const std::string name = place.module + place.what;
+    if (place.what == kBaseWeight) {
+      check_base_weight(network, place.module, tensor, source.tensors);
+      continue;
+    }
     const Module::NamedParameter* home = home_of(place);
+    // MLX has one name for the matrices of layers and of embeddings.
+    if (home == nullptr && source.format == AdapterFormat::mlx && place.what == kA)
+      home = home_of({place.module, kTableA});
+    if (home == nullptr && source.format == AdapterFormat::mlx && place.what == kB)
+      home = home_of({place.module, kTableB});
     if (home == nullptr)
       fail(source.tensors, fmt::format("expected tensors of the adapter of this network, got {}, "
                                        "which finds no home in it",

@@ -98,6 +98,9 @@ Targetable targetable_in(Module& network) {
     if (LinearLayer* layer = m.module->as_linear_layer(); layer != nullptr) {
       found.layers.push_back({m.name, layer});
       linear.insert(m.name);
+    } else if (auto* table = dynamic_cast<EmbeddingTable*>(m.module)) {
+      found.layers.push_back({m.name, nullptr, table});
+      linear.insert(m.name);
     }
   std::set<std::string> seen;
   for (const Module::NamedParameter& p : network.parameters())
@@ -118,7 +121,7 @@ std::vector<AdaptedLayer> targets_in(const Targetable& all, const AdapterOptions
   std::vector<AdaptedLayer> chosen;
   if (every) {
     for (const AdaptedLayer& each : all.layers)
-      if (!all.is_in_head(each.name)) chosen.push_back(each);
+      if (each.layer != nullptr && !all.is_in_head(each.name)) chosen.push_back(each);
     if (chosen.empty())
       throw OptionError("targets", "expected a network with linear layers, got none in this one");
     return chosen;
@@ -139,13 +142,19 @@ std::vector<AdaptedLayer> targets_in(const Targetable& all, const AdapterOptions
         throw OptionError("targets", fmt::format("expected no output head, got {}, which fits {}; "
                                                  "modules_to_save trains it as it is",
                                                  in_quotes(target), each.name));
+      if (each.table != nullptr && options.has_magnitude())
+        throw OptionError("targets", fmt::format("expected linear layers with lengths of rows, got "
+                                                 "the embedding {}, which fits {}",
+                                                 each.name, in_quotes(target)));
       found = true;
       taken.insert(each.name);
     }
     for (const std::string& other : all.others)
       if (fits(other))
-        throw OptionError("targets", fmt::format("expected linear layers, got {}, which fits {}",
-                                                 in_quotes(target), other));
+        throw OptionError("targets",
+                          fmt::format("expected linear layers or embeddings of tokens, got "
+                                      "{}, which fits {}",
+                                      in_quotes(target), other));
     if (!found)
       throw OptionError("targets",
                         fmt::format("expected names of linear layers, got {}, which fits "
@@ -305,17 +314,22 @@ void add_adapters(Module& network, Init& init, const AdapterOptions& options) {
   const std::vector<AdaptedLayer> chosen = targets_in(targetable_in(network), options);
   check_patterns("rank_pattern", options.ranks, chosen);
   check_patterns("alpha_pattern", options.alphas, chosen);
-  for (const auto& [name, layer] : chosen) {
+  for (const AdaptedLayer& each : chosen) {
+    const std::string& name = each.name;
     const int64_t rank = options.rank_of(name);
-    const Shape shape{layer->matrix().out(), layer->matrix().in()};
+    const Shape shape = each.shape();
     if (rank > std::min(shape[0], shape[1]))
       throw OptionError("rank",
                         fmt::format("expected at most {} for {}, whose weight is {}, got {}",
                                     std::min(shape[0], shape[1]), name, shape, rank));
-    layer->add_adapter(init, {.rank = rank,
-                              .scale = options.scale_of(name),
-                              .dropout = options.dropout,
-                              .magnitude = options.has_magnitude()});
+    if (each.table != nullptr) {
+      each.table->add_adapter(init, rank, options.scale_of(name));
+      continue;
+    }
+    each.layer->add_adapter(init, {.rank = rank,
+                                   .scale = options.scale_of(name),
+                                   .dropout = options.dropout,
+                                   .magnitude = options.has_magnitude()});
   }
   freeze(network, trained_of(network, chosen, options));
 }
@@ -326,15 +340,36 @@ std::vector<AdaptedLayer> adapted_layers(Module& network) {
     if (LinearLayer* layer = m.module->as_linear_layer();
         layer != nullptr && layer->adapter() != nullptr)
       all.push_back({m.name, layer});
+    else if (auto* table = dynamic_cast<EmbeddingTable*>(m.module);
+             table != nullptr && table->adapter() != nullptr)
+      all.push_back({m.name, nullptr, table});
   return all;
 }
 
+Shape AdaptedLayer::shape() const {
+  return layer != nullptr ? Shape{layer->matrix().out(), layer->matrix().in()}
+                          : table->weight().value().shape();
+}
+
+int64_t AdaptedLayer::rank() const {
+  return layer != nullptr ? layer->adapter()->a.size(0) : table->adapter()->b.size(1);
+}
+
+double AdaptedLayer::scale() const {
+  return layer != nullptr ? layer->adapter()->scale : table->adapter()->scale;
+}
+
 void reset_magnitudes(Module& network) {
-  for (const AdaptedLayer& each : adapted_layers(network)) each.layer->reset_magnitude();
+  for (const AdaptedLayer& each : adapted_layers(network))
+    if (each.layer != nullptr) each.layer->reset_magnitude();
 }
 
 void merge_adapters(Module& network) {
-  for (const AdaptedLayer& each : adapted_layers(network)) each.layer->merge_adapter();
+  const std::vector<AdaptedLayer> all = adapted_layers(network);
+  for (const AdaptedLayer& each : all)  // the only ones that may refuse
+    if (each.table != nullptr) each.table->merge_adapter();
+  for (const AdaptedLayer& each : all)
+    if (each.layer != nullptr) each.layer->merge_adapter();
   network.leave_out_frozen(false);
 }
 

@@ -1,12 +1,13 @@
-// Adapters: small trained matrices beside the frozen linear layers of a network. Names, targets and
-// scales are those of Hugging Face's library PEFT.
-// Ref: Hu et al. 2022 (LoRA), Kalajdzievski 2023 (rsLoRA), Liu et al. 2024 (DoRA).
+// Adapters: small trained matrices beside the frozen linear layers and embeddings of a network.
+// Names, targets and scales are those of Hugging Face's library PEFT. Ref: Hu et al. 2022 (LoRA),
+// Kalajdzievski 2023 (rsLoRA), Liu et al. 2024 (DoRA).
 #pragma once
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "core/option.h"
+#include "models/embedding_table.h"
 #include "models/init.h"
 #include "models/layers.h"
 
@@ -50,21 +51,25 @@ struct AdapterOptions {
 
 // Gives the layers that `options` names an adapter that changes no output yet, and freezes all else
 // but what options.trained and options.bias name. A is drawn from U(-1 / sqrt(in), 1 / sqrt(in)), B
-// is 0. Type none: does nothing.
-// Errors (OptionError, at an option's name): a target that fits no linear layer, or another module;
-// the output head as a target; a pattern that is no regular expression; a rank above the layer's
-// inputs or outputs.
+// is 0; of an embedding, A is 0 and B drawn from N(0, 1). Embeddings read no dropout. Type none:
+// does nothing. Errors (OptionError, at an option's name): a target that fits no linear layer and
+// no EmbeddingTable, or another module; an embedding with lengths of rows; the output head as a
+// target; a pattern that is no regular expression; a rank above the layer's inputs or outputs.
 void add_adapters(Module& network, Init& init, const AdapterOptions& options);
 
 struct AdaptedLayer {
   std::string name;
-  LinearLayer* layer;
+  LinearLayer* layer;               // null: an embedding
+  EmbeddingTable* table = nullptr;  // null: a linear layer
+  Shape shape() const;              // the shape of the weight
+  int64_t rank() const;             // REQUIRES (here and below): an adapter
+  double scale() const;
 };
 std::vector<AdaptedLayer> adapted_layers(Module& network);
 // For weights that were loaded after add_adapters(): LinearLayer::reset_magnitude() of all layers.
 void reset_magnitudes(Module& network);
 // Writes what adapters do into the weights, and takes the adapters away. Files of the network's
-// state then hold all of it.
+// state then hold all of it. Errors: that of an embedding whose weight is the output head's, too.
 void merge_adapters(Module& network);
 
 // Is a parameter of this name an adapter's?

@@ -348,8 +348,10 @@ Decoder::Decoder(Init& init, const DecoderOptions& options) : options_(options) 
   check_list("window_layers", options.windows, options.layers);
   check_list("rope_layers", options.rotations, options.layers);
   tokens_ =
-      register_parameter("model.embed_tokens.weight",
-                         normal(init, {options.vocab_size, options.hidden}, kDecoderDeviation));
+      register_module("model.embed_tokens",
+                      std::make_shared<EmbeddingTable>(
+                          normal(init, {options.vocab_size, options.hidden}, kDecoderDeviation),
+                          options.is_tied()));
   for (int64_t i = 0; i < options.layers; ++i)
     layers_.push_back(register_module("model.layers." + std::to_string(i),
                                       std::make_shared<Layer>(init, options, i)));
@@ -359,7 +361,7 @@ Decoder::Decoder(Init& init, const DecoderOptions& options) : options_(options) 
 }
 
 Variable Decoder::embedded(const Tensor& ids, Context& context) const {
-  const Variable x = as_activation(embedding(ids, tokens_), context);
+  const Variable x = as_activation(tokens_->rows(ids), context);
   return options_.is_gemma() ? scale(x, std::sqrt(static_cast<double>(options_.hidden))) : x;
 }
 
@@ -391,7 +393,7 @@ Variable Decoder::hidden(const Tensor& ids, Context& context) {
 HeadedModule::Head Decoder::head(Variable hidden) {
   const double cap = options_.family == DecoderFamily::gemma2 ? 30 : 0;
   return {std::move(hidden),
-          output_ == nullptr ? tokens_ : output_->weight(),
+          output_ == nullptr ? tokens_->weight() : output_->weight(),
           {},
           options_.cap.value_or(cap)};
 }

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "models/embedding_table.h"
 #include "models/generate.h"
 #include "models/transformer_layers.h"
 #include "models/zoo/keys.h"
@@ -95,7 +96,7 @@ class Decoder : public LanguageModel {
   class Layer;
   Variable embedded(const Tensor& ids, Context& context) const;
   DecoderOptions options_;
-  Variable tokens_;
+  std::shared_ptr<EmbeddingTable> tokens_;
   std::vector<std::shared_ptr<Layer>> layers_;
   std::shared_ptr<Module> norm_;
   std::shared_ptr<Dense> output_;  // null: the head is the token embedding

@@ -92,11 +92,13 @@ Gpt2Options gpt2_options(const std::string& name) {
 
 Gpt2::Gpt2(Init& init, const Gpt2Options& options) : options_(options) {
   check_heads("gpt2", options.hidden, options.heads);
-  tokens_ = register_parameter("transformer.wte.weight",
-                               normal(init, {options.vocab_size, options.hidden}, kGpt2Deviation));
-  positions_ =
-      register_parameter("transformer.wpe.weight",
-                         normal(init, {options.context_length, options.hidden}, kGpt2Deviation));
+  const auto table = [&](const char* name, int64_t rows, bool is_head) {
+    return register_module(
+        name, std::make_shared<EmbeddingTable>(normal(init, {rows, options.hidden}, kGpt2Deviation),
+                                               is_head));
+  };
+  tokens_ = table("transformer.wte", options.vocab_size, true);
+  positions_ = table("transformer.wpe", options.context_length, false);
   position_ids_ = positions(options.context_length, init.device);
   for (int64_t i = 0; i < options.layers; ++i)
     layers_.push_back(register_module("transformer.h." + std::to_string(i),
@@ -107,7 +109,7 @@ Gpt2::Gpt2(Init& init, const Gpt2Options& options) : options_(options) {
 
 // Embeds tokens at the positions `at`, [T] or [N, T].
 Variable Gpt2::embedded(const Tensor& ids, const Tensor& at, Context& context) const {
-  const Variable x = add(embedding(ids, tokens_), embedding(at, positions_));
+  const Variable x = add(tokens_->rows(ids), positions_->rows(at));
   return drop(as_activation(x, context), options_.dropout, context);
 }
 

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "models/embedding_table.h"
 #include "models/generate.h"
 #include "models/transformer_layers.h"
 #include "models/zoo/keys.h"
@@ -48,14 +49,14 @@ class Gpt2 : public LanguageModel {
   Variable hidden(const Tensor& ids, Context& context) override;
   bool keeps_past() const override { return true; }
   Variable continued(const Tensor& ids, Past& past, Context& context) override;
-  Head head(Variable hidden) override { return {std::move(hidden), tokens_, {}}; }
+  Head head(Variable hidden) override { return {std::move(hidden), tokens_->weight(), {}}; }
   int64_t context_length() const override { return options_.context_length; }
 
  private:
   class Layer;
   Variable embedded(const Tensor& ids, const Tensor& at, Context& context) const;
   Gpt2Options options_;
-  Variable tokens_, positions_;
+  std::shared_ptr<EmbeddingTable> tokens_, positions_;
   Tensor position_ids_;
   std::vector<std::shared_ptr<Layer>> layers_;
   std::shared_ptr<LayerNorm> norm_;

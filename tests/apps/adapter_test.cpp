@@ -170,6 +170,84 @@ TEST_CASE("adapters: files of PEFT, MLX and GGUF are read back equal") {
   }
 }
 
+TEST_CASE("adapters: of embeddings, from a run to the files of other programs and back") {
+  const Base base;
+  const std::string keys =
+      adapter("lora",
+              "--set 'adapter.targets=[\"embed_tokens\",\"q_proj\"]' --set train.steps=40 --set "
+              "train.epochs=9 --set train.checkpoint_interval=1");
+  REQUIRE(base.train(keys, "run").status == 0);
+  const std::string run = base.folder / "run", cut = base.folder / "cut",
+                    state = "/checkpoint/last.safetensors";
+  const auto own = tensors_of(run + state);
+  CHECK(own.size() == 6);
+  REQUIRE(cut_run(fmt::format("train {}{} --resume", base.start(), keys), cut,
+                  "checkpoint/state.safetensors", 0, SIGKILL) == 128 + SIGKILL);
+  const Ran more = frugal(fmt::format("train {}{} --resume --out {}", base.start(), keys, cut));
+  REQUIRE_MESSAGE(more.status == 0, more.err);
+  for (const auto& [tensor, value] : tensors_of(cut + state))
+    CHECK(value.to_vector<float>() == own.at(tensor).to_vector<float>());
+  CHECK(has(frugal("inspect " + run).out, "adapters in 3 layers"));
+
+  const double loss = loss_of(run + " --weights last");
+  const auto write = [&](const char* format, const std::string& out) {
+    const Ran ran = frugal(fmt::format("export {} --weights last --format {} --out {}", run, format,
+                                       base.folder / out));
+    REQUIRE_MESSAGE(ran.status == 0, ran.err);
+    return base.folder / out;
+  };
+  const auto read = [&](const std::string& file) {
+    std::filesystem::remove_all(base.folder / "again");
+    return frugal(
+        fmt::format("train {} --set model.adapter={} --set optim.lr=1e-30 --set "
+                    "optim.weight_decay=0 --set train.steps=1 --out {}",
+                    base.start(), file, base.folder / "again"));
+  };
+  const std::string table = "model.embed_tokens";
+  const std::string peft = write("peft", "peft"), tensors = peft + "/adapter_model.safetensors";
+  auto theirs = tensors_of(tensors);
+  const std::string prefix = "base_model.model." + table;
+  CHECK(theirs.at(prefix + ".lora_embedding_A").shape() == Shape{3, 40});
+  CHECK(theirs.at(prefix + ".lora_embedding_B").shape() == Shape{16, 3});
+  const auto config = data::parse_json<nlohmann::json>(read_file(peft + "/adapter_config.json"));
+  CHECK(config.at("target_modules") == nlohmann::json({"embed_tokens", "q_proj"}));
+  CHECK(config.at("fan_in_fan_out") == false);
+  const auto mlx = tensors_of(write("mlx-lora", "mlx") + "/adapters.safetensors");
+  CHECK(mlx.at(table + ".lora_a").shape() == Shape{40, 3});
+  CHECK(mlx.at(table + ".lora_b").shape() == Shape{3, 16});
+  const data::Gguf gguf = data::read_gguf(write("gguf-lora", "x.gguf"));
+  const std::map<std::string, Tensor> blocks(gguf.tensors.begin(), gguf.tensors.end());
+  CHECK(blocks.at("token_embd.weight.lora_a").shape() == Shape{40, 3});
+  CHECK(blocks.at("token_embd.weight.lora_a").to_vector<float>() ==
+        mlx.at(table + ".lora_a").to_vector<float>());
+  CHECK(blocks.at("token_embd.weight.lora_b").shape() == Shape{16, 3});
+  // PEFT has the weights of the base beside the adapter of an embedding.
+  const auto weights = tensors_of(base.base + "/model.safetensors");
+  theirs[prefix + ".base_layer.weight"] = weights.at(table + ".weight");
+  data::write_safetensors(tensors, {theirs.begin(), theirs.end()}, {{"format", "pt"}});
+  for (const char* file : {"peft", "mlx", "x.gguf"}) {
+    CAPTURE(file);
+    const Ran again = read(base.folder / file);
+    REQUIRE_MESSAGE(again.status == 0, again.err);
+    CHECK(std::fabs(loss_of((base.folder / "again") + " --weights last") - loss) < 1e-5);
+  }
+  theirs[prefix + ".base_layer.weight"] = ops::clone(weights.at(table + ".weight"));
+  theirs[prefix + ".base_layer.weight"].mut<float>()[5] += 1;
+  data::write_safetensors(tensors, {theirs.begin(), theirs.end()}, {{"format", "pt"}});
+  CHECK(has(read(peft).err, "expected the weights of the base in \"model.embed_tokens.base_layer"));
+
+  const std::string merged = write("merged", "merged");
+  CHECK(largest_difference(tensors_of(merged + "/model.safetensors").at(table + ".weight"),
+                           weights.at(table + ".weight")) > 1e-4);
+  CHECK(std::fabs(loss_of(fmt::format("{} --checkpoint {} --set adapter.type=none", base.start(),
+                                      merged)) -
+                  loss) < 1e-5);
+  const Ran lengths =
+      base.train(adapter("dora", "--set 'adapter.targets=[\"embed_tokens\"]'"), "x");
+  CHECK(lengths.status == 2);
+  CHECK(has(lengths.err, "adapter.targets: expected linear layers with lengths of rows"));
+}
+
 TEST_CASE("adapters: names, shapes and keys of files are those that other programs publish") {
   const Base base;
   REQUIRE(base.train(adapter("lora", "--set 'adapter.targets=[\"q_proj\",\"down_proj\"]'"), "run")

@@ -227,8 +227,8 @@ TEST_CASE("adapters: what cannot be meant is an error that names it") {
   };
   fails(of(Type::lora, {"q_porj"}), "targets", "got \"q_porj\", which fits none");
   fails(of(Type::lora, {"lm_head"}), "targets", "no output head, got \"lm_head\"");
-  fails(of(Type::lora, {"embed_tokens"}), "targets",
-        "expected linear layers, got \"embed_tokens\"");
+  fails(of(Type::dora, {"q_proj", "embed_tokens"}), "targets",
+        "expected linear layers with lengths of rows, got the embedding model.embed_tokens");
   fails(of(Type::lora, {"q_proj", "norm"}), "targets", "which fits model.norm");
   fails(of_pattern("(q_proj"), "targets", "expected a regular expression");
   AdapterOptions options = of(Type::lora);
@@ -244,6 +244,82 @@ TEST_CASE("adapters: what cannot be meant is an error that names it") {
   fails(options, "modules_to_save", "got \"lm_haed\"");
   options.trained = {"q_proj"};
   fails(options, "modules_to_save", "without an adapter");
+}
+
+TEST_CASE("adapters: an embedding adds rows of A times B, with the gradients of the formula") {
+  constexpr int64_t kTokens = 7, kChannels = 5, kRank = 2;
+  constexpr double kScale = 1.5;
+  const Tensor ids = Tensor::of({{1, 3, 3}, {0, 6, 1}}, DType::i64);
+  const Tensor weights = Tensor::rand({2, 3, kChannels}, {8, 1});  // what the loss multiplies by
+  for (const DType dtype : {DType::f64, DType::f32}) {
+    EmbeddingTable table(Tensor::rand({kTokens, kChannels}, {1, 2}), false);
+    to_dtype(table, dtype);
+    Init init;
+    init.rng = Rng(4);
+    table.add_adapter(init, kRank, kScale);
+    CHECK(table.rows(ids).value().item(4) == table.weight().value().item(kChannels + 4));
+    move_adapters(table);
+    const auto& adapter = *table.adapter();
+    const Variable y = table.rows(ids);
+    backward(sum(mul(y, Variable(ops::cast(weights, dtype)))));
+    // A sum here has at most 6 * kChannels terms, each of which is a product of three numbers.
+    const double step = dtype == DType::f64 ? 0x1p-53 : 0x1p-24;
+    const auto is_near = [&](double value, double expected, double magnitude) {
+      CHECK(std::fabs(value - expected) <= (6 * kChannels + 4) * step * magnitude);
+    };
+    const Tensor &a = adapter.a.value(), &b = adapter.b.value(), &w = table.weight().value();
+    std::vector<double> da(kTokens * kRank, 0), db(kChannels * kRank, 0), most_a(da), most_b(db);
+    for (int64_t t = 0; t < ids.numel(); ++t) {
+      const auto id = ids.data<int64_t>()[t];
+      for (int64_t c = 0; c < kChannels; ++c) {
+        double sum = w.item(id * kChannels + c), most = std::fabs(sum);
+        const double g = weights.item(t * kChannels + c);
+        for (int64_t r = 0; r < kRank; ++r) {
+          const double of_a = a.item(id * kRank + r), of_b = b.item(c * kRank + r);
+          sum += kScale * of_a * of_b;
+          most += std::fabs(kScale * of_a * of_b);
+          const auto at_a = static_cast<size_t>(id * kRank + r),
+                     at_b = static_cast<size_t>(c * kRank + r);
+          da[at_a] += kScale * g * of_b;
+          db[at_b] += kScale * g * of_a;
+          most_a[at_a] += std::fabs(kScale * g * of_b);
+          most_b[at_b] += std::fabs(kScale * g * of_a);
+        }
+        is_near(y.value().item(t * kChannels + c), sum, most);
+      }
+    }
+    for (size_t i = 0; i < da.size(); ++i)
+      is_near(adapter.a.grad().item(static_cast<int64_t>(i)), da[i], most_a[i]);
+    for (size_t i = 0; i < db.size(); ++i)
+      is_near(adapter.b.grad().item(static_cast<int64_t>(i)), db[i], most_b[i]);
+  }
+}
+
+TEST_CASE("adapters: networks with an adapter of their embedding") {
+  for (const char* name : {"decoder", "gpt2"}) {
+    CAPTURE(name);
+    const bool tied = std::string(name) == "gpt2";
+    const auto base = tiny(name), network = tiny(name);
+    to_dtype(*base, DType::f64);
+    to_dtype(*network, DType::f64);
+    adapt(*network, of(Type::lora, {tied ? "wte" : "embed_tokens"}));
+    CHECK(adapted_layers(*network).size() == 1);
+    const Tensor before = outputs(*base, ids_of(), false).value();
+    CHECK(largest_difference(before, outputs(*network, ids_of(), false).value()) == 0);
+    move_adapters(*network);
+    const Tensor apart = outputs(*network, ids_of(), false).value();
+    CHECK(largest_difference(before, apart) > 1e-4);
+    if (tied) {
+      CHECK_THROWS_WITH_AS(merge_adapters(*network),
+                           doctest::Contains("expected an output head with a weight of its own"),
+                           Error);
+      CHECK(largest_difference(apart, outputs(*network, ids_of(), false).value()) == 0);
+      continue;
+    }
+    merge_adapters(*network);
+    CHECK(largest_difference(apart, outputs(*network, ids_of(), false).value()) < 1e-12);
+    CHECK(lines_of(*network) == lines_of(*base));
+  }
 }
 
 TEST_CASE("adapters: files leave out the frozen base where it lies elsewhere") {
