@@ -5,6 +5,7 @@
 #include "apps/cli/commands.h"
 #include "apps/cli/report.h"
 #include "apps/config/keys/config_table.h"
+#include "apps/whole_number.h"
 #include "core/quoted.h"
 #include "data/formats/json_strict.h"
 
@@ -33,7 +34,7 @@ std::string differences(const std::vector<std::string>& names, const std::vector
 // Losses of runs that trained for different times cannot be compared.
 std::string length_note(const std::vector<Json>& summaries) {
   std::vector<int64_t> steps;
-  for (const Json& summary : summaries) steps.push_back(summary.at("steps").get<int64_t>());
+  for (const Json& summary : summaries) steps.push_back(whole_number(summary.at("steps")));
   const auto [least, most] = std::minmax_element(steps.begin(), steps.end());
   if (*least == *most) return "";
   return fmt::format(
@@ -68,7 +69,7 @@ void compare_command(const std::vector<std::string>& folders, bool json) {
       std::printf("(0.50x: half of the first run's)\n%s", length_note(summaries).c_str());
     if (const std::string rows = differences(folders_shown, configs); !rows.empty())
       std::printf("\n%s", rows.c_str());
-  } catch (const Json::exception& e) {
+  } catch (const std::exception& e) {
     throw Error(
         fmt::format("[compare] expected summaries of finished runs: {}", data::json_reason(e)));
   }

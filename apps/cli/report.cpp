@@ -11,6 +11,7 @@
 #include "apps/config/keys/level_keys.h"
 #include "apps/config/make_model.h"
 #include "apps/config/train_options.h"
+#include "apps/whole_number.h"
 #include "compress/policies/policy_kind.h"
 #include "train/metric_names.h"
 #include "train/planning/planner.h"
@@ -218,7 +219,7 @@ std::string summary_table(const std::vector<std::string>& names,
   auto bytes = [&](const std::string& title, const std::string& key, bool with_ratio) {
     const Pointer pointer(key);
     add(title, [&](const Json& s) {
-      return readable_bytes(s.at(pointer).get<int64_t>()) +
+      return readable_bytes(whole_number(s.at(pointer))) +
              (with_ratio ? ratio(s, summaries[0], pointer) : "");
     });
   };
@@ -317,7 +318,7 @@ std::string summary_table(const std::vector<std::string>& names,
     const auto share = [](const Json& r, const char* key) {
       return fmt::format("{:.1f} %", 100 * r.at(key).get<double>());
     };
-    of_ranks("ranks", [&](const Json& r) { return std::to_string(r.at("ranks").get<int>()); });
+    of_ranks("ranks", [&](const Json& r) { return std::to_string(whole_number(r.at("ranks"))); });
     of_ranks("  adding up gradients, of a step",
              [&](const Json& r) { return share(r, "communication_share"); });
     of_ranks("  waiting for that", [&](const Json& r) { return share(r, "waiting_share"); });
@@ -326,7 +327,7 @@ std::string summary_table(const std::vector<std::string>& names,
   const auto offloads = [](const Json& s) { return s.contains("offload"); };
   if (!std::any_of(summaries.begin(), summaries.end(), offloads)) return table(rows) + kProcessNote;
   add("written to the file", [&](const Json& s) {
-    return offloads(s) ? readable_bytes(s.at(Pointer("/offload/written_bytes")).get<int64_t>())
+    return offloads(s) ? readable_bytes(whole_number(s.at(Pointer("/offload/written_bytes"))))
                        : "-";
   });
   add("  waited for it", [&](const Json& s) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
 
 #include "apps/report/html.h"
@@ -58,15 +59,19 @@ void place_linear(Axis& axis, int ticks, Unit unit, bool from_zero, bool widen) 
     axis.least = std::floor(axis.least / step + 1e-9) * step;
     axis.most = std::ceil(axis.most / step - 1e-9) * step;
   }
-  for (double at = std::ceil(axis.least / step - 1e-9); at * step <= axis.most + 1e-9 * step; ++at)
-    axis.ticks.push_back(at * step + 0.0);  // 0 in the place of -0
+  // The doubles around a huge value may be further apart than a step, so there is a limit.
+  const double first = std::ceil(axis.least / step - 1e-9);
+  for (int i = 0; i <= 4 * ticks && (first + i) * step <= axis.most + 1e-9 * step; ++i)
+    axis.ticks.push_back((first + i) * step + 0.0);  // 0 in the place of -0
 }
 
 void place_log(Axis& axis) {
   axis.log = true;
-  const double least = std::floor(std::log10(axis.least)), most = std::ceil(std::log10(axis.most));
+  // A double holds the powers of ten from -307 to 308.
+  const double least = std::clamp(std::floor(std::log10(axis.least)), -307.0, 307.0);
+  const double most = std::clamp(std::ceil(std::log10(axis.most)), least + 1, 308.0);
   axis.least = std::pow(10, least);
-  axis.most = std::pow(10, std::max(most, least + 1));
+  axis.most = std::pow(10, most);
   const double step = std::max(1.0, std::ceil((std::log10(axis.most) - least) / 6));
   for (double at = least; at <= std::log10(axis.most) + 1e-9; at += step)
     axis.ticks.push_back(std::pow(10, at));
@@ -209,7 +214,11 @@ constexpr const char* kFileStyle =
     ".tick { stroke: #eceff3; } .base { stroke: #dfe3e9; }\n"
     ".line { fill: none; stroke-width: 2; } .dashed { stroke-dasharray: 6 5; }\n";
 
-double four_digits(double value) { return std::stod(fmt::format("{:.4g}", value)); }
+// Where four digits make the largest numbers infinite, all digits stay.
+double four_digits(double value) {
+  const double rounded = std::strtod(fmt::format("{:.4g}", value).c_str(), nullptr);
+  return std::isfinite(rounded) ? rounded : value;
+}
 
 const char* name_of(Unit unit) {
   switch (unit) {

@@ -9,6 +9,7 @@
 #include "apps/report/chart.h"
 #include "apps/report/html.h"
 #include "apps/report/run_facts.h"
+#include "apps/whole_number.h"
 #include "core/memory.h"
 #include "core/quoted.h"
 #include "data/formats/json_strict.h"
@@ -23,6 +24,11 @@ std::string or_dash(const std::optional<double>& value, const char* format, doub
 }
 std::string or_dash(const std::optional<int64_t>& bytes) {
   return bytes ? readable_bytes(*bytes) : "–";
+}
+
+// Numbers of files may add up to more than 2^53 bytes; this says 2^53 then.
+std::string bytes_text(double bytes) {
+  return readable_bytes(std::llround(std::clamp(bytes, -0x1p53, 0x1p53)));
 }
 
 std::string times(double ratio) {
@@ -99,9 +105,7 @@ std::string tiles(const RunFacts& facts) {
                facts.train_loss ? fmt::format("train {:.4f}", *facts.train_loss) : "");
   const RecordedStep* const last = facts.recorded.empty() ? nullptr : &facts.recorded.back();
   const double ratio =
-      last != nullptr && last->stored_bytes > 0
-          ? static_cast<double>(last->raw_bytes) / static_cast<double>(last->stored_bytes)
-          : 0;
+      last != nullptr && last->stored_bytes > 0 ? last->raw_bytes / last->stored_bytes : 0;
   text += tile("Activation memory", or_dash(facts.activation),
                ratio > 0 ? fmt::format("{} less than kept whole", times(ratio)) : "");
   text += tile("Peak memory", or_dash(facts.peak),
@@ -175,15 +179,15 @@ std::string largest_list(const Json& memory) {
   const std::string op = memory.at("peak_op").get<std::string>();
   int64_t most = 1;
   for (const Json& part : memory.at("largest"))
-    most = std::max(most, part.at("bytes").get<int64_t>());
+    most = std::max(most, whole_number(part.at("bytes")));
   std::string text = "<div class=\"card\"><h3>The largest at the peak</h3><ol class=\"top\">";
   for (const Json& part : memory.at("largest")) {
     const std::string category = part.at("category").get<std::string>();
     const std::string name = part.at("name").get<std::string>();
-    const auto bytes = part.at("bytes").get<int64_t>();
+    const auto bytes = whole_number(part.at("bytes"));
     std::string what = part.at("op").get<std::string>(), shape;
     for (const Json& extent : part.at("shape"))
-      shape += (shape.empty() ? "" : " x ") + std::to_string(extent.get<int64_t>());
+      shape += (shape.empty() ? "" : " x ") + std::to_string(whole_number(extent));
     const bool saved = !what.empty();
     what = saved                  ? (category == "packed" ? "packed for " : "kept for ") + what
            : !name.empty()        ? category
@@ -219,19 +223,22 @@ std::string memory_chart(const Json& memory) {
       areas.push_back(std::move(area));
   }
   StackOptions options;
-  options.title = fmt::format("Memory over step {}", memory.at("step").get<int64_t>());
+  options.title = fmt::format("Memory over step {}", whole_number(memory.at("step")));
   options.y = "bytes of tensors";
   options.x = fmt::format("allocations and releases in their order: {}",
-                          counted(curve.at("events").get<int64_t>()));
+                          counted(whole_number(curve.at("events"))));
   for (size_t begin = 0, end = 0; begin < phases.size(); begin = end) {
     end = phases.find_first_not_of(phases[begin], begin);
     if (end == std::string::npos) end = phases.size();
     options.stretches.push_back({phase_text(phases[begin]), begin, end});
   }
-  options.marked = curve.at("peak").get<size_t>();
+  const int64_t marked = whole_number(curve.at("peak"));
+  FRUGAL_CHECK(marked >= 0 && marked < static_cast<int64_t>(phases.size()),
+               "expected the peak at one of {} moments of a step, got {}", phases.size(), marked);
+  options.marked = static_cast<size_t>(marked);
   double peak = 0;
   for (const Area& area : areas) peak += area.values[options.marked];
-  options.mark = "peak " + readable_bytes(std::llround(peak));
+  options.mark = "peak " + bytes_text(peak);
   const std::string layer = memory.at("peak_layer").get<std::string>();
   const std::string op = memory.at("peak_op").get<std::string>();
   if (!op.empty())
@@ -250,9 +257,9 @@ std::string recorded_table(const std::vector<RecordedStep>& recorded) {
     if (step.memory.is_object())
       text += fmt::format("<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
                           counted(step.step),
-                          readable_bytes(step.memory.at("activation_bytes").get<int64_t>()),
-                          readable_bytes(step.memory.at("packed_bytes").get<int64_t>()),
-                          readable_bytes(step.memory.at("peak_bytes").get<int64_t>()),
+                          readable_bytes(whole_number(step.memory.at("activation_bytes"))),
+                          readable_bytes(whole_number(step.memory.at("packed_bytes"))),
+                          readable_bytes(whole_number(step.memory.at("peak_bytes"))),
                           or_dash(step.packed_bits, "{:.2f}"));
   return text + "</tbody></table></div>";
 }
@@ -331,35 +338,34 @@ std::string tensor_table(const std::vector<TensorRow>& all) {
   return text;
 }
 
+// The bytes of `parts` are doubles, because a file may name more than a whole number holds.
 std::string split_bar(const std::string& title,
-                      const std::vector<std::pair<std::string, int64_t>>& parts, int64_t all,
+                      const std::vector<std::pair<std::string, double>>& parts, double all,
                       const std::function<std::string(const std::string&)>& style) {
   std::string bar, words;
-  int64_t sum = 0;
+  double sum = 0;
   for (const auto& [name, bytes] : parts) {
     if (bytes <= 0) continue;
     sum += bytes;
-    bar += fmt::format(
-        "<i class=\"{}\" style=\"width:{:.2f}%\"></i>", style(name),
-        100.0 * static_cast<double>(bytes) / static_cast<double>(std::max<int64_t>(all, 1)));
-    words +=
-        fmt::format("{}{} {}", words.empty() ? "" : ", ", escaped(name), readable_bytes(bytes));
+    bar += fmt::format("<i class=\"{}\" style=\"width:{:.2f}%\"></i>", style(name),
+                       100 * bytes / std::max(all, 1.0));
+    words += fmt::format("{}{} {}", words.empty() ? "" : ", ", escaped(name), bytes_text(bytes));
   }
   return fmt::format("<div>{} <strong>{}</strong>{}<div class=\"split\">{}</div></div>", title,
-                     readable_bytes(sum), words.empty() ? "" : ": " + words, bar);
+                     bytes_text(sum), words.empty() ? "" : ": " + words, bar);
 }
 
 std::string tensors_section(const RunFacts& facts) {
   const auto last = std::find_if(facts.recorded.rbegin(), facts.recorded.rend(),
                                  [](const RecordedStep& step) { return !step.tensors.empty(); });
   if (last == facts.recorded.rend()) return "";
-  std::map<std::string, int64_t> raw, stored;
+  std::map<std::string, double> raw, stored;
   for (const TensorRow& row : last->tensors) {
-    raw[row.how] += row.raw;
-    stored[row.how] += row.stored.value_or(0);
+    raw[row.how] += static_cast<double>(row.raw);
+    stored[row.how] += static_cast<double>(row.stored.value_or(0));
   }
-  const auto parts = [](const std::map<std::string, int64_t>& sums, const char* suffix) {
-    std::vector<std::pair<std::string, int64_t>> all;
+  const auto parts = [](const std::map<std::string, double>& sums, const char* suffix) {
+    std::vector<std::pair<std::string, double>> all;
     for (const char* how : {"packed", "moved", "rebuilt", "kept"})
       if (const auto found = sums.find(how); found != sums.end())
         all.emplace_back(std::string(how) + suffix, found->second);
@@ -416,7 +422,8 @@ Widths widths_of(const ReportRun& run, const RunFacts& facts) {
       if (row.seq) known[*row.seq] = layer_text(row.layer) + " " + row.op;
   for (size_t i = 0; i < tensors; ++i) {
     const Json seqs = widths.lines.back()->value("seqs", Json());
-    const uint64_t seq = seqs.is_array() && i < seqs.size() ? seqs[i].get<uint64_t>() : i;
+    const uint64_t seq =
+        seqs.is_array() && i < seqs.size() ? static_cast<uint64_t>(whole_number(seqs[i])) : i;
     const auto found = known.find(seq);
     widths.names.push_back(found != known.end() ? found->second : fmt::format("tensor {}", seq));
   }
@@ -432,7 +439,7 @@ std::string bits_cells(const Widths& widths) {
   const size_t every = (widths.lines.size() + kMostColumns - 1) / kMostColumns;
   for (size_t i = widths.lines.size(); i > 0; i -= std::min(i, every))
     cells.labels.insert(cells.labels.begin(),
-                        counted((*widths.lines[i - 1])["step"].get<int64_t>()));
+                        counted(whole_number(widths.lines[i - 1]->at("step"))));
   for (size_t row = 0; row < std::min(widths.names.size(), kMostRows); ++row) {
     cells.names.push_back(widths.names[row]);
     std::vector<int> kinds;
@@ -465,7 +472,7 @@ std::string sensitivity_chart(const Widths& widths) {
     for (const Json* measured : widths.lines) {
       const Json all = measured->value("sensitivities", Json());
       if (all.is_array() && tensor < all.size() && all[tensor].is_number())
-        line.points.emplace_back((*measured)["step"].get<double>(), all[tensor].get<double>());
+        line.points.emplace_back(measured->at("step").get<double>(), all[tensor].get<double>());
     }
     lines.push_back(std::move(line));
   }
@@ -519,7 +526,7 @@ std::string plan_section(const RunFacts& facts) {
   std::string rows;
   const auto row = [&](const char* what, const char* key, const std::optional<int64_t>& measured) {
     if (!plan.contains(key) || !plan[key].is_number()) return;
-    const auto planned = plan[key].get<int64_t>();
+    const auto planned = whole_number(plan[key]);
     const std::string difference =
         measured && planned > 0
             ? fmt::format("{:+.2f} %", 100.0 * static_cast<double>(*measured - planned) /
@@ -534,11 +541,11 @@ std::string plan_section(const RunFacts& facts) {
   if (plan.contains("limit_bytes"))
     rows += fmt::format("<tr><td>limit, of the {}</td><td>{}</td><td></td><td></td></tr>",
                         activations ? "activations" : "peak",
-                        readable_bytes(plan["limit_bytes"].get<int64_t>()));
+                        readable_bytes(whole_number(plan["limit_bytes"])));
   return section(
       "plan", "Plan and measurement",
       fmt::format("The plan of step {}: {} tensors, {} of them raw, {} bits on average.",
-                  counted(plan.at("step").get<int64_t>()), plan.value("tensors", Json(0)).dump(),
+                  counted(whole_number(plan.at("step"))), plan.value("tensors", Json(0)).dump(),
                   plan.value("raw_tensors", Json(0)).dump(),
                   short_number(plan.value("average_bits", 0.0))),
       "<div class=\"card\"><table><thead><tr><th></th><th>planned</th><th>measured</th>"
@@ -742,11 +749,11 @@ std::string peaks(const std::vector<Compared>& all) {
   std::string text;
   for (const Compared& each : all) {
     if (!each.facts.at_peak.is_object()) continue;
-    std::vector<std::pair<std::string, int64_t>> parts;
+    std::vector<std::pair<std::string, double>> parts;
     for (const Category category : kOrder)
       parts.emplace_back(std::string(name_of(category)),
-                         each.facts.at_peak.value(std::string(name_of(category)), int64_t{0}));
-    text += split_bar(escaped(each.run.name), parts, most,
+                         each.facts.at_peak.value(std::string(name_of(category)), 0.0));
+    text += split_bar(escaped(each.run.name), parts, static_cast<double>(most),
                       [](const std::string& name) { return name; });
   }
   return text.empty() ? ""
@@ -763,7 +770,7 @@ std::string report_page(const ReportRun& run) {
                              plan_section(facts) + config_section(run);
     return page(run.name + ": " + facts.title,
                 header(run, facts) + tiles(facts) + navigation(body) + body);
-  } catch (const Json::exception& e) {
+  } catch (const std::exception& e) {
     throw Error(fmt::format("[report] the files of {} are not those of a run: {}",
                             in_quotes(run.folder), data::json_reason(e)));
   }
@@ -803,7 +810,7 @@ std::string overlay_page(const std::vector<ReportRun>& runs) {
                 grid(noise)) +
         section("config", "Configuration", "Keys in which the runs differ.", differing_keys(all));
     return page(fmt::format("{} runs", all.size()), overlay_header(all) + navigation(body) + body);
-  } catch (const Json::exception& e) {
+  } catch (const std::exception& e) {
     throw Error(fmt::format("[report] the files are not those of runs: {}", data::json_reason(e)));
   }
 }

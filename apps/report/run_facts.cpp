@@ -2,25 +2,29 @@
 
 #include <algorithm>
 #include <cmath>
+#include <type_traits>
 
 #include "apps/cli/report.h"
+#include "apps/whole_number.h"
 #include "core/error.h"
-#include "data/formats/json_strict.h"
 #include "train/metric_names.h"
 
 namespace frugal::apps {
 namespace {
 
 template <class T>
-std::optional<T> at(const Json& json, const std::string& pointer) {
-  const Json::json_pointer place(pointer);
-  if (!json.is_object() || !json.contains(place) || !json.at(place).is_number()) return {};
-  return json.at(place).get<T>();
+std::optional<T> number_in(const Json& value) {
+  if (!value.is_number()) return {};
+  if constexpr (std::is_integral_v<T>)
+    return static_cast<T>(whole_number(value));
+  else
+    return value.get<T>();
 }
 
 template <class T>
-std::optional<T> number_in(const Json& value) {
-  return value.is_number() ? std::optional(value.get<T>()) : std::nullopt;
+std::optional<T> at(const Json& json, const std::string& pointer) {
+  const Json::json_pointer place(pointer);
+  return json.is_object() && json.contains(place) ? number_in<T>(json.at(place)) : std::nullopt;
 }
 
 bool is_of(const Json& line, const std::string& type) {
@@ -31,7 +35,7 @@ bool is_of(const Json& line, const std::string& type) {
 std::string shape_text(const Json& extents) {
   std::string text;
   for (const Json& extent : extents)
-    text += (text.empty() ? "" : " x ") + std::to_string(extent.get<int64_t>());
+    text += (text.empty() ? "" : " x ") + std::to_string(whole_number(extent));
   return text.empty() ? "1" : text;
 }
 
@@ -39,7 +43,7 @@ void read_tensors(const Json& line, const Json& times, RecordedStep& recorded) {
   const Json& columns = line.at("columns");
   const auto column = [&](const char* name) {
     const auto found = std::find(columns.begin(), columns.end(), name);
-    FRUGAL_CHECK(found != columns.end(), "[report] expected a column {} of tensors", name);
+    FRUGAL_CHECK(found != columns.end(), "expected a column {} of tensors", name);
     return static_cast<size_t>(found - columns.begin());
   };
   const size_t layer = column("layer"), op = column("op"), seq = column("seq"),
@@ -59,18 +63,18 @@ void read_tensors(const Json& line, const Json& times, RecordedStep& recorded) {
     tensor.seq = number_in<uint64_t>(row.at(seq));
     tensor.shape = shape_text(row.at(shape));
     tensor.elements = 1;
-    for (const Json& extent : row.at(shape)) tensor.elements *= extent.get<int64_t>();
-    tensor.raw = row.at(raw).get<int64_t>();
+    for (const Json& extent : row.at(shape)) tensor.elements *= extent.get<double>();
+    tensor.raw = whole_number(row.at(raw));
     tensor.stored = number_in<int64_t>(row.at(stored));
     tensor.bits = number_in<double>(row.at(bits));
     tensor.error = number_in<double>(row.at(error));
     tensor.pack_ms = time("pack_ms", recorded.tensors.size());
     tensor.unpack_ms = time("unpack_ms", recorded.tensors.size());
-    if (tensor.how != "in memory") recorded.raw_bytes += tensor.raw;
-    recorded.stored_bytes += tensor.stored.value_or(0);
+    if (tensor.how != "in memory") recorded.raw_bytes += static_cast<double>(tensor.raw);
+    recorded.stored_bytes += static_cast<double>(tensor.stored.value_or(0));
     if (tensor.how == "packed" && tensor.stored) {
       packed_bytes += static_cast<double>(*tensor.stored);
-      packed_elements += static_cast<double>(tensor.elements);
+      packed_elements += tensor.elements;
     }
     recorded.tensors.push_back(std::move(tensor));
   }
@@ -80,9 +84,9 @@ void read_tensors(const Json& line, const Json& times, RecordedStep& recorded) {
 void read_recorded(const ReportRun& run, RunFacts& facts) {
   for (const Json& line : run.lines) {
     if (is_of(line, "memory")) {
-      facts.recorded.push_back({line["step"].get<int64_t>(), line, {}, 0, 0, {}});
+      facts.recorded.push_back({whole_number(line["step"]), line, {}, 0, 0, {}});
     } else if (is_of(line, "tensors")) {
-      const auto at_step = line["step"].get<int64_t>();
+      const auto at_step = whole_number(line["step"]);
       if (facts.recorded.empty() || facts.recorded.back().step != at_step)
         facts.recorded.push_back({at_step, Json(), {}, 0, 0, {}});  // no memory line: offload
       const std::string step = std::to_string(facts.recorded.back().step);
@@ -94,7 +98,7 @@ void read_recorded(const ReportRun& run, RunFacts& facts) {
 void read_progress(const ReportRun& run, RunFacts& facts) {
   for (const Json& line : run.lines) {
     if (is_of(line, "step") || is_of(line, "epoch")) {
-      facts.step = std::max(facts.step, line["step"].get<int64_t>());
+      facts.step = std::max(facts.step, whole_number(line["step"]));
       facts.epoch = std::max(facts.epoch, at<int64_t>(line, "/epoch").value_or(0));
     }
     if (is_of(line, "step"))
@@ -124,13 +128,8 @@ void read_progress(const ReportRun& run, RunFacts& facts) {
 RunFacts facts_of(const ReportRun& run) {
   RunFacts facts;
   facts.title = run_title(run.config);
-  try {
-    read_progress(run, facts);
-    read_recorded(run, facts);
-  } catch (const Json::exception& e) {
-    throw Error(fmt::format("[report] the metrics of {} are not those of a run: {}", run.name,
-                            data::json_reason(e)));
-  }
+  read_progress(run, facts);
+  read_recorded(run, facts);
   const Json& summary = run.summary;
   const Json& recorded = facts.recorded.empty() ? Json() : facts.recorded.back().memory;
   const auto bytes = [&](const std::string& key) {

@@ -13,7 +13,8 @@ namespace frugal::apps {
 struct TensorRow {
   std::string layer, op, how, shape;
   std::optional<uint64_t> seq;
-  int64_t elements = 0, raw = 0;  // raw, stored: bytes
+  double elements = 0;
+  int64_t raw = 0;  // raw, stored: bytes
   std::optional<int64_t> stored;
   std::optional<double> bits, error, pack_ms, unpack_ms;
 };
@@ -25,7 +26,7 @@ struct RecordedStep {
   std::vector<TensorRow> tensors;
   // raw: what would be kept without compression. stored: what is kept. Tensors in memory that holds
   // them anyway do not count.
-  int64_t raw_bytes = 0, stored_bytes = 0;
+  double raw_bytes = 0, stored_bytes = 0;
   std::optional<double> packed_bits;  // bits an element, on average over what is packed
 };
 
@@ -46,7 +47,7 @@ struct RunFacts {
   std::optional<Json> plan, convergence;  // the last lines of these types
   std::optional<double> average_bits;     // what the last line of type "widths" says
 };
-RunFacts facts_of(const ReportRun& run);
+RunFacts facts_of(const ReportRun& run);  // Errors: lines that are not those of a run
 
 // The values at `pointer` of the lines of a type, over their steps.
 using Points = std::vector<std::pair<double, double>>;

@@ -7,10 +7,12 @@
 #include <iterator>
 
 #include "apps/cli/cli.h"
+#include "apps/cli/commands.h"
 #include "apps/config/config.h"
 #include "apps/config/hub_folder.h"
 #include "apps/config/resolve.h"
 #include "apps/config/stored_run.h"
+#include "apps/report/page.h"
 #include "apps/report/run_data.h"
 #include "apps/reproduce/store.h"
 #include "apps/reproduce/table_file.h"
@@ -39,7 +41,8 @@ const std::string kConfig =
         {"repeat": {"times": 2, "modules": [{"residual": {"modules": [{"conv2d": {"out_channels": 2, "kernel_size": 1}}]}}]}},
         "mean_pool", {"linear": 2}]},
       "data": {"name": "random", "shape": [4, 4, 1], "classes": 2, "train_samples": 8, "test_samples": 4, "batch_size": 4},
-      "train": {"epochs": 1}, "optim": {"name": "sgd", "lr": 0.1}, "compression": {"policy": "gact", "bits": 4}})";
+      "train": {"epochs": 1}, "optim": {"name": "sgd", "lr": 0.1}, "compression": {"policy": "gact", "bits": 4, "gact": {"adaptive": true, "interval": 1},
+        "advanced": {"min_elements": 16}}})";
 
 void add_configs(std::vector<Reader>& readers) {
   const std::vector<std::string> words = {"\"model\": {",
@@ -161,8 +164,18 @@ void add_run(std::vector<Reader>& readers) {
   add("input.json", words, load);
   add("data.json", words, load);
   add("checkpoint/last.safetensors", words, load);
-  add("metrics.jsonl", words, [](const std::string& folder) { apps::read_report_run(folder); });
-  add("summary.json", words, [](const std::string& folder) { apps::read_report_run(folder); });
+  const auto report = [](const std::string& folder) {
+    const apps::ReportRun run = apps::read_report_run(folder);
+    apps::report_page(run);
+    apps::overlay_page({run, run});
+  };
+  add("metrics.jsonl", words, report);
+  add("tensor_times.json", words, report);
+  add("summary.json", words, [report](const std::string& folder) {
+    report(folder);
+    const Silence silence;
+    apps::compare_command({folder, folder}, false);
+  });
   // What a run resumes from: the text in the metadata, and the tensors.
   add("checkpoint/state.safetensors", words, [](const std::string& folder) {
     const train::RunFolder run(folder, true);

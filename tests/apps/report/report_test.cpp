@@ -179,6 +179,68 @@ TEST_CASE("report refuses what is no run") {
   write_file(folder / "metrics.jsonl", "");
 }
 
+TEST_CASE("numbers that a run cannot have are an error, or a page without them") {
+  const TempFolder folder;
+  const std::string metrics = folder / "run/metrics.jsonl";
+  write_file(folder / "c.json", kTinyConfig);
+  REQUIRE(frugal("train " + folder / "c.json" + " --out " + folder / "run").status == 0);
+  const std::vector<Json> lines = lines_of(folder / "run");
+  const auto write = [&](const auto& change) {
+    std::string text;
+    for (Json line : lines) {
+      change(line);
+      text += line.dump() + "\n";
+    }
+    write_file(metrics, text);
+  };
+  const auto refused = [&](const auto& change, const std::string& what) {
+    write([&](Json& line) {
+      if (line["type"] == "memory" || line["type"] == "tensors") change(line);
+    });
+    const Ran ran = frugal("report " + folder / "run");
+    CAPTURE(ran.err);
+    CHECK(ran.status == 1);
+    CHECK(has(ran.err, "are not those of a run"));
+    CHECK(has(ran.err, what));
+  };
+  const auto peak = [](const Json& at) {
+    return [=](Json& line) {
+      if (line.contains("curve")) line["curve"]["peak"] = at;
+    };
+  };
+  refused(peak(1'000'000), "expected the peak at one of");
+  refused(peak(-1), "expected the peak at one of");
+  refused(peak(1e300), "a whole number of at most 2^53, got \"1e+300\"");
+  refused([](Json& line) { line["step"] = 1e300; }, "1e+300");
+  refused(
+      [](Json& line) {
+        if (line.contains("rows")) line["rows"][0][4][0] = 9e18;
+      },
+      "9e+18");
+  // Doubles so far apart that a step of an axis does not reach the next one, and the largest.
+  const std::vector<std::pair<double, double>> ends = {
+      {1e20, 1e20 + 16384}, {-1.7e308, 1.7e308}, {1.7976931348623157e308, 5e-324}};
+  for (const auto& pair : ends) {
+    CAPTURE(pair.first);
+    int at = 0;
+    write([&](Json& line) {
+      if (line["type"] == "step")
+        line["grad_norm"] = line["loss"] = at++ % 2 == 0 ? pair.first : pair.second;
+    });
+    CHECK(frugal("report " + folder / "run").status == 0);
+  }
+  write([](Json&) {});
+  const std::string text = read_file(metrics);
+  write_file(
+      metrics,
+      text + R"({"type": "widths", "step": 1, "bits": [2], "sensitivities": [1.7e308]})" + "\n");
+  CHECK(frugal("report " + folder / "run").status == 0);
+  write_file(metrics, text + R"({"type": "widths", "bits": [2, 3]})" + "\n");
+  const Ran ran = frugal("report " + folder / "run");
+  CHECK(ran.status == 1);
+  CHECK(has(ran.err, "step"));
+}
+
 TEST_CASE("a file of times that a power cut left empty is left out of a report, with a warning") {
   const TempFolder folder;
   write_file(folder / "metrics.jsonl", "");
