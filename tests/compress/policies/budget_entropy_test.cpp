@@ -270,11 +270,11 @@ TEST_CASE("sizes and limits survive in checkpoints, as do recipes that are kept"
     wrong.lists[list].pop_back();
     CHECK_THROWS_AS(b.restore_learned(wrong), Error);
   }
-  for (const auto& [list, number] : std::vector<std::pair<const char*, double>>{
+  for (const auto& each : std::vector<std::pair<const char*, double>>{
            {"coded_bytes", -1}, {"kept", 0.5}, {"sizes_bits", 17}, {"sizes_now", -1}}) {
-    CAPTURE(std::string(list));
+    CAPTURE(std::string(each.first));
     Learned wrong = learned;
-    wrong.lists[list][0] = number;
+    wrong.lists[each.first][0] = each.second;
     CHECK_THROWS_AS(b.restore_learned(wrong), Error);
   }
   CHECK((b.learned() == learned));

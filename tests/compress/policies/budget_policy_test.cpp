@@ -211,22 +211,21 @@ TEST_CASE("a plan survives in checkpoints, and what no run writes is refused") {
       },
       "[budget] expected each tensor once in \"tensors\" of what was learned, got 0 twice");
   refuses([](Learned& l) { l.lists["bits"][0] = 4; }, "for tensor 0, got 4 of 3");
-  for (const auto& [list, number] :
-       std::vector<std::pair<const char*, double>>{{"mode", 3},
-                                                   {"mode", NAN},
-                                                   {"slice_bytes", 0.5},
-                                                   {"slice_bytes", -1},
-                                                   {"waiting_bits", 0},
-                                                   {"waiting_bits", 17},
-                                                   {"moved", 1e300},
-                                                   {"margin", -1},
-                                                   {"fineness", 0.5},
-                                                   {"fineness", 17},
-                                                   {"tensors", -1},
-                                                   {"plan_bits", 17},
-                                                   {"plan_bits", 0},
-                                                   {"bits", 33}})
-    refuses([&](Learned& l) { l.lists[list][0] = number; }, "[budget] expected");
+  for (const auto& each : std::vector<std::pair<const char*, double>>{{"mode", 3},
+                                                                      {"mode", NAN},
+                                                                      {"slice_bytes", 0.5},
+                                                                      {"slice_bytes", -1},
+                                                                      {"waiting_bits", 0},
+                                                                      {"waiting_bits", 17},
+                                                                      {"moved", 1e300},
+                                                                      {"margin", -1},
+                                                                      {"fineness", 0.5},
+                                                                      {"fineness", 17},
+                                                                      {"tensors", -1},
+                                                                      {"plan_bits", 17},
+                                                                      {"plan_bits", 0},
+                                                                      {"bits", 33}})
+    refuses([&](Learned& l) { l.lists[each.first][0] = each.second; }, "[budget] expected");
 }
 
 TEST_CASE("widths that there are not are refused") {

@@ -133,7 +133,9 @@ TEST_CASE("policies keep each channel by its own size, and few rows raw") {
   Choice offload{.policy = keep};
   offload.offload = OffloadOptions{.directory = std::filesystem::temp_directory_path().string()};
   all.push_back({"offload", offload});
-  for (const auto& [name, options] : all) {
+  for (const auto& each : all) {
+    const auto& name = each.first;
+    const auto& options = each.second;
     CAPTURE(name);
     each_tensor([&](const Tensor& x) {
       const auto policy = make_policy(options, kCpu, 0);

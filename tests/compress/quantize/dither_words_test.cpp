@@ -85,8 +85,9 @@ TEST_CASE("the bytes of the dither are uniform") {
 TEST_CASE("the bytes of neighbouring rows, columns and blocks are independent") {
   const Bytes bytes(stream_of(5, 1, 2));
   // Rows 0 to 3 of 8 share a word, columns 2p and 2p + 1 a call of Philox.
-  for (const auto& [down, beside] : std::vector<std::array<int64_t, 2>>{
+  for (const auto& apart : std::vector<std::array<int64_t, 2>>{
            {1, 0}, {2, 0}, {3, 0}, {4, 0}, {8, 0}, {0, 1}, {0, 2}, {1, 1}, {4, 1}, {8, 2}}) {
+    const int64_t down = apart[0], beside = apart[1];
     CAPTURE(down);
     CAPTURE(beside);
     // Bytes within a pair of columns, and of two pairs.

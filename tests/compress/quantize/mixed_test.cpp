@@ -83,8 +83,9 @@ TEST_CASE("rows of a mixed tensor are that part of the whole") {
         codec.pack(samples(shape), entry(2), cycle(samples_of(shape, false).count, {1, 3, 2}));
     const Tensor whole = packed->unpack();
     const int64_t n = shape[0];
-    for (const auto& [begin, end] : std::vector<std::pair<int64_t, int64_t>>{
+    for (const auto& rows : std::vector<std::pair<int64_t, int64_t>>{
              {0, n}, {0, 0}, {0, 1}, {n - 1, n}, {n / 3, n / 2 + 1}, {1, n}, {n / 2, n - 1}}) {
+      const int64_t begin = rows.first, end = rows.second;
       CAPTURE(begin);
       CAPTURE(end);
       const Tensor part = packed->unpack_rows(begin, end);

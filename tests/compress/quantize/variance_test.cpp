@@ -23,7 +23,9 @@ TEST_CASE("the variance that a packed tensor tells is the mean squared error ove
       {3, Rounding::stochastic}, {4, Rounding::stochastic}, {8, Rounding::stochastic},
       {1, Rounding::dithered},   {2, Rounding::dithered},   {4, Rounding::dithered}};
   for (GroupAxis axis : {GroupAxis::column, GroupAxis::row})
-    for (const auto& [bits, rounding] : kCases) {
+    for (const auto& each : kCases) {
+      const int bits = each.first;
+      const Rounding rounding = each.second;
       CAPTURE(static_cast<int>(rounding));
       CAPTURE(static_cast<int>(axis));
       CAPTURE(bits);
