@@ -43,6 +43,7 @@ bool is_hub_encoder(const Config& config) {
 // The folder with the tokenizer.json or tokenizer.model.
 std::string hub_folder(const Config& config) {
   namespace fs = std::filesystem;
+  std::error_code ignored;
   const auto has = data::has_sample_encoder;
   if (config.data.vocabulary) {
     const fs::path path = *config.data.vocabulary;
