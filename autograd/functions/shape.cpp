@@ -67,19 +67,23 @@ Variable concat(const Variables& xs, int axis) {
   return record(
       {"concat", [&](TracedOp& t) { t.set("axis", axis); }}, xs, y, saves,
       [axis, extents](const Backward& b) {
+        // What is only added to a sum needs no bytes of its own. A view keeps all of dy alive until
+        // the last input has used its part, and is copied by who writes over it. A part that is
+        // most of dy stays a view, and then so do the others.
+        const auto lives_on = [&](size_t i) {
+          return b.needs(static_cast<int>(i)) && !b.partial(static_cast<int>(i)).defined();
+        };
+        bool copies = true;
+        for (size_t i = 0; i < extents.size(); ++i)
+          copies = copies && !(lives_on(i) && 2 * extents[i] > b.dy().size(axis));
         Grads grads;
         int64_t begin = 0;
-        for (const int64_t extent : extents) {
-          const int i = static_cast<int>(grads.size());
-          // A view would keep all of dy alive until the last input has used its part, and be copied
-          // by who writes over it. What is only added to a sum needs no bytes of its own.
-          if (b.needs(i)) {
-            const Tensor part = b.dy().slice(axis, begin, begin + extent);
-            grads.emplace_back(b.partial(i).defined() ? part : ops::clone(part));
-          } else {
-            grads.emplace_back();
-          }
-          begin += extent;
+        for (size_t i = 0; i < extents.size(); ++i) {
+          const Tensor part = b.dy().slice(axis, begin, begin + extents[i]);
+          grads.push_back(!b.needs(static_cast<int>(i)) ? Tensor()
+                          : copies && lives_on(i)       ? ops::clone(part)
+                                                        : part);
+          begin += extents[i];
         }
         return grads;
       },
