@@ -64,6 +64,15 @@ void fail_in_line(const std::string& path, int64_t line, const std::string& mess
   throw Error(fmt::format("[jsonl] {}, line {}: {}", in_quotes(path), line, message));
 }
 
+void fail_in_line(const std::string& path, int64_t line, const JsonError& error) {
+  // The parser was given one line, which it counts as the first.
+  constexpr std::string_view kPlace = "at line 1, column";
+  std::string text = error.what();
+  if (const size_t at = text.find(kPlace); at != std::string::npos)
+    text.replace(at, kPlace.size(), "at column");
+  fail_in_line(path, line, text);
+}
+
 void for_json_lines(const std::string& path,
                     const std::function<void(int64_t, std::string_view)>& f) {
   ByteStream stream("jsonl", path);
@@ -99,7 +108,7 @@ std::vector<JsonLine> read_json_lines(const std::string& path, const JsonLinesFi
     try {
       object = parse_json<Json>(text);
     } catch (const JsonError& error) {
-      fail_in_line(path, number, error.what());
+      fail_in_line(path, number, error);
     }
     if (!object.is_object())
       fail_in_line(path, number,

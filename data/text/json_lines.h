@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "data/formats/json_strict.h"
+
 namespace frugal::data {
 
 // Calls f(number, line) for each line that is not empty; numbers begin at 1. Plain or gzipped.
@@ -14,6 +16,7 @@ void for_json_lines(const std::string& path,
                     const std::function<void(int64_t, std::string_view)>& f);
 // Throws "[jsonl] PATH, line LINE: MESSAGE".
 [[noreturn]] void fail_in_line(const std::string& path, int64_t line, const std::string& message);
+[[noreturn]] void fail_in_line(const std::string& path, int64_t line, const JsonError& error);
 
 struct JsonLinesFields {
   std::string text = "text";  // field of the text

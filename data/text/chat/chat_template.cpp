@@ -116,9 +116,17 @@ OrderedJson tokenizer_config(const std::string& folder) {
 SpecialTokens special_tokens(const std::string& folder) {
   SpecialTokens tokens;
   const OrderedJson config = tokenizer_config(folder);
-  for (const auto& [key, value] : config.items())
-    if (const std::string text = token_text(value); key.ends_with("_token") && !text.empty())
-      tokens.emplace_back(key, text);
+  for (const auto& [key, value] : config.items()) {
+    if (!key.ends_with("_token") || value.is_boolean() || value.is_null())
+      continue;  // add_bos_token
+    const std::string text = token_text(value);
+    if (text.empty() && value != "")
+      throw Error(fmt::format(
+          "[tokenizer] {}, {}: expected a text, or an object with a text as "
+          "content, got {}",
+          in_quotes(folder + "/" + kTokenizerConfig, 300), key, printable(value.dump(), 80)));
+    if (!text.empty()) tokens.emplace_back(key, text);
+  }
   return tokens;
 }
 

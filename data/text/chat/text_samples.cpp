@@ -234,6 +234,8 @@ std::vector<Sequence> read_text_samples(const std::string& path, const SampleEnc
       if (!line.is_object())
         throw Error(fmt::format("expected a JSON object, got {}", printable(line.dump(), 80)));
       sequence = encoded(writer.write(line), encoder, options.answers_only);
+    } catch (const JsonError& error) {
+      fail_in_line(path, number, error);
     } catch (const Error& error) {
       fail_in_line(path, number, error.what());
     }

@@ -37,7 +37,7 @@ TEST_CASE("json lines: mistakes are named by file and line") {
                          Error);
   };
   refused("", "expected lines with a JSON object each, got none");
-  refused("{\"text\": \"a\", \"label\": 1}\n{\"text\"}\n", "line 2: ");
+  refused("{\"text\": \"a\", \"label\": 1}\n{\"text\"}\n", "line 2: parse error at column 8: ");
   refused("[1]\n", "line 1: expected a JSON object, got [1]");
   refused("{\"sentence\": \"a\", \"label\": 1}\n",
           "expected a field \"text\", got label, sentence");

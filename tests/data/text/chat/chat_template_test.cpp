@@ -191,6 +191,11 @@ TEST_CASE("chat templates: files of a folder") {
   folder.write("chat_template.jinja", "a\n{% for %}");
   fails("chat_template.jinja\", line 2: expected a name",
         [&] { ChatTemplate::of_folder(folder.path()); });
+  folder.write("tokenizer_config.json", R"({"eos_token": 5})");
+  fails(
+      "tokenizer_config.json\", eos_token: expected a text, or an object with a text as content, "
+      "got 5",
+      [&] { special_tokens(folder.path()); });
   folder.write("tokenizer_config.json", "[");
   fails("expected JSON", [&] { ChatTemplate::of_folder(folder.path()); });
 }

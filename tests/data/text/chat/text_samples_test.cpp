@@ -135,7 +135,7 @@ TEST_CASE("samples: lines that cannot be name file and line") {
     fails(why, [&] { samples.read("\n" + one_line(line)); });
   };
   rejects("[1]", "x.jsonl\", line 2: expected a JSON object");
-  rejects("{", "line 2: ");
+  rejects("{", "line 2: parse error at column 2: ");
   rejects(R"({"a": 1, "b": 2})",
           "line 2: expected messages, conversations, prompt and completion, "
           "instruction and output, or text, got a, b");
