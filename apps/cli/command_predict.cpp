@@ -27,6 +27,7 @@
 #include "data/image/picture.h"
 #include "data/tables/tensor_file.h"
 #include "data/tensor_dataset.h"
+#include "data/text/json_lines.h"
 
 namespace frugal::apps {
 
@@ -43,6 +44,7 @@ using train::Answer;
 using train::Prediction;
 
 constexpr size_t kColumns = 80;
+constexpr const char* kJsonLines[] = {".jsonl", ".jsonl.gz"};
 
 // What is predicted for: a file or a text, and how its mask is named, without an ending.
 struct Input {
@@ -96,13 +98,29 @@ void add_lines_of(const std::string& path, std::vector<Input>& inputs) {
   end_line();
 }
 
+bool has_name_of_lines(const std::string& name) {
+  return std::any_of(std::begin(kJsonLines), std::end(kJsonLines),
+                     [&](const char* end) { return name.ends_with(end); });
+}
+
+// The texts of a file of JSON lines, in the fields that the run's data have them in.
+void add_json_lines_of(const std::string& path, const DataConfig& data,
+                       std::vector<Input>& inputs) {
+  const std::string second = data.second_text.value_or("");
+  for (const data::JsonLine& line : data::read_json_lines(path, {data.text, second, ""}))
+    inputs.push_back({second.empty() ? line.text : line.text + "\t" + line.second, ""});
+}
+
 // Files and texts in the order of the arguments: a folder is its pictures, a file of a network that
 // reads text is its lines.
-std::vector<Input> inputs_of(const PredictArguments& arguments, BatchSpec::Kind kind) {
+std::vector<Input> inputs_of(const PredictArguments& arguments, BatchSpec::Kind kind,
+                             const DataConfig& data) {
   std::vector<Input> inputs;
   for (const std::string& argument : arguments.inputs) {
     if (kind == BatchSpec::Kind::images && is_folder(argument))
       add_pictures_in(argument, arguments.out, inputs);
+    else if (kind == BatchSpec::Kind::sequences && has_name_of_lines(argument))
+      add_json_lines_of(argument, data, inputs);
     else if (kind == BatchSpec::Kind::sequences && data::is_file(argument))
       add_lines_of(argument, inputs);
     else
@@ -373,7 +391,7 @@ void predict_command(const PredictArguments& arguments) {
       throw ConfigError("", "--tta: expected none with a network that reads text");
     if (!run.description.spec.target_of_each_pixel() && !arguments.out.empty())
       throw ConfigError("", "--out: expected none, since the network gives no class to each pixel");
-    const std::vector<Input> named = inputs_of(arguments, kind);
+    const std::vector<Input> named = inputs_of(arguments, kind, run.config.data);
     std::vector<std::string> inputs;
     for (const Input& input : named) inputs.push_back(input.text);
     if (run.description.spec.has_boxes()) return predict_boxes(arguments, inputs, run, model);

@@ -214,6 +214,17 @@ TEST_CASE("JSON lines: classes for an encoder, next characters for a decoder") {
   REQUIRE_MESSAGE(ran.status == 0, ran.err);
   CHECK(data.accuracy("a") == 1.0);
   CHECK(data.json("a", "classes.json") == Json({"five", "one"}));
+  // Files of JSON lines are read as the run's data are.
+  write_file(data.folder / "new.jsonl",
+             "{\"review\": \"bad film\"}\n{\"review\": \"good film\"}\n");
+  const std::string predict = "predict " + (data.folder / "a") + " --json ";
+  const Ran guessed = frugal(predict + (data.folder / "new.jsonl"));
+  REQUIRE_MESSAGE(guessed.status == 0, guessed.err);
+  CHECK(has(guessed.out, "\"input\":\"bad film\""));
+  CHECK_FALSE(has(guessed.out, "review"));
+  const Ran absent = frugal(predict + (data.folder / "old.jsonl"));
+  CHECK(absent.status == 1);
+  CHECK(has(absent.err, "old.jsonl"));
   const Ran typo = data.train("b", vocabulary + " --set data.text=reveiw");
   CHECK(typo.status == 1);
   CHECK(typo.err.find("got review, stars") != std::string::npos);
