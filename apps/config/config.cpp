@@ -263,14 +263,20 @@ Config parse_config(const Json& given) {
   Json document = given;
   expand_preset(document);
   expand_level(document);
-  expand_hub_folder(document);
+  const HubKeys hub = expand_hub_folder(document);
   expand_adapter(document);
   const auto& sections = config_sections();
   for (const auto& [key, value] : document.items()) {
     if (key == kSchemaKey) continue;
     const Section* section = key.find('.') == std::string::npos ? section_named(key) : nullptr;
     if (section != nullptr) {
-      parse_section(config, *section, value);
+      try {
+        parse_section(config, *section, value);
+      } catch (const ConfigError& e) {
+        if (std::find(hub.paths.begin(), hub.paths.end(), e.path()) == hub.paths.end()) throw;
+        throw ConfigError(e.path(),
+                          fmt::format("{}, which {} says", e.reason(), in_quotes(hub.file, 300)));
+      }
       continue;
     }
     const Field* field = find(sections.back(), key);

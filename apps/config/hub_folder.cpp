@@ -519,9 +519,9 @@ Json hub_keys(const std::string& folder) {
   return keys;
 }
 
-void expand_hub_folder(Json& document) {
+HubKeys expand_hub_folder(Json& document) {
   const Json* const folder = folder_in(document);
-  if (folder == nullptr) return;
+  if (folder == nullptr) return {};
   Json& model = document["model"];
   if (!is_hub_folder(folder->get<std::string>())) {
     std::error_code none;
@@ -531,12 +531,12 @@ void expand_hub_folder(Json& document) {
           fmt::format("expected a folder whose {} has a model_type, since the configuration has no "
                       "model.name; got {}: put that file there, or name the network",
                       kFile, in_quotes(folder->get<std::string>(), 300)));
-    return;
+    return {};
   }
   // The configuration of a run has all keys, and does not depend on the folder any more.
   if (model.contains("name") && model.contains("layers") && model.contains("family") &&
       model.contains("rope_base"))
-    return;
+    return {};
   const Json keys = hub_keys(folder->get<std::string>());
   const std::string file = file_of(folder->get<std::string>());  // `folder` may move below
   if (model.contains("name")) {
@@ -552,17 +552,22 @@ void expand_hub_folder(Json& document) {
           fmt::format("expected {} for the folder {}, got {}", own.get<std::string>(),
                       in_quotes(folder->get<std::string>()), printable(given.dump())));
   }
-  for (const auto& [key, value] : keys.items())
-    if (!model.contains(key)) model[key] = value;
+  HubKeys added{file, {}};
+  for (const auto& [key, value] : keys.items()) {
+    if (model.contains(key)) continue;
+    model[key] = value;
+    added.paths.push_back("model." + key);
+  }
   // Frozen weights of an adapter stay as the folder has them.
   const auto adapter = document.find("adapter");
   const bool adapts = adapter != document.end() && adapter->is_object() &&
                       adapter->value("type", Json("none")) != "none";
-  if (!adapts || model.contains("frozen")) return;
+  if (!adapts || model.contains("frozen")) return added;
   const Json json = read_json(file);
   Entries all(json, file, "");
   if (const std::string format = packed_format(all, file); !format.empty())
     model["frozen"] = format;
+  return added;
 }
 
 void remove_hub_keys(Json& document, const std::string& folder) {

@@ -313,6 +313,28 @@ TEST_CASE("hub: weights that do not fit are errors that name file and tensor") {
   CHECK(contains(ran.err, "expected a safetensors file, or a folder"));
 }
 
+TEST_CASE("hub: a value of config.json that no key takes is named with the file") {
+  const TempFolder folder;
+  write_file(folder / "run.json", R"({"data": {"name": "random_tokens"}})");
+  const auto train = [&](const Json& config, const std::string& more) {
+    return frugal(fmt::format("train {} --set model.weights={}{}", folder / "run.json",
+                              with_config(folder, config), more));
+  };
+  for (const auto& [key, ours] : {std::pair{"num_attention_heads", "model.heads"},
+                                  {"num_hidden_layers", "model.layers"},
+                                  {"vocab_size", "model.vocab_size"}}) {
+    Json config = tiny("llama");
+    config[key] = 0;
+    const Ran ran = train(config, "");
+    CHECK(ran.status == 2);
+    CHECK(has(ran.err, fmt::format("{}: expected", ours)));
+    CHECK(has(ran.err, "config.json"));
+  }
+  const Ran own = train(tiny("llama"), " --set model.heads=0");
+  CHECK(has(own.err, "model.heads: expected"));
+  CHECK(lacks(own.err, "config.json"));
+}
+
 TEST_CASE("hub: a folder without a config.json says so, unless the network is named") {
   const TempFolder folder;
   std::filesystem::create_directories(folder / "model");
