@@ -81,7 +81,8 @@ std::optional<Evaluation> evaluate(const Task& task, Module& model, data::BatchS
     Tensor output;
     // A share may be empty. After a stop a rank still answers those that send outputs.
     if (!stopped && batch->input.size(0) > 0) {
-      if (keep_output) judged = {{}, batch->target, batch->extras, batch->held, batch->floats};
+      if (keep_output)
+        judged = {{}, batch->target, batch->extras, batch->held, batch->floats, batch->samples};
       const Outcome outcome =
           run_forward(task, model, *batch, context, {.keep_output = keep_output});
       // JSON has no such number, so neither the metrics nor a checkpoint could hold the loss.

@@ -82,6 +82,11 @@ void add_eval(CLI::App& app) {
   sub->add_option("--split", a.split, "test or val")
       ->check(CLI::IsMember({"test", "val"}))
       ->capture_default_str();
+  sub->add_option("--data", a.data,
+                  "Of a language model: JSON lines of texts, or of questions with choices, in the "
+                  "place of the run's data")
+      ->type_name("FILE")
+      ->check(check_named);
   add_tta(sub, a.tta);
   add_sets(sub, a.sets);
   sub->add_flag("--json", a.json,

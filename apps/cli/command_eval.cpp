@@ -9,11 +9,16 @@
 #include "apps/config/keys/value_named.h"
 #include "apps/config/make_model.h"
 #include "apps/config/make_run.h"
+#include "apps/config/make_task.h"
 #include "apps/config/resolve.h"
 #include "apps/config/set_up_device.h"
 #include "apps/config/stored_run.h"
+#include "core/log.h"
 #include "core/quoted.h"
+#include "data/text/chat/choice_questions.h"
+#include "data/text/sequence_batches.h"
 #include "train/evaluate.h"
+#include "train/tasks/multiple_choice.h"
 
 namespace frugal::apps {
 namespace {
@@ -135,9 +140,120 @@ void check_tta(const EvalArguments& arguments, const StoredRun& run) {
                                   run.config.data.name));
 }
 
+void print_evaluation(const Evaluation& result, const train::Task& task, const std::string& weights,
+                      bool json) {
+  if (json) {
+    Json printed = to_json(result, task.spec());
+    printed["weights"] = weights;
+    return print_json(printed, true);
+  }
+  std::string text = fmt::format("loss {:.4f}", result.loss);
+  if (task.has_accuracy()) text += fmt::format("  accuracy {:.2f} %", 100 * result.accuracy);
+  text += fmt::format("  samples {}", result.samples);
+  if (result.metric) text += fmt::format("  {} {:.4f}", task.spec().metric, *result.metric);
+  for (const auto& [name, value] : result.details)
+    text += fmt::format("\n  {} {:.4f}", name, value);
+  std::printf("%s\n", text.c_str());
+}
+
+// A network that guesses tokens, and what turns lines into them.
+struct LineReader {
+  const Config& config;
+  data::SampleEncoder encoder;
+  std::shared_ptr<Module> network;
+  std::string weights;
+};
+
+data::SampleEncoder encoder_of(const StoredRun& run) {
+  const auto tokenizer = run.description.text.tokenizer;
+  if (family_of(run.config.model) != Family::decoder || tokenizer == nullptr)
+    throw ConfigError("", fmt::format("--data: expected the run of a language model and text, got "
+                                      "{} and {}; --set data.dir=PATH evaluates other data",
+                                      run.config.model.name, run.config.data.name));
+  const auto& known = run.config.data.known;
+  if (known != nullptr && known->samples != nullptr) return *known->samples;
+  return {tokenizer, std::nullopt, std::nullopt};
+}
+
+Evaluation evaluate_sequences(const train::Task& task, const LineReader& of,
+                              std::vector<data::Sequence> samples) {
+  data::SequenceBatchOptions options;
+  options.batch_size = of.config.data.test_batch();
+  options.shuffle = false;
+  options.padding = of.encoder.end.value_or(0);
+  options.next_tokens = true;
+  data::SequenceBatches batches(std::move(samples), options);
+  const auto found = evaluate(task, *of.network, batches, [] { return signal_received() != 0; });
+  stop_on_signal();
+  return *found;
+}
+
+void evaluate_questions(const LineReader& of, const BatchSpec& spec, const std::string& path,
+                        const data::TextSampleOptions& options, bool json) {
+  data::ChoiceQuestions read = data::read_choice_questions(path, of.encoder, options);
+  if (read.cut > 0)
+    log().warn("[eval] {}: {} prompts lose their beginnings at data.max_length {}", in_quotes(path),
+               read.cut, options.max_length);
+  const size_t questions = read.questions.size(), choices = read.samples.size();
+  const train::MultipleChoice task(spec, std::move(read.questions), std::move(read.bytes));
+  const Evaluation result = evaluate_sequences(task, of, std::move(read.samples));
+  const double accuracy = *result.metric;
+  if (!json) {
+    std::string text = fmt::format("accuracy {:.2f} %", 100 * accuracy);
+    for (const auto& [name, value] : result.details)
+      text += fmt::format("  {} {:.2f} %", name, 100 * value);
+    std::printf("%s  questions %zu  choices %zu\n", text.c_str(), questions, choices);
+    return;
+  }
+  Json printed = {{"accuracy", accuracy}};
+  for (const auto& [name, value] : result.details) printed[name] = value;
+  printed["questions"] = questions;
+  printed["choices"] = choices;
+  printed["weights"] = of.weights;
+  print_json(printed, true);
+}
+
+// All lines of a file, for the network of a run's folder. The run's data may be gone.
+void evaluate_lines(const EvalArguments& arguments) {
+  if (arguments.split != "test")
+    throw ConfigError("", fmt::format("--split: expected none with --data, whose lines are all "
+                                      "evaluated, got {}",
+                                      arguments.split));
+  const StoredRun run = read_run(arguments.config, arguments.sets);
+  const Config& config = run.config;
+  LineReader of{config, encoder_of(run), nullptr, arguments.checkpoint};
+  if (arguments.tta != "none") check_tta(arguments, run);
+  const Device device = set_up_computing_device(config.run, "evaluated");
+  catch_signals();
+  if (of.weights.empty()) of.weights = weights_file(run, arguments.weights);
+  const BatchSpec& spec = run.description.spec;
+  const std::string& path = arguments.data;
+  const data::TextSampleOptions options{config.data.max_length, config.data.answers_only,
+                                        config.data.truncate};
+  try {
+    of.network = stored_network(run, of.weights, device);
+    if (data::are_questions(path))
+      return evaluate_questions(of, spec, path, options, arguments.json);
+    data::TextSampleCounts counts;
+    std::vector<data::Sequence> samples =
+        data::read_text_samples(path, of.encoder, options, counts);
+    if (counts.cut > 0 || counts.without_answers > 0)
+      log().warn(
+          "[eval] {}: {} samples are cut at data.max_length {}, and {} samples without an answer "
+          "are left out",
+          in_quotes(path), counts.cut, options.max_length, counts.without_answers);
+    const train::TaskPtr task = make_task(config, spec);
+    print_evaluation(evaluate_sequences(*task, of, std::move(samples)), *task, of.weights,
+                     arguments.json);
+  } catch (const OutOfMemory& e) {
+    throw OutOfMemory(explain(e, config), e.report);
+  }
+}
+
 }  // namespace
 
 void eval_command(const EvalArguments& arguments) {
+  if (!arguments.data.empty()) return evaluate_lines(arguments);
   const StoredRun run = run_of(arguments);
   const Config& config = run.config;
   if (arguments.tta != "none") check_tta(arguments, run);
@@ -171,18 +287,7 @@ void eval_command(const EvalArguments& arguments) {
       result = files ? evaluate_files(model, config, split, views_named(arguments.tta))
                      : evaluate_mirrored(model, *batches);
     }
-    if (arguments.json) {
-      Json json = to_json(result, task.spec());
-      json["weights"] = weights;
-      return print_json(json, true);
-    }
-    std::string text = fmt::format("loss {:.4f}", result.loss);
-    if (task.has_accuracy()) text += fmt::format("  accuracy {:.2f} %", 100 * result.accuracy);
-    text += fmt::format("  samples {}", result.samples);
-    if (result.metric) text += fmt::format("  {} {:.4f}", task.spec().metric, *result.metric);
-    for (const auto& [name, value] : result.details)
-      text += fmt::format("\n  {} {:.4f}", name, value);
-    std::printf("%s\n", text.c_str());
+    print_evaluation(result, task, weights, arguments.json);
   } catch (const OutOfMemory& e) {
     throw OutOfMemory(explain(e, config), e.report);
   }

@@ -27,11 +27,15 @@ struct TrainArguments {
 };
 void train_command(const TrainArguments& arguments);
 
-// Loss, accuracy and metric of a run's weights, or of other weights under a configuration.
+// Loss, accuracy and metric of a run's weights, or of other weights under a configuration; how
+// many questions with choices are answered right.
 struct EvalArguments {
   std::string config, checkpoint;  // config: the folder of a run, or a configuration
   std::string weights = "last";    // best or last: which weights of a run without `checkpoint`
   std::string split = "test", tta = "none";
+  // A file of JSON lines for a language model, all of whose texts or questions
+  // (data/text/chat/choice_questions.h) are taken in the place of the run's data; empty: none.
+  std::string data;
   std::vector<std::string> sets;
   bool json = false;
 };

@@ -81,6 +81,55 @@ TEST_CASE("conversations: a run, its folder, evaluations and texts") {
   CHECK(text.out.starts_with("<u>who?"));
 }
 
+TEST_CASE("conversations: questions with choices follow the run's template") {
+  const TempFolder folder;
+  write_model_folder(folder / "model");
+  std::string lines;
+  for (int i = 0; i < 40; ++i)
+    lines += i % 2 == 0 ? talk("what is it?", "a cat") : talk("who?", "the dog");
+  write_file(folder / "talks.jsonl", lines);
+  write_file(folder / "config.json", "{}");
+  const Ran ran = frugal(fmt::format(
+      "train {}{} --set data.dir={} --set data.vocabulary={} --set train.epochs=20 "
+      "--set data.join=true --set model.dropout=0 --out {}",
+      folder / "config.json", kModel, folder / "talks.jsonl", folder / "model", folder / "run"));
+  REQUIRE_MESSAGE(ran.status == 0, ran.err);
+  const auto eval = [&](const std::string& text, const char* more = "") {
+    write_file(folder / "q.jsonl", text);
+    return frugal(
+        fmt::format("eval {} --data {} --json {}", folder / "run", folder / "q.jsonl", more));
+  };
+  const auto asked = [](const std::string& role, const std::string& what,
+                        const std::string& choices) {
+    return R"({"messages": [{"role": ")" + role + R"(", "content": ")" + what +
+           R"("}], "choices": )" + choices + "}\n";
+  };
+  const Ran both = eval(asked("user", "what is it?", R"(["a cat", "the dog"], "answer": "a cat")") +
+                        asked("user", "who?", R"(["a cat", "the dog"], "answer": "B")") +
+                        R"({"prompt": "<u>who?\n<a>", "choices": ["the dog", "me"], "answer": 0})");
+  REQUIRE_MESSAGE(both.status == 0, both.err);
+  const auto json = data::parse_json<nlohmann::json>(both.out);
+  CHECK(json.at("accuracy") == 1);
+  CHECK(json.at("questions") == 3);
+  const Ran answered = eval(asked("assistant", "a cat", R"(["a", "b"], "answer": 0)"));
+  CHECK(answered.status == 1);
+  CHECK(has(answered.err, "line 1: expected messages that end with one of the role user, got"));
+  // A prompt that is too long loses its beginning, and the choices stay.
+  const std::string lengthy =
+      R"({"prompt": "aaaaaaaaaaaaaaaaaaaaaaa<u>who?\n<a>", "choices": ["me", "the dog"], "answer": 1})";
+  const Ran refused = eval(lengthy);
+  CHECK(refused.status == 1);
+  CHECK(has(refused.err, "line 1: expected a prompt and a choice of at most 24 inputs"));
+  const Ran cut = eval(lengthy, "--set data.truncate=true");
+  REQUIRE_MESSAGE(cut.status == 0, cut.err);
+  CHECK(has(cut.err, "1 prompts lose their beginnings at data.max_length 24"));
+  CHECK(data::parse_json<nlohmann::json>(cut.out).at("accuracy") == 1);
+  // Texts of such a file are all evaluated, one of them alone as well.
+  const Ran text = eval(talk("who?", "the dog"));
+  REQUIRE_MESSAGE(text.status == 0, text.err);
+  CHECK(data::parse_json<nlohmann::json>(text.out).at("samples") == 1);
+}
+
 TEST_CASE("conversations: samples that share rows give the losses of samples alone") {
   const TempFolder folder;
   write_model_folder(folder / "model");

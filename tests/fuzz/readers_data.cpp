@@ -24,6 +24,7 @@
 #include "data/text/byte_bpe.h"
 #include "data/text/byte_characters.h"
 #include "data/text/chat/chat_template.h"
+#include "data/text/chat/choice_questions.h"
 #include "data/text/chat/text_samples.h"
 #include "data/text/glue.h"
 #include "data/text/hub/hub_tokenizer.h"
@@ -425,6 +426,26 @@ void add_language(std::vector<Reader>& readers) {
         TextSampleOptions options;
         options.truncate = true;
         read_text_samples(folder + "/x.jsonl", read_sample_encoder(folder), options, counts);
+      });
+  add_folder(
+      readers, "choices",
+      {{"tokenizer.json", kTokenizer},
+       {"tokenizer_config.json",
+        R"({"chat_template": "{% for m in messages %}{{ m.role + m.content }}{% endfor %}"})"},
+       {"x.jsonl",
+        "{\"prompt\": \"ab\", \"choices\": [\"a\", \"b\"], \"answer\": 1}\n"
+        "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}], "
+        "\"choices\": [\"ab\", \"b\"], \"answer\": \"A\"}\n"
+        "{\"prompt\": \"a\", \"choices\": [\"a\", \"b\", \"ba\"], \"answer\": \"ba\"}\n"}},
+      {"tokenizer_config.json", "x.jsonl"},
+      {"\"prompt\":", "\"messages\":", "\"choices\":", "\"answer\":", "[", "]", "-1",
+       "18446744073709551615", "null", "\"\"", "\n"},
+      [](const std::string& folder) {
+        TextSampleOptions options;
+        options.truncate = true;
+        options.max_length = 8;
+        if (are_questions(folder + "/x.jsonl"))
+          read_choice_questions(folder + "/x.jsonl", read_sample_encoder(folder), options);
       });
 }
 

@@ -8,18 +8,21 @@
 #include "core/integers.h"
 
 namespace frugal::train {
-namespace {
 
-// Each part reads the whole weight, so it has at least so many rows.
-constexpr int64_t kLeastRows = 512;
-
-// How many rows of a head `bytes` of logits are, at least kLeastRows.
 int64_t rows_in(int64_t bytes, const HeadedModule::Head& head) {
+  constexpr int64_t kLeastRows = 512;
   const auto row_bytes = head.weight.size(0) * static_cast<int64_t>(size_of(head.x.dtype()));
   return std::max(kLeastRows, bytes / row_bytes);
 }
 
-}  // namespace
+HeadedModule::Head head_of(HeadedModule& model, Batch& batch, Context& context) {
+  context.extras = std::move(batch.extras);
+  HeadedModule::Head head = model.before_output(
+      batch.held ? Variable::constant(std::move(batch.input)) : Variable(std::move(batch.input)),
+      context);
+  context.extras.clear();
+  return head;
+}
 
 int64_t part_bytes_on_gpu(int64_t memory) {
   constexpr int64_t kShare = 128, kMost = int64_t{512} << 20;
@@ -32,11 +35,7 @@ ForwardPass LanguageModel::loss(Module& model, Batch& batch, Context& context,
   auto* const headed = model.as_headed();
   if (headed == nullptr || options.keep_output)
     return Classification::loss(model, batch, context, options);
-  context.extras = std::move(batch.extras);
-  HeadedModule::Head head = headed->before_output(
-      batch.held ? Variable::constant(std::move(batch.input)) : Variable(std::move(batch.input)),
-      context);
-  context.extras.clear();
+  const HeadedModule::Head head = head_of(*headed, batch, context);
   const int64_t rows = batch.target.numel();
   if (rows <= rows_in(kLogitBytes, head))
     return pass_of({head.output(), batch.target, batch.floats}, options);

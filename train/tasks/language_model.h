@@ -22,6 +22,12 @@ class LanguageModel : public Classification {
   int64_t part_bytes_;
 };
 
+// What the logits of a placed batch are made of. Moves input and extras out of the batch.
+HeadedModule::Head head_of(HeadedModule& model, Batch& batch, Context& context);
+// How many rows of logits are made at a time, so that they take about `bytes`; not below 512, since
+// each part reads the whole weight.
+int64_t rows_in(int64_t bytes, const HeadedModule::Head& head);
+
 // The part_bytes for a GPU whose tensors may take `memory` bytes. A GPU needs large products to be
 // busy, so it gets parts of a 128th of the memory, rounded down to a power of 2, from 64 MiB to
 // 512 MiB.

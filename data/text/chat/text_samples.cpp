@@ -4,9 +4,9 @@
 
 #include "core/error.h"
 #include "core/quoted.h"
-#include "data/formats/json_strict.h"
+#include "data/formats/file_bytes.h"
+#include "data/text/chat/sample_lines.h"
 #include "data/text/hub/hub_tokenizer.h"
-#include "data/text/json_lines.h"
 
 namespace frugal::data {
 namespace {
@@ -31,27 +31,18 @@ class SampleWriter {
     if (line.contains("prompt") && line.contains("completion")) return of_prompt(line);
     if (line.contains("instruction") && line.contains("output")) return of_instruction(line);
     if (line.contains("text")) {
-      const std::string text = text_of(line, "text");
+      const std::string text = text_member(line, "text");
       return {text, {{0, text.size()}}};
     }
-    std::vector<std::string> names;
-    for (const auto& [key, value] : line.items()) names.push_back(key);
     throw Error(fmt::format(
         "expected messages, conversations, prompt and completion, instruction and output, or text, "
         "got {}",
-        names.empty() ? "nothing" : printable(fmt::format("{}", fmt::join(names, ", ")), 300)));
+        member_names(line)));
   }
 
  private:
-  static std::string text_of(const OrderedJson& line, const char* key) {
-    const OrderedJson& value = line.at(key);
-    if (!value.is_string())
-      throw Error(fmt::format("expected a text as {}, got {}", in_quotes(key),
-                              printable(value.dump(), 80)));
-    return value.get<std::string>();
-  }
   static std::string text_or_nothing(const OrderedJson& line, const char* key) {
-    return line.contains(key) && !line.at(key).is_null() ? text_of(line, key) : std::string();
+    return line.contains(key) && !line.at(key).is_null() ? text_member(line, key) : std::string();
   }
 
   // ShareGPT's {"from", "value"} as {"role", "content"}.
@@ -66,7 +57,7 @@ class SampleWriter {
         messages.push_back(turn);
         continue;
       }
-      std::string role = text_of(turn, "from");
+      std::string role = text_member(turn, "from");
       for (const auto& [name, known] : {std::pair{"human", "user"},
                                         {"gpt", "assistant"},
                                         {"chatgpt", "assistant"},
@@ -75,26 +66,14 @@ class SampleWriter {
                                         {"model", "assistant"},
                                         {"observation", "tool"}})
         if (role == name) role = known;
-      messages.push_back({{"role", role}, {"content", text_of(turn, "value")}});
+      messages.push_back({{"role", role}, {"content", text_member(turn, "value")}});
     }
     return messages;
   }
 
   WrittenSample of_messages(const OrderedJson& messages, const OrderedJson& line) const {
-    if (!messages.is_array() || messages.empty())
-      throw Error(
-          fmt::format("expected a list of messages, got {}", printable(messages.dump(), 80)));
-    for (const OrderedJson& message : messages)
-      if (!message.is_object() || !message.contains("role") || !message.at("role").is_string())
-        throw Error(
-            fmt::format("expected messages with a role, got {}", printable(message.dump(), 80)));
-    if (!encoder_.chat)
-      throw Error(
-          "expected a chat template for conversations, but the tokenizer's folder "
-          "(data.vocabulary) has neither chat_template.jinja nor a chat_template in "
-          "tokenizer_config.json");
-    ConversationText made =
-        encoder_.chat->training_text({messages, line.value("tools", OrderedJson())});
+    ConversationText made = template_for(messages, encoder_.chat)
+                                .training_text({messages, line.value("tools", OrderedJson())});
     return {std::move(made.text), std::move(made.answers), true};
   }
 
@@ -104,13 +83,14 @@ class SampleWriter {
       for (const OrderedJson& message : line.at("completion")) messages.push_back(message);
       return of_messages(messages, line);
     }
-    const std::string prompt = text_of(line, "prompt"), answer = text_of(line, "completion");
+    const std::string prompt = text_member(line, "prompt"),
+                      answer = text_member(line, "completion");
     return {prompt + answer, {{prompt.size(), prompt.size() + answer.size()}}};
   }
 
   WrittenSample of_instruction(const OrderedJson& line) const {
-    const std::string instruction = text_of(line, "instruction"),
-                      input = text_or_nothing(line, "input"), answer = text_of(line, "output");
+    const std::string instruction = text_member(line, "instruction"),
+                      input = text_or_nothing(line, "input"), answer = text_member(line, "output");
     if (encoder_.chat) {
       OrderedJson messages = OrderedJson::array();
       if (const std::string system = text_or_nothing(line, "system"); !system.empty())
@@ -226,26 +206,15 @@ std::vector<Sequence> read_text_samples(const std::string& path, const SampleEnc
   FRUGAL_ASSERT(encoder.tokenizer != nullptr);
   const SampleWriter writer(encoder);
   std::vector<Sequence> all;
-  for_json_lines(path, [&](int64_t number, std::string_view text) {
-    OrderedJson line;
-    Sequence sequence;
-    try {
-      line = parse_json<OrderedJson>(text);
-      if (!line.is_object())
-        throw Error(fmt::format("expected a JSON object, got {}", printable(line.dump(), 80)));
-      sequence = encoded(writer.write(line), encoder, options.answers_only);
-    } catch (const JsonError& error) {
-      fail_in_line(path, number, error);
-    } catch (const Error& error) {
-      fail_in_line(path, number, error.what());
-    }
+  for_json_objects(path, [&](const OrderedJson& line) {
+    Sequence sequence = encoded(writer.write(line), encoder, options.answers_only);
     const auto inputs = static_cast<int64_t>(sequence.ids.size()) - 1;
     if (inputs > options.max_length) {
       if (!options.truncate)
-        fail_in_line(path, number,
-                     fmt::format("expected a sample of at most {} inputs (data.max_length), got "
-                                 "{}; data.truncate cuts such samples",
-                                 options.max_length, inputs));
+        throw Error(fmt::format(
+            "expected a sample of at most {} inputs (data.max_length), got {}; data.truncate cuts "
+            "such samples",
+            options.max_length, inputs));
       cut_sequence(sequence, options.max_length + 1);
       ++counts.cut;
     }
