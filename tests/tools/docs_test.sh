@@ -98,6 +98,8 @@ check_frugal() {  # WORDS
             eval "variant=(${value#*:})"
             accepts "$config" ${variant[0]:+"${variant[@]}"} || fault "--variant \"$value\": $why" ;;
         esac ;;
+      configs/*.jsonl)  # data
+        [ -f "$word" ] || fault "no such file: $word" ;;
       configs/*)
         [ -f "$word" ] || fault "no such file: $word"
         config=$word with_config=1 ;;
