@@ -109,7 +109,14 @@ def train(
 ) -> str: ...
 def plan(*, config: str, sets: Sequence[str], memory: str, largest: str, explain: bool) -> str: ...
 def evaluate(
-    *, config: str, checkpoint: str, weights: str, split: str, tta: str, sets: Sequence[str]
+    *,
+    config: str,
+    checkpoint: str,
+    weights: str,
+    split: str,
+    data: str,
+    tta: str,
+    sets: Sequence[str],
 ) -> str: ...
 def write_report(*, folders: Sequence[str], out: str) -> str: ...
 def keep_groups(

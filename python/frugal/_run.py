@@ -149,12 +149,14 @@ def evaluate(
     checkpoint: Optional[PathName] = None,
     weights: str = "last",
     split: str = "test",
+    data: Optional[PathName] = None,
     tta: str = "none",
     set: Optional[Mapping[str, Any]] = None,  # noqa: A002
 ) -> Dict[str, Any]:
     """Loss, accuracy and metric of a run's weights, as `frugal eval --json` says them.
 
     run: the folder of a run, or a configuration whose weights are in the file `checkpoint`.
+    data: for a language model, a file of texts or of questions with choices as JSON lines.
     """
     with _file_of(run) as file:
         return json.loads(
@@ -163,6 +165,7 @@ def evaluate(
                 checkpoint="" if checkpoint is None else os.fspath(checkpoint),
                 weights=weights,
                 split=split,
+                data="" if data is None else os.fspath(data),
                 tta=tta,
                 sets=_sets(set),
             )

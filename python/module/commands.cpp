@@ -157,18 +157,20 @@ void add_commands(py::module_& module) {
   module.def(
       "evaluate",
       [](const std::string& config, const std::string& checkpoint, const std::string& weights,
-         const std::string& split, const std::string& tta, const std::vector<std::string>& sets) {
+         const std::string& split, const std::string& data, const std::string& tta,
+         const std::vector<std::string>& sets) {
         apps::EvalArguments arguments;
         arguments.config = config;
         arguments.checkpoint = checkpoint;
         arguments.weights = weights;
         arguments.split = split;
+        arguments.data = data;
         arguments.tta = tta;
         arguments.sets = sets;
         arguments.json = true;
         return taken([&] { apps::eval_command(arguments); });
       },
-      "config"_a, "checkpoint"_a, "weights"_a, "split"_a, "tta"_a, "sets"_a);
+      "config"_a, "checkpoint"_a, "weights"_a, "split"_a, "data"_a, "tta"_a, "sets"_a);
   module.def(
       "write_report",
       [](const std::vector<std::string>& folders, const std::string& out) {

@@ -274,6 +274,24 @@ class Runs(InFolder):
         self.assertTrue(os.path.exists(run.report()))
         self.assertTrue(os.path.exists(frugal.report(self.path("a"), out=self.path("r.html"))))
 
+    def test_evaluates_lines_of_a_file(self):
+        with open(self.path("talk.jsonl"), "w") as file:
+            file.write('{"text": "the cat says meow"}\n' * 40)
+        run = frugal.train(
+            {
+                "model": {"name": "decoder", "layers": 1, "width": 16, "heads": 2},
+                "data": {"name": "jsonl", "dir": self.path("talk.jsonl"), "max_length": 16},
+                "train": {"steps": 2},
+            },
+            out=self.path("talk"),
+            quiet=True,
+        )
+        with open(self.path("questions.jsonl"), "w") as file:
+            file.write('{"prompt": "the ", "choices": ["cat", "meow"], "answer": "A"}\n')
+        found = run.evaluate(data=self.path("questions.jsonl"))
+        self.assertEqual((found["questions"], found["choices"]), (1, 2))
+        self.assertIn(found["accuracy"], (0, 1))
+
     def test_plans(self):
         plan = frugal.plan(self.config, memory="1 GiB")
         self.assertTrue(plan["levels"])
