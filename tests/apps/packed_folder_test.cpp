@@ -191,7 +191,8 @@ struct PackedFolders {
 
   explicit PackedFolders(const Packing& packing) {
     const Ran made = frugal(fmt::format(
-        "export configs/shakespeare_llama.json --random --set data.name=random_tokens --set "
+        "export " FRUGAL_CONFIGS
+        "/shakespeare_llama.json --random --set data.name=random_tokens --set "
         "data.max_length=8 --set data.train_samples=16 --set data.batch_size=4 --set "
         "model.layers=2 --set model.width=48 --set model.heads=4 --set model.feed_forward=80 --set "
         "model.vocab_size=40 --format hf --output {}",
