@@ -54,7 +54,7 @@
 #include "optim/optimizers.h"
 #include "optim/registry.h"
 #include "optim/schedule.h"
-#include "train/metrics.h"
+#include "train/metrics/metrics.h"
 #include "train/run/model.h"
 #include "train/run/model_file.h"
 #include "train/run/run.h"

@@ -1,5 +1,5 @@
-// WireCodec: packs gradients into few bits for their way between ranks. train/gradient_codec.h is
-// one; `distributed` knows only what it must do.
+// WireCodec: packs gradients into few bits for their way between ranks.
+// train/ranks/gradient_codec.h is one; `distributed` knows only what it must do.
 #pragma once
 #include "core/tensor.h"
 

@@ -11,7 +11,7 @@
 #include "apps/config/make_choice.h"
 #include "apps/config/resolve.h"
 #include "lab/commands.h"
-#include "train/sensitivity.h"
+#include "train/noise/sensitivity.h"
 #include "train/statistics.h"
 
 namespace frugal::lab {

@@ -19,16 +19,16 @@ struct BatchSpec {
     class_of_pixel,   // [N, H, W] i64; images
     class_of_token,   // [N, T] i64; sequences
     boxes,            // objects in images, see data::BoxBatches
-    views             // a second view of each image; classes only judge (train/knn.h)
+    views             // a second view of each image; classes only judge (train/metrics/knn.h)
   };
   // images [H, W, C]; rows [F]; sequences [T]; a graph, whose nodes are samples, [V, F]
   Shape sample;
   int64_t classes = 0;
   Kind kind = Kind::images;
   Target target = Target::class_of_sample;
-  // What evaluations measure beside loss and accuracy: a name of train/metric_names.h that goes
-  // with `target`, or that of a metric of one's own task. Empty: nothing, or usual_metric() where
-  // no target can be counted as right.
+  // What evaluations measure beside loss and accuracy: a name of train/metrics/metric_names.h that
+  // goes with `target`, or that of a metric of one's own task. Empty: nothing, or usual_metric()
+  // where no target can be counted as right.
   std::string metric = {};
   bool mixes = false;  // training batches hold mixed samples, and targets are shares of classes
   // sequences

@@ -5,11 +5,11 @@
 #include "compress/policies/choice.h"
 #include "core/stopwatch.h"
 #include "train/compression_state.h"
-#include "train/convergence.h"
+#include "train/noise/convergence.h"
+#include "train/noise/sensitivity.h"
 #include "train/policy_parts.h"
 #include "train/ranks/ranks.h"
 #include "train/run/checkpoint.h"
-#include "train/sensitivity.h"
 
 namespace frugal::train {
 Compression::Compression(const Task& task, Module& model, const CompressionOptions& options,

@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "compress/policies/choice.h"
+#include "train/noise/tracking_options.h"
 #include "train/planning/budget.h"
-#include "train/tracking_options.h"
 #include "train/training_step.h"
 
 namespace frugal::train {

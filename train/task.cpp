@@ -1,7 +1,7 @@
 #include "train/task.h"
 
 #include "ops/dense/copy.h"
-#include "train/metric_names.h"
+#include "train/metrics/metric_names.h"
 #include "train/place_batch.h"
 
 namespace frugal::train {

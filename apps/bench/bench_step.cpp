@@ -33,8 +33,8 @@
 #include "ops/dense/copy.h"
 #include "ops/library_fallbacks.h"
 #include "train/captured_step.h"
+#include "train/noise/sensitivity.h"
 #include "train/planning/planner.h"
-#include "train/sensitivity.h"
 #include "train/statistics.h"
 
 namespace frugal::apps {

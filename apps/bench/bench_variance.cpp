@@ -1,5 +1,5 @@
 // What a configuration's compression adds to the gradient of its network: see
-// train/gradient_study.h.
+// train/noise/gradient_study.h.
 #include <cstdio>
 
 #include "apps/bench/gradient_bench.h"

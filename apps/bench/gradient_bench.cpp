@@ -5,9 +5,9 @@
 #include "apps/config/planned_run.h"
 #include "apps/config/set_up_device.h"
 #include "apps/config/train_options.h"
+#include "train/noise/sensitivity.h"
 #include "train/planning/planner.h"
 #include "train/policy_parts.h"
-#include "train/sensitivity.h"
 
 namespace frugal::apps {
 

@@ -1,8 +1,8 @@
-// The study of gradients (train/gradient_study.h) of the run of a configuration.
+// The study of gradients (train/noise/gradient_study.h) of the run of a configuration.
 #pragma once
 #include "apps/config/config.h"
 #include "apps/json.h"
-#include "train/gradient_study.h"
+#include "train/noise/gradient_study.h"
 
 namespace frugal::apps {
 

@@ -8,8 +8,8 @@
 
 namespace frugal::apps {
 
-// A configuration with random data: r20, r18, r50, bert, lora or gcn.  Errors (ConfigError): another
-// name.
+// A configuration with random data: r20, r18, r50, bert, lora or gcn.
+// Errors (ConfigError): another name.
 Json workload(const std::string& name);
 
 using train::kFirstMeasuredStep;

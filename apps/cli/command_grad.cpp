@@ -13,7 +13,7 @@
 #include "data/formats/safetensors_shards.h"
 #include "models/state.h"
 #include "ops/dense/copy.h"
-#include "train/gradient_probe.h"
+#include "train/noise/gradient_probe.h"
 #include "train/place_batch.h"
 #include "train/run/weights.h"
 

@@ -13,7 +13,7 @@
 #include "apps/config/train_options.h"
 #include "apps/whole_number.h"
 #include "compress/policies/policy_kind.h"
-#include "train/metric_names.h"
+#include "train/metrics/metric_names.h"
 #include "train/planning/planner.h"
 
 namespace frugal::apps {

@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "apps/config/make_model.h"
-#include "train/metric_names.h"
+#include "train/metrics/metric_names.h"
 
 namespace frugal::apps {
 namespace {

@@ -24,7 +24,7 @@
 #include "data/text/characters.h"
 #include "models/adapters/adapters.h"
 #include "ops/precision.h"
-#include "train/metric_names.h"
+#include "train/metrics/metric_names.h"
 #include "train/run/weights.h"
 
 namespace frugal::apps {

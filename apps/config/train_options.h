@@ -6,8 +6,8 @@
 
 #include "apps/config/config.h"
 #include "train/compression.h"
+#include "train/noise/sensitivity.h"
 #include "train/planning/planned_run.h"
-#include "train/sensitivity.h"
 #include "train/trainer.h"
 #include "train/update_time.h"
 

@@ -7,7 +7,7 @@
 #include "apps/cli/report.h"
 #include "apps/whole_number.h"
 #include "core/error.h"
-#include "train/metric_names.h"
+#include "train/metrics/metric_names.h"
 
 namespace frugal::apps {
 namespace {

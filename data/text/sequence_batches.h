@@ -46,13 +46,14 @@ struct SequenceBatchOptions {
 // counts from 0 in each sample of a row, so that a network keeps them apart; padding counts from 0,
 // too. Longest samples come first, and each goes where it leaves the least room, so the lengths
 // that share a row are those of every epoch; with shuffle, samples of one length change places.
-// With shuffle and group_by_length, random pools of 64 batches are sorted by length
-// and cut into batches, which come in random order. So there is little padding, and each epoch has
-// other batches. The largest batch of the first epoch comes first: what does not fit into memory
-// fails at once, and later steps take no more. A share (set_share) is padded to T of the whole
-// batch. So its tensors are rows of those that one process has, sums over T add in the same order,
-// and no process of several has longer sequences than the others and keeps them waiting. Batches of
-// similar lengths have little padding anyway. Thread safety: one consumer.
+// With shuffle and group_by_length, random pools of 64 batches are sorted by length and cut into
+// batches, which come in random order. So there is little padding, and each epoch has other
+// batches. The largest batch of the first epoch comes first. What does not fit into memory then
+// fails at once, and later steps take no more.
+// A share (set_share) is padded to T of the whole batch. So its tensors are rows of those that one
+// process has, and sums over T add in the same order. No process has longer sequences than the
+// others, so none waits. Batches of similar lengths have little padding anyway.
+// Thread safety: one consumer.
 class SequenceBatches : public BatchSource {
  public:
   // Errors: no samples; an empty sample (with next_tokens: fewer than two ids); a negative token;

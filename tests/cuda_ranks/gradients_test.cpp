@@ -8,7 +8,7 @@
 #include "distributed/sharded_optimizer.h"
 #include "optim/optimizers.h"
 #include "tests/cuda_ranks/cuda_ranks.h"
-#include "train/gradient_codec.h"
+#include "train/ranks/gradient_codec.h"
 
 namespace frugal::distributed {
 namespace {

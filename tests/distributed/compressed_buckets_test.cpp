@@ -7,7 +7,7 @@
 #include "optim/clip.h"
 #include "tests/distributed/sharded_parameters.h"
 #include "tests/distributed/small_network.h"
-#include "train/gradient_codec.h"
+#include "train/ranks/gradient_codec.h"
 
 namespace frugal::distributed {
 namespace {

@@ -8,7 +8,7 @@
 #include "optim/optimizers.h"
 #include "tests/distributed/ranks.h"
 #include "tests/distributed/small_network.h"
-#include "train/gradient_codec.h"
+#include "train/ranks/gradient_codec.h"
 
 namespace frugal::distributed {
 namespace {

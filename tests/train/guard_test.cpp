@@ -8,7 +8,7 @@
 #include "ops/dense/elementwise.h"
 #include "tests/train/find_in.h"
 #include "tests/train/tiny_run.h"
-#include "train/convergence.h"
+#include "train/noise/convergence.h"
 #include "train/planning/own_plan.h"
 
 using namespace frugal;

@@ -12,7 +12,7 @@
 #include "optim/optimizers.h"
 #include "tests/train/task_of.h"
 #include "tests/train/temp_folder.h"
-#include "train/sensitivity.h"
+#include "train/noise/sensitivity.h"
 #include "train/trainer.h"
 
 using namespace frugal;

@@ -17,7 +17,7 @@
 #include "models/registry.h"
 #include "optim/optimizers.h"
 #include "tests/train/gradient_of.h"
-#include "train/convergence.h"
+#include "train/noise/convergence.h"
 #include "train/run/run.h"
 #include "train/tasks/make_task.h"
 

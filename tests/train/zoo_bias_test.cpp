@@ -17,7 +17,7 @@
 #include "models/zoo/vit.h"
 #include "tests/error_bounds.h"
 #include "tests/train/tiny_run.h"
-#include "train/gradient_study.h"
+#include "train/noise/gradient_study.h"
 
 using namespace frugal;
 using namespace frugal::train;

@@ -33,8 +33,8 @@ struct MetaRun {
   // Gives the sizes of the batches that the loader holds ahead of one of so many samples; empty: it
   // holds none ahead.
   std::function<std::vector<int64_t>(int64_t samples)> ahead = {};
-  // Says how many samples of a batch tracking holds through a step (train/convergence.h); empty:
-  // tracking holds none.
+  // Says how many samples of a batch tracking holds through a step (train/noise/convergence.h);
+  // empty: tracking holds none.
   std::function<int64_t(int64_t samples)> tracked = {};
   bool has_blocks = true;  // may the network's blocks be recomputed?
   int64_t gradient_accumulation = 1;

@@ -7,8 +7,8 @@
 #include "distributed/reduce_in_backward.h"
 #include "distributed/sharded_optimizer.h"
 #include "optim/clip.h"
-#include "train/gradient_codec.h"
 #include "train/option_error.h"
+#include "train/ranks/gradient_codec.h"
 
 namespace frugal::train {
 

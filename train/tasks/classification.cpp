@@ -7,7 +7,7 @@
 #include "autograd/segmentation_functions.h"
 #include "ops/dense/copy.h"
 #include "ops/dense/reduce.h"
-#include "train/named_metrics.h"
+#include "train/metrics/named_metrics.h"
 
 namespace frugal::train {
 namespace {

@@ -16,7 +16,7 @@ void check_class_weights(const ClassOptions& options, int64_t classes);
 // Targets are classes, [N] or [N, ...] i64 with kIgnored where none counts, or shares of classes
 // [N, C] f32 of samples that were mixed; the class with the larger share is then the right one. The
 // loss is the cross-entropy. Metrics: f1, macro_f1, micro_f1, matthews, perplexity
-// (train/metric_names.h).
+// (train/metrics/metric_names.h).
 // With weights of classes, the loss that is trained with is weighted_cross_entropy(), not for
 // shares of classes or rows with weights of their own.
 class Classification : public SupervisedTask {

@@ -7,7 +7,7 @@
 #include "autograd/operators.h"
 #include "core/log.h"
 #include "ops/dense/copy.h"
-#include "train/detection_metrics.h"
+#include "train/metrics/detection_metrics.h"
 #include "train/place_batch.h"
 
 namespace frugal::train {

@@ -11,8 +11,8 @@ namespace frugal::train {
 // the host, found boxes by falling score: x1, y1, x2, y2 in pixels of the input, class, score; rows
 // of class -1 are none. The metric map is the mean average precision of COCO over overlaps of 0.5
 // to 0.95, in pixels of the files, and map_50 that for the overlap 0.5. Their details are all
-// twelve numbers of COCO (train/detection_metrics.h). On `meta` a picture has kPlannedObjects
-// objects.
+// twelve numbers of COCO (train/metrics/detection_metrics.h). On `meta` a picture has
+// kPlannedObjects objects.
 class Detection final : public Task {
  public:
   static constexpr int64_t kPlannedObjects = 32;

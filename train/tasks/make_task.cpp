@@ -1,7 +1,7 @@
 #include "train/tasks/make_task.h"
 
 #include "core/quoted.h"
-#include "train/metric_names.h"
+#include "train/metrics/metric_names.h"
 #include "train/tasks/classification.h"
 #include "train/tasks/detection.h"
 #include "train/tasks/language_model.h"

@@ -16,7 +16,7 @@ enum class PixelLoss : uint8_t { cross_entropy, focal, dice, cross_entropy_dice 
 // Logits of more bytes are made in parts.
 constexpr int64_t kLogitBytes = int64_t{64} << 20;
 
-// How the metric knn judges features (train/knn.h).
+// How the metric knn judges features (train/metrics/knn.h).
 struct KnnOptions {
   int64_t k = 200;  // neighbours that vote; no more than there are
   double temperature = 0.1;

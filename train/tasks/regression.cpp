@@ -2,7 +2,7 @@
 
 #include "autograd/functions.h"
 #include "ops/dense/copy.h"
-#include "train/named_metrics.h"
+#include "train/metrics/named_metrics.h"
 
 namespace frugal::train {
 

@@ -26,7 +26,8 @@ struct SegmentationOptions {
 // into batches. The terms of cross_entropy_dice are cross_entropy and dice. Beside a second head
 // the first one's loss is the term out, unless it has terms, and the weighted second one is aux.
 // Metrics: miou and dice, each of which has the other one and those of single classes as details
-// (train/named_metrics.h); f1, macro_f1, matthews. The share of right pixels is the accuracy.
+// (train/metrics/named_metrics.h); f1, macro_f1, matthews. The share of right pixels is the
+// accuracy.
 class Segmentation final : public Classification {
  public:
   // Errors: weights of another number than the classes, or not above 0; a gamma below 0.

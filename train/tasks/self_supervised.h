@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "data/batch_source.h"
-#include "train/knn.h"
+#include "train/metrics/knn.h"
 #include "train/task.h"
 #include "train/tasks/make_task.h"
 
@@ -16,7 +16,7 @@ namespace frugal::train {
 // evaluation mode gives the trunk's features, and its loss is 0.
 //
 // The metric knn: the share of the evaluated samples whose class is that of their nearest
-// neighbours (train/knn.h) among the features of the training samples.
+// neighbours (train/metrics/knn.h) among the features of the training samples.
 class SelfSupervision final : public Task {
  public:
   // Makes the training samples as evaluations see them, with their classes.

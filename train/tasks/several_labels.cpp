@@ -7,8 +7,8 @@
 #include "ops/dense/bitmask.h"
 #include "ops/dense/copy.h"
 #include "ops/dense/elementwise.h"
-#include "train/metrics.h"
-#include "train/named_metrics.h"
+#include "train/metrics/metrics.h"
+#include "train/metrics/named_metrics.h"
 #include "train/tasks/counted_rows.h"
 
 namespace frugal::train {

@@ -10,7 +10,7 @@
 #include "core/quoted.h"
 #include "core/random_streams.h"
 #include "data/detection/box_batches.h"
-#include "train/metric_names.h"
+#include "train/metrics/metric_names.h"
 
 namespace frugal::apps {
 namespace {

@@ -8,7 +8,7 @@
 #include "apps/config/keys/value_named.h"
 #include "core/quoted.h"
 #include "data/fetch/sources.h"
-#include "train/metric_names.h"
+#include "train/metrics/metric_names.h"
 
 namespace frugal::apps {
 

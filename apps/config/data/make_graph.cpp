@@ -17,7 +17,7 @@
 #include "data/graph/npz_graph.h"
 #include "data/graph/ogb.h"
 #include "data/graph/planetoid.h"
-#include "train/metric_names.h"
+#include "train/metrics/metric_names.h"
 #include "train/training_step.h"
 
 namespace frugal::apps {

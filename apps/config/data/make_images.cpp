@@ -21,7 +21,7 @@
 #include "data/image/transforms.h"
 #include "data/loader.h"
 #include "data/subset.h"
-#include "train/metric_names.h"
+#include "train/metrics/metric_names.h"
 
 namespace frugal::apps {
 namespace {

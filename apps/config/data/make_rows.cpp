@@ -11,7 +11,7 @@
 #include "data/loader.h"
 #include "data/subset.h"
 #include "data/tables/csv_table.h"
-#include "train/metric_names.h"
+#include "train/metrics/metric_names.h"
 
 namespace frugal::apps {
 namespace {

@@ -20,7 +20,7 @@
 #include "data/text/sequence_batches.h"
 #include "data/text/text_batches.h"
 #include "models/registry.h"
-#include "train/metric_names.h"
+#include "train/metrics/metric_names.h"
 
 namespace frugal::apps {
 namespace {

@@ -13,7 +13,7 @@
 #include "models/sequential/sequential.h"
 #include "models/zoo/keys.h"
 #include "optim/registry.h"
-#include "train/metric_names.h"
+#include "train/metrics/metric_names.h"
 
 namespace frugal::apps {
 namespace {

@@ -32,9 +32,9 @@ bool are_questions(const std::string& path);
 // template writes with the beginning of an answer. A choice follows it as it is, with no token
 // behind it. The tokens are those of the prompt and the choice as one text; a token to which both
 // belong counts as the choice's. `answer` is the number of the right choice from 0, its text, or
-// its letter from "A" on. The options max_length and truncate count here: a question whose prompt
-// and longest choice are more than max_length inputs loses the beginning of its prompt, behind what
-// the tokenizer puts before a text, with `truncate`. Errors name file and line: other lines than
+// its letter from "A" on. The options max_length and truncate count here. With `truncate`, a prompt
+// loses its beginning where it has more than max_length inputs with the longest choice. What the
+// tokenizer puts before a text stays. Errors name file and line: other lines than
 // these; fewer than two choices, or more than kMostChoices; an empty choice, or one without tokens;
 // an answer that is none of them, or that may be two of them; no token before a choice; without
 // `truncate`, more than max_length inputs; a choice that leaves no room for any of its prompt;

@@ -1,6 +1,6 @@
 // HubTokenizer: the tokenizer that a tokenizer.json or a tokenizer.model describes, as folders of
-// published models have it. Ids are those of the reference libraries: Hugging Face's tokenizers,
-// and SentencePiece.
+// published models have it. Ids are those of the reference libraries, which are SentencePiece and
+// Hugging Face's tokenizers.
 #pragma once
 #include <memory>
 #include <optional>

@@ -42,8 +42,9 @@ struct PieceFile {
 // `bytes`: the file, which messages call `name`. Takes memory in proportion to it. Errors (with the
 // file and the entry): a message that is cut off or nested wrongly; pieces that are empty, no
 // UTF-8, longer than kLongestToken (byte_trie.h), or there twice; scores that are no numbers; not
-// one unknown piece; bytes without pieces; a model that is neither Unigram nor BPE; unused pieces
-// of a BPE model, or rules for decoding, which nothing here follows.
+// one unknown piece; bytes without pieces; a model that is neither Unigram nor BPE.
+// Two things are errors because nothing here follows them: unused pieces in a BPE model, and rules
+// for decoding.
 PieceFile read_piece_file(std::string_view bytes, const std::string& name);
 
 }  // namespace frugal::data

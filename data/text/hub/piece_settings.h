@@ -19,9 +19,9 @@ struct PieceSettings {
 // What the file alone says: no added tokens, nothing around a text.
 PieceSettings settings_of_file(const PieceFile& file);
 // Reads tokenizer_config.json, added_tokens.json and special_tokens_map.json, as far as they are
-// there, as the library transformers does for LlamaTokenizer and GemmaTokenizer. Errors (with the
-// file and the entry): no JSON; members of another type; a tokenizer_class whose ids are not those
-// of the pieces; a special token that has no id.
+// there, as the library transformers does for LlamaTokenizer and GemmaTokenizer.
+// Errors (with the file and the entry): no JSON; members of another type; a special token that has
+// no id; a tokenizer_class that gives other ids than the pieces have.
 PieceSettings read_piece_settings(const std::string& folder, const PieceFile& file);
 
 }  // namespace frugal::data

@@ -11,7 +11,7 @@
 #include "optim/optimizers.h"
 #include "tests/train/task_of.h"
 #include "train/evaluate.h"
-#include "train/metric_names.h"
+#include "train/metrics/metric_names.h"
 #include "train/tasks/make_task.h"
 #include "train/trainer.h"
 

@@ -3,8 +3,8 @@
 
 #include "tests/train/gradient_of.h"
 #include "tests/train/tiny_run.h"
-#include "train/convergence.h"
-#include "train/gradient_noise.h"
+#include "train/noise/convergence.h"
+#include "train/noise/gradient_noise.h"
 
 using namespace frugal;
 using namespace frugal::train;

@@ -1,4 +1,4 @@
-#include "train/convergence.h"
+#include "train/noise/convergence.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "train/metric_names.h"
+#include "train/metrics/metric_names.h"
 
 #include <algorithm>
 

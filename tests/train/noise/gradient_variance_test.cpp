@@ -13,9 +13,9 @@
 #include "tests/train/find_in.h"
 #include "tests/train/gradient_of.h"
 #include "tests/train/tiny_run.h"
-#include "train/gradient_noise.h"
+#include "train/noise/gradient_noise.h"
+#include "train/noise/sensitivity.h"
 #include "train/planning/own_plan.h"
-#include "train/sensitivity.h"
 
 using namespace frugal;
 using namespace frugal::train;

@@ -1,4 +1,4 @@
-// The metrics of train/metric_names.h that read outputs and targets alone.
+// The metrics of train/metrics/metric_names.h that read outputs and targets alone.
 #pragma once
 #include <memory>
 

@@ -1,4 +1,4 @@
-#include "train/sensitivity.h"
+#include "train/noise/sensitivity.h"
 
 #include <algorithm>
 #include <cmath>

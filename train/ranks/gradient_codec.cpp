@@ -1,4 +1,4 @@
-#include "train/gradient_codec.h"
+#include "train/ranks/gradient_codec.h"
 
 #include "compress/quantize/quantize_kernels.h"
 #include "core/random_streams.h"

@@ -2,7 +2,7 @@
 #pragma once
 #include <vector>
 
-#include "train/sensitivity.h"
+#include "train/noise/sensitivity.h"
 #include "train/step_record.h"
 #include "train/training_step.h"
 

@@ -1,4 +1,4 @@
-#include "train/knn.h"
+#include "train/metrics/knn.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "train/gradient_codec.h"
+#include "train/ranks/gradient_codec.h"
 
 #include <cmath>
 #include <cstring>

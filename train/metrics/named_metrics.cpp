@@ -1,12 +1,12 @@
-#include "train/named_metrics.h"
+#include "train/metrics/named_metrics.h"
 
 #include <algorithm>
 #include <cmath>
 
 #include "core/error.h"
 #include "core/quoted.h"
-#include "train/metric_names.h"
-#include "train/metrics.h"
+#include "train/metrics/metric_names.h"
+#include "train/metrics/metrics.h"
 
 namespace frugal::train {
 namespace {

@@ -1,4 +1,4 @@
-#include "train/gradient_study.h"
+#include "train/noise/gradient_study.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "train/gradient_noise.h"
+#include "train/noise/gradient_noise.h"
 
 #include <algorithm>
 #include <cmath>

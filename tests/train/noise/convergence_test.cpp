@@ -1,4 +1,4 @@
-#include "train/convergence.h"
+#include "train/noise/convergence.h"
 
 #include <doctest/doctest.h>
 
@@ -7,7 +7,7 @@
 #include "tests/train/find_in.h"
 #include "tests/train/gradient_of.h"
 #include "tests/train/tiny_run.h"
-#include "train/gradient_noise.h"
+#include "train/noise/gradient_noise.h"
 #include "train/option_error.h"
 
 using namespace frugal;

@@ -1,4 +1,4 @@
-#include "train/metrics.h"
+#include "train/metrics/metrics.h"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "train/gradient_probe.h"
+#include "train/noise/gradient_probe.h"
 
 #include <cmath>
 

@@ -18,8 +18,8 @@
 #include "optim/convergence.h"
 #include "optim/optimizer.h"
 #include "optim/variance_guard.h"
+#include "train/noise/tracking_options.h"
 #include "train/policy_parts.h"
-#include "train/tracking_options.h"
 #include "train/training_step.h"
 
 namespace frugal::train {

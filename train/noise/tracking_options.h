@@ -1,4 +1,4 @@
-// How the noise of a run's gradients is watched (train/convergence.h), and what was found.
+// How the noise of a run's gradients is watched (train/noise/convergence.h), and what was found.
 #pragma once
 #include <algorithm>
 #include <cstdint>

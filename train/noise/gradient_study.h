@@ -8,14 +8,14 @@
 //   found.rounding.value / found.unit();    // what 64 roundings of one batch vary
 //
 // Several roundings of one batch are compared with one pass that keeps everything whole. Variance
-// and bias are told apart (train/gradient_noise.h).
+// and bias are told apart (train/noise/gradient_noise.h).
 #pragma once
 #include <functional>
 #include <memory>
 #include <vector>
 
-#include "train/gradient_noise.h"
-#include "train/gradient_probe.h"
+#include "train/noise/gradient_noise.h"
+#include "train/noise/gradient_probe.h"
 #include "train/run/run.h"
 
 namespace frugal::train {

@@ -1,4 +1,4 @@
-#include "train/sensitivity.h"
+#include "train/noise/sensitivity.h"
 
 #include <doctest/doctest.h>
 
@@ -7,7 +7,7 @@
 #include "ops/dense/copy.h"
 #include "tests/train/gradient_of.h"
 #include "tests/train/tiny_run.h"
-#include "train/gradient_noise.h"
+#include "train/noise/gradient_noise.h"
 
 using namespace frugal;
 using namespace frugal::train;

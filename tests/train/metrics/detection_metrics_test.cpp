@@ -1,4 +1,4 @@
-#include "train/detection_metrics.h"
+#include "train/metrics/detection_metrics.h"
 
 #include <doctest/doctest.h>
 

@@ -1,5 +1,5 @@
 // What the study of gradients finds: known variances and biases, and that it ends.
-#include "train/gradient_study.h"
+#include "train/noise/gradient_study.h"
 
 #include <doctest/doctest.h>
 
