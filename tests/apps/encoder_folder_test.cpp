@@ -160,6 +160,32 @@ Json said(const std::string& arguments) {
 
 }  // namespace
 
+TEST_CASE("hub: an encoder's folder without a tokenizer.json has its words in vocab.txt") {
+  const TempFolder folder;
+  const std::string path = made_folder(folder, "bert");
+  std::vector<std::string> words;
+  for (int64_t i = 0; i < kVocabulary; ++i) words.push_back(fmt::format("[unused{}]", i));
+  const Json numbers = tokenizer_of("bert")["model"]["vocab"];
+  for (const auto& [word, id] : numbers.items()) words.at(id.get<size_t>()) = word;
+  std::filesystem::remove(path + "/tokenizer.json");
+  write_file(path + "/vocab.txt", fmt::format("{}\n", fmt::join(words, "\n")));
+  std::string lines;
+  for (int i = 0; i < 8; ++i)
+    lines += fmt::format("{{\"text\": \"a cat\", \"label\": {}}}\n", i % 2);
+  write_file(folder / "lines.jsonl", lines);
+  write_file(folder / "config.json", Json({{"model", {{"weights", path}, {"head", "reset"}}},
+                                           {"data",
+                                            {{"name", "jsonl"},
+                                             {"dir", folder / "lines.jsonl"},
+                                             {"batch_size", 4},
+                                             {"max_length", 8}}},
+                                           {"train", {{"steps", 1}}}})
+                                         .dump());
+  const Ran ran = frugal("train " + folder / "config.json" + " --out " + folder / "run");
+  REQUIRE_MESSAGE(ran.status == 0, ran.err);
+  CHECK(read_file(folder / "run/vocab.txt") == read_file(path + "/vocab.txt"));
+}
+
 TEST_CASE("hub: encoders from a folder to classes of pairs, and to a folder again") {
   for (const std::string kind : {"bert", "roberta", "distilbert"}) {
     CAPTURE(kind);

@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "apps/config/data/data_parts.h"
+#include "apps/config/hub_folder.h"
 #include "apps/config/run_encoding.h"
 #include "core/log.h"
 #include "core/quoted.h"
@@ -20,10 +21,20 @@ std::string vocabulary_path(const Config& config) {
   // `frugal data fetch` puts it there: a file, or with byte_bpe a folder of two files.
   const bool bytes = config.data.tokenizer == "byte_bpe" && data_traits(config).is_text;
   const std::string usual = bytes ? "text/gpt2" : "text/bert-base-uncased-vocab.txt";
+  // A folder of the hub may have the words of a BERT beside its weights.
+  const bool hub = !bytes && config.model.weights && is_hub_folder(*config.model.weights);
+  if (hub && data::is_file(*config.model.weights + "/vocab.txt"))
+    return *config.model.weights + "/vocab.txt";
   for (const std::string& folder : data::data_folders()) {
     std::error_code ignored;
     const auto path = std::filesystem::path(folder) / usual;
-    if (std::filesystem::exists(path, ignored)) return path.string();
+    if (!std::filesystem::exists(path, ignored)) continue;
+    if (hub)
+      log().warn(
+          "[tokenizer] {} has no tokenizer.json, tokenizer.model or vocab.txt, so words are "
+          "those of {}; data.vocabulary names others",
+          in_quotes(*config.model.weights), in_quotes(path.string()));
+    return path.string();
   }
   throw ConfigError("data.vocabulary",
                     fmt::format("found no {} in {}; `frugal data fetch {}` downloads it, or "

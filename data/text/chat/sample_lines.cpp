@@ -55,7 +55,7 @@ const ChatTemplate& template_for(const OrderedJson& messages,
     throw Error(
         "expected a chat template for conversations, but the tokenizer's folder "
         "(data.vocabulary) has neither chat_template.jinja nor a chat_template in "
-        "tokenizer_config.json");
+        "tokenizer_config.json; of a list of templates, the one named default is taken");
   return *chat;
 }
 

@@ -211,10 +211,10 @@ std::vector<Sequence> read_text_samples(const std::string& path, const SampleEnc
     const auto inputs = static_cast<int64_t>(sequence.ids.size()) - 1;
     if (inputs > options.max_length) {
       if (!options.truncate)
-        throw Error(fmt::format(
-            "expected a sample of at most {} inputs (data.max_length), got {}; data.truncate cuts "
-            "such samples",
-            options.max_length, inputs));
+        throw Error(
+            fmt::format("expected a sample of at most {} inputs (data.max_length), got {}; with "
+                        "data.name=conversations, data.truncate cuts such samples",
+                        options.max_length, inputs));
       cut_sequence(sequence, options.max_length + 1);
       ++counts.cut;
     }
