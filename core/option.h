@@ -159,7 +159,10 @@ struct Option {
       member = value.text();
     } else if constexpr (requires { member.has_value(); }) {
       member.reset();
-      if (!value.is_nothing()) put(member.emplace(), value, range);
+      if (value.is_nothing()) return;
+      typename T::value_type inner{};
+      put(inner, value, range);
+      member = std::move(inner);
     } else {
       member.clear();
       for (const Value& each : value.list()) put(member.emplace_back(), each, range);
