@@ -6,12 +6,16 @@
 #include <set>
 
 #include "autograd/functions.h"
+#include "autograd/packed_functions.h"
 #include "autograd/record.h"
 #include "core/random_streams.h"
+#include "models/pack.h"
 #include "ops/dense/copy.h"
 
 namespace frugal::models {
 namespace {
+
+constexpr size_t kSortedAtOnce = 128;  // tokens of a vocabulary
 
 // Draws one token from the logits, with word `index` of the stream.
 int64_t draw(const std::vector<double>& logits, const GenerateOptions& options, uint64_t index) {
@@ -33,9 +37,17 @@ int64_t draw(const std::vector<double>& logits, const GenerateOptions& options, 
   if (options.top_p < 1) {
     double whole = 0, sum = 0;
     for (const size_t token : order) whole += weight(token);
-    std::sort(order.begin(), order.end(), likelier);
-    size_t count = 0;
-    while (count < order.size() && sum < options.top_p * whole) sum += weight(order[count++]);
+    size_t count = 0, sorted = 0;  // the tail of a large vocabulary is never sorted
+    const auto at = [&](size_t n) { return order.begin() + static_cast<ptrdiff_t>(n); };
+    while (count < order.size() && sum < options.top_p * whole) {
+      if (count == sorted) {
+        const size_t next = std::min(order.size(), std::max(kSortedAtOnce, 8 * sorted));
+        if (next < order.size()) std::nth_element(at(sorted), at(next), order.end(), likelier);
+        std::sort(at(sorted), at(next), likelier);
+        sorted = next;
+      }
+      sum += weight(order[count++]);
+    }
     order.resize(std::max<size_t>(count, 1));
     std::sort(order.begin(), order.end());
   }
@@ -87,6 +99,15 @@ const Tensor& append(Tensor& past, const Tensor& own) {
   return past;
 }
 
+void prepare_to_generate(LanguageModel& model) {
+  if (model.device() != kCpu || model.activations() != DType::f32) return;
+  pack_exact(model);
+  NoGrad no_grad;
+  const Tensor weight = model.head(Variable()).weight.value();
+  if (weight.dtype() == DType::f32 && weight.is_contiguous() && fits_bf16(weight))
+    model.set_packed_head(ops::pack_matrix(weight, ops::MatrixFormat::bf16));
+}
+
 Tensor generate(LanguageModel& model, const Tensor& prompt, const GenerateOptions& options,
                 const std::function<bool(int64_t)>& on_token) {
   FRUGAL_CHECK(prompt.dim() == 2 && prompt.dtype() == DType::i64 && prompt.size(0) == 1 &&
@@ -124,8 +145,11 @@ Tensor generate(LanguageModel& model, const Tensor& prompt, const GenerateOption
     if (!continues) past = {};
     const Variable hidden =
         continues ? model.continued(ids, past, context) : model.hidden(ids, context);
-    std::vector<double> logits =
-        model.head(slice(hidden, 1, fresh - 1, fresh)).output().value().to_vector();
+    const HeadedModule::Head head = model.head(slice(hidden, 1, fresh - 1, fresh));
+    const Variable output = model.packed_head().defined()
+                                ? head.capped(packed_linear(head.x, model.packed_head(), head.bias))
+                                : head.output();
+    std::vector<double> logits = output.value().to_vector();
     for (const double logit : logits)
       FRUGAL_CHECK(std::isfinite(logit), "[generate] expected finite logits, got {}", logit);
     penalize(logits, tokens, options.repetition_penalty);

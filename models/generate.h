@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "models/module.h"
+#include "ops/dense/packed_matrix.h"
 
 namespace frugal::models {
 
@@ -36,6 +37,13 @@ class LanguageModel : public HeadedModule {
   Head before_output(Variable ids, Context& context) override {      // [N, T] -> [N, T, V]
     return head(hidden(ids.value(), context));
   }
+
+  // What prepare_to_generate() made of the head's weight, or undefined.
+  const ops::PackedMatrix& packed_head() const { return packed_head_; }
+  void set_packed_head(ops::PackedMatrix packed) { packed_head_ = std::move(packed); }
+
+ private:
+  ops::PackedMatrix packed_head_;
 };
 
 struct GenerateOptions {
@@ -50,6 +58,12 @@ struct GenerateOptions {
   double repetition_penalty = 1;
   uint64_t seed = 0;
 };
+
+// Makes a model ready to write many tokens, on the CPU in f32: weights whose values are all numbers
+// of bf16, as they are in the files of most published models, are packed as bf16 (models/pack.h).
+// A token reads half their bytes, and its products stay the same numbers. The head has a packed
+// copy beside its weight, which embeddings may share. The model trains no longer.
+void prepare_to_generate(LanguageModel& model);
 
 // Continues prompt [1, T] i64, T >= 1, with at most `tokens` new tokens, [1, n] i64. The model sees
 // the last context_length() tokens. As long as all tokens fit, a new token costs a step of one

@@ -5,8 +5,9 @@
 
 namespace frugal {
 
-Variable HeadedModule::Head::output() const {
-  const Variable z = linear(x, weight, bias);
+Variable HeadedModule::Head::output() const { return capped(linear(x, weight, bias)); }
+
+Variable HeadedModule::Head::capped(const Variable& z) const {
   return soft_cap > 0 ? scale(tanh(scale(z, 1 / soft_cap)), soft_cap) : z;
 }
 

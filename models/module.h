@@ -157,6 +157,7 @@ class HeadedModule : public Module {
     Variable x, weight, bias;  // bias may be undefined
     double soft_cap = 0;       // above 0: z becomes soft_cap tanh(z / soft_cap)
     Variable output() const;
+    Variable capped(const Variable& z) const;  // z, where soft_cap says so capped
   };
   virtual Head before_output(Variable input, Context& context) = 0;
   HeadedModule* as_headed() final { return this; }

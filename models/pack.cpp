@@ -1,6 +1,8 @@
 #include "models/pack.h"
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <set>
 
 #include "core/quoted.h"
@@ -101,6 +103,33 @@ std::vector<std::string> packable_names(Module& model, const PackOptions& option
 void pack(Module& model, const PackOptions& options, const LaterDraws* later) {
   if (options.format == ops::MatrixFormat::f32) return;
   pack_names(model, packable_names(model, options), options.format, later);
+}
+
+bool fits_bf16(const Tensor& matrix) {
+  constexpr int64_t kChunk = 4096;  // without a way out of the loop, it is vectorized
+  constexpr uint32_t kBelowBf16 = 0xffff;
+  const auto* x = matrix.data<float>();
+  uint32_t below = 0;
+  bool finite = true;
+  for (int64_t begin = 0; begin < matrix.numel() && finite && below == 0; begin += kChunk)
+    for (int64_t i = begin; i < std::min(begin + kChunk, matrix.numel()); ++i) {
+      below |= std::bit_cast<uint32_t>(x[i]) & kBelowBf16;
+      finite = finite & std::isfinite(x[i]);
+    }
+  return finite && below == 0;
+}
+
+void pack_exact(Module& model) {
+  const std::string head = model.head_prefix();
+  std::vector<std::string> names;
+  for (const Module::NamedMatrix& m : model.matrices()) {
+    if (m.weight->packed.defined() || (!head.empty() && m.name.starts_with(head))) continue;
+    const Tensor& values = m.weight->whole.value();
+    if (values.device() == kCpu && values.dtype() == DType::f32 && values.is_contiguous() &&
+        fits_bf16(values))
+      names.push_back(m.name);
+  }
+  pack_names(model, names, ops::MatrixFormat::bf16, nullptr);
 }
 
 int64_t packed_weights(Module& model) {

@@ -34,6 +34,13 @@ std::vector<std::string> packable_names(Module& model, const PackOptions& option
 // Errors: those of packable_names(); weights that are not finite.
 void pack(Module& model, const PackOptions& options, const LaterDraws* later = nullptr);
 
+// Packs as bf16 what pack() may pack and whose values are all numbers of bf16, as they are in the
+// files of most published models: in half the bytes, the values stay. Weights of trained layers are
+// packed, too, and train no longer.
+void pack_exact(Module& model);
+// Are all values of an f32 matrix on the CPU numbers of bf16?
+bool fits_bf16(const Tensor& matrix);
+
 // How many weights are packed.
 int64_t packed_weights(Module& model);
 

@@ -77,6 +77,7 @@ void generate_command(const GenerateArguments& arguments) {
   try {
     const auto model = std::dynamic_pointer_cast<models::LanguageModel>(stored_network(
         run, arguments.checkpoint.empty() ? arguments.weights : arguments.checkpoint, device));
+    models::prepare_to_generate(*model);
     data::TokenIds begin = tokenizer->encode(arguments.prompt);
     if (begin.empty()) throw ConfigError("", "--prompt: expected a text of at least one token");
     const data::TokenIds before = tokenizer->before_text();

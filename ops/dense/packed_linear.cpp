@@ -3,10 +3,12 @@
 #include <algorithm>
 
 #include "core/integers.h"
+#include "core/parallel.h"
 #include "ops/checks.h"
 #include "ops/dense/copy.h"
 #include "ops/dense/inplace.h"
 #include "ops/dense/matmul.h"
+#include "ops/dense/row_product.h"
 #include "ops/shared_kernels.h"
 
 namespace frugal::ops {
@@ -44,6 +46,30 @@ Tensor by_tiles(const Tensor& x, int64_t extent, F product) {
   return y;
 }
 
+// Is x one row that a product takes without tiles? A row of the weight is unpacked into the cache
+// of the thread that multiplies it.
+bool is_row(const Tensor& x) {
+  return x.device().type != DeviceType::cuda && x.dtype() == DType::f32 && x.numel() > 0 &&
+         x.numel() == x.size(-1) && x.is_contiguous();
+}
+
+// y [..., O] for one row x. Its sums are those of a whole weight (simd::row_products).
+void row_product(const Tensor& x, const PackedMatrix& weight, const Tensor& y) {
+  const int64_t n = weight.columns, rows = weight.rows;
+  const int64_t ranges = parallel_ranges(rows, rows_at_once(kArithmeticGrain, n));
+  const Tensor rooms = workspace({ranges, n}, DType::f32, x.device());
+  if (x.device() == kMeta) return;
+  parallel_for(0, ranges, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t range = begin; range < end; ++range) {
+      float* const room = rooms.mut<float>() + range * n;
+      for (int64_t row = rows * range / ranges; row < rows * (range + 1) / ranges; ++row) {
+        unpack_row(weight, row, 0, n, room);
+        simd::row_products(x.data<float>(), room, nullptr, 1, n, y.mut<float>() + row);
+      }
+    }
+  });
+}
+
 }  // namespace
 
 Tensor packed_linear(const Tensor& x, const PackedMatrix& weight, const Tensor& bias) {
@@ -51,12 +77,19 @@ Tensor packed_linear(const Tensor& x, const PackedMatrix& weight, const Tensor& 
   check_packed(kOp, "x", x, weight, weight.columns);
   check_beside(kOp, x, {&bias});
   if (bias.defined()) check_shape(kOp, "bias", bias, {weight.rows});
-  Tensor y = by_tiles(
-      x, weight.rows, [&](const Tensor& rows, const Tensor& out, int64_t begin, int64_t count) {
-        multiply_into(
-            out, rows,
-            unpack_tile(weight, {begin, count, 0, weight.columns}, x.dtype()).transpose(0, 1));
-      });
+  const auto product = [&](const Tensor& rows, const Tensor& out, int64_t begin, int64_t count) {
+    const Tensor tile = unpack_tile(weight, {begin, count, 0, weight.columns}, x.dtype());
+    multiply_into(out, rows, tile.transpose(0, 1));
+  };
+  Tensor y;
+  if (is_row(x)) {
+    Shape shape = x.shape();
+    shape[shape.dim() - 1] = weight.rows;
+    y = Tensor::empty(shape, x.dtype(), x.device());
+    row_product(x, weight, y);
+  } else {
+    y = by_tiles(x, weight.rows, product);
+  }
   if (bias.defined()) accumulate_row(y, bias);
   return y;
 }

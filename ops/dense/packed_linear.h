@@ -1,6 +1,8 @@
 // Products of activations with a weight in few bits (ops/dense/packed_matrix.h). A tile of the
 // weight at a time is unpacked, multiplied and freed: at most kTileBytes, but at least 64 rows or
-// columns. f32 and f64 on the CPU, f32 and bf16 on CUDA.
+// columns. One row of f32 on the CPU takes one row of the weight at a time, in each thread, so the
+// packed weight is read once, at the speed of the memory. f32 and f64 on the CPU, f32 and bf16 on
+// CUDA.
 #pragma once
 #include "core/tensor.h"
 #include "ops/dense/packed_matrix.h"

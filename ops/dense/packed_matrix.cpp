@@ -65,19 +65,9 @@ void unpack_nf4(const PackedMatrix& m, int64_t first, int64_t n, float* to) {
   one_by_one(n);
 }
 
-// Elements [column, column + n) of a row.
-void unpack_row(const PackedMatrix& m, int64_t row, int64_t column, int64_t n, float* to) {
-  const int64_t first = row * m.columns + column;
-  if (m.format == MatrixFormat::nf4)
-    unpack_nf4(m, first, n, to);
-  else if (m.format == MatrixFormat::int8)
-    simd::unpack_int8(m.codes.data<uint8_t>() + first, m.scales.data<float>()[row], n, to);
-  else
-    simd::unpack_bf16(m.codes.data<BFloat16>() + first, n, to);
-}
-
 template <class T>
-void unpack_row(const PackedMatrix& m, int64_t row, int64_t column, int64_t n, T* to) {
+void unpack_row_as(const PackedMatrix& m, int64_t row, int64_t column, int64_t n, T* to) {
+  if constexpr (std::is_same_v<T, float>) return unpack_row(m, row, column, n, to);
   std::array<float, 16 * kNf4Block> values{};
   for (int64_t begin = 0; begin < n; begin += std::ssize(values)) {
     const int64_t count = std::min(n - begin, static_cast<int64_t>(values.size()));
@@ -243,6 +233,16 @@ PackedMatrix pack_matrix(const Tensor& matrix, MatrixFormat format) {
   return m;
 }
 
+void unpack_row(const PackedMatrix& m, int64_t row, int64_t column, int64_t n, float* to) {
+  const int64_t first = row * m.columns + column;
+  if (m.format == MatrixFormat::nf4)
+    unpack_nf4(m, first, n, to);
+  else if (m.format == MatrixFormat::int8)
+    simd::unpack_int8(m.codes.data<uint8_t>() + first, m.scales.data<float>()[row], n, to);
+  else
+    simd::unpack_bf16(m.codes.data<BFloat16>() + first, n, to);
+}
+
 float nf4_scale(const PackedMatrix& m, int64_t block) {
   const float number = state_map_values(StateMap::with_sign)[m.scales.data<uint8_t>()[block]];
   // Two roundings (CMakeLists.txt), as on every device.
@@ -260,7 +260,7 @@ void unpack_tile_kernel(Cpu, const PackedMatrix& m, const Tile& tile, const Tens
       parallel_for(0, tile.rows, rows_at_once(kArithmeticGrain, width),
                    [&](int64_t begin, int64_t end) {
                      for (int64_t i = begin; i < end; ++i)
-                       unpack_row(m, tile.row + i, tile.column, width, out + i * width);
+                       unpack_row_as(m, tile.row + i, tile.column, width, out + i * width);
                    });
     } else {
       FRUGAL_ASSERT(false);

@@ -69,6 +69,9 @@ void unpack_tile_kernel(Cuda, const PackedMatrix& matrix, const Tile& tile, cons
 // products.
 Tensor unpack_matrix(const PackedMatrix& matrix, DType dtype = DType::f32);
 
+// Elements [column, column + n) of a row of a matrix on the CPU.
+void unpack_row(const PackedMatrix& matrix, int64_t row, int64_t column, int64_t n, float* to);
+
 // The scale of each block of 64 elements of an nf4 matrix on the CPU.
 float nf4_scale(const PackedMatrix& matrix, int64_t block);
 

@@ -4,7 +4,9 @@
 #include <map>
 #include <set>
 
+#include "models/pack.h"
 #include "models/zoo/gpt2.h"
+#include "ops/dense/copy.h"
 #include "tests/models/zoo.h"
 
 using namespace frugal;
@@ -88,6 +90,23 @@ TEST_CASE("generate: tokens are drawn as often as their probabilities say") {
   CHECK(std::abs(seen[2] - 16 / (1 + 4 + 16 + 0.25)) < 0.033);
 }
 
+TEST_CASE("generate: top_p of a vocabulary takes the likeliest tokens that reach it") {
+  // Equal logits but one that is lower: the first 800 of 2,000 tokens, more than are sorted at
+  // once, have 0.4 of the probability, and token 5 is in the rest.
+  std::vector<float> row(2000, 1);
+  row[5] = -30;
+  Table model(std::vector<std::vector<float>>(2000, row));
+  GenerateOptions options;
+  options.tokens = 4000;
+  options.top_p = 799.5 / 1999;
+  std::set<double> seen;
+  for (const double token : generate(model, prompt({0}), options).to_vector()) seen.insert(token);
+  CHECK(*seen.rbegin() <= 800);
+  CHECK(*seen.rbegin() > 700);  // of 4,000 draws, none above is less likely than 0.875^4000
+  CHECK(seen.count(5) == 0);
+  CHECK(seen.size() > 700);  // each of 800 is missed with the likelihood 0.0067
+}
+
 TEST_CASE("generate: the seed decides, the listener ends it") {
   Init init;
   Gpt2 net(init, {1, 8, 2, 12, 6});
@@ -147,6 +166,29 @@ TEST_CASE("generate: the keys and values of a token are computed once") {
   options.tokens = 10;
   CHECK(text(keeps) == text(forgets));
   CHECK(keeps.computed == 9 + 2 * 9);
+}
+
+TEST_CASE("generate: weights that are numbers of bf16 are read as such, and the tokens stay") {
+  const auto make = [](bool exact) {
+    Init init;
+    auto net = std::make_shared<Gpt2>(init, Gpt2Options{2, 8, 2, 12, 9});
+    if (exact)
+      for (const Module::NamedParameter& p : net->parameters())
+        ops::copy_into(p.parameter->value(),
+                       ops::cast(ops::cast(p.parameter->value(), DType::bf16), DType::f32));
+    return net;
+  };
+  GenerateOptions options;
+  options.tokens = 7;
+  for (const bool exact : {true, false}) {
+    CAPTURE(exact);
+    const auto whole = make(exact), ready = make(exact);
+    prepare_to_generate(*ready);
+    CHECK(packed_weights(*ready) == (exact ? 2 * 12 * 8 * 8 : 0));  // 2 layers
+    CHECK(ready->packed_head().defined() == exact);
+    CHECK(generate(*ready, prompt({1, 2}), options).to_vector() ==
+          generate(*whole, prompt({1, 2}), options).to_vector());
+  }
 }
 
 TEST_CASE("append: rows follow each other, and few tokens copy those before") {

@@ -10,6 +10,7 @@
 #include <limits>
 #include <vector>
 
+#include "core/parallel.h"
 #include "core/rng.h"
 #include "ops/dense/copy.h"
 #include "ops/dense/matmul.h"
@@ -182,7 +183,8 @@ TEST_CASE("packed matrices: tiles are parts of the whole, in each dtype") {
 
 TEST_CASE("packed products are those with the unpacked weight") {
   // The second weight takes several tiles.
-  for (const auto& [rows, out, in] : {std::array<int64_t, 3>{5, 9, 66}, {3, 1100, 1030}}) {
+  for (const auto& [rows, out, in] :
+       {std::array<int64_t, 3>{5, 9, 66}, {3, 1100, 1030}, {1, 1100, 1030}}) {
     const Tensor w = Tensor::randn({out, in}, {6, 1});
     const Tensor x = Tensor::randn({rows, in}, {6, 2}, DType::f64);
     const Tensor dy = Tensor::randn({rows, out}, {6, 3}, DType::f64);
@@ -206,6 +208,24 @@ TEST_CASE("packed products are those with the unpacked weight") {
       const auto f32 = [](const Tensor& t) { return ops::cast(t, DType::f32); };
       CHECK(close(ops::packed_linear(f32(x), packed, f32(bias)), y, error));
       CHECK(close(ops::packed_linear_backward_input(f32(dy), packed), dx, error));
+    }
+  }
+}
+
+TEST_CASE("a packed product of one row has the bits of a whole weight's, and no tile") {
+  const Tensor x = Tensor::randn({1, 1030}, {6, 5}), bias = Tensor::randn({1100}, {6, 6});
+  const Tensor w = Tensor::randn({1100, 1030}, {6, 7});
+  for (const MatrixFormat format : kFormats) {
+    CAPTURE(ops::name_of(format));
+    const ops::PackedMatrix packed = ops::pack_matrix(w, format);
+    const Tensor whole = ops::unpack_matrix(packed);
+    for (const Tensor& b : {bias, Tensor()}) {
+      allocator(kCpu).reset_peak();
+      const int64_t before = allocator(kCpu).report().live_total;
+      const Tensor y = ops::packed_linear(x, packed, b);
+      const int64_t took = allocator(kCpu).report().peak_total - before;
+      CHECK(y.to_vector() == ops::linear(x, whole, b).to_vector());
+      CHECK(took <= y.nbytes() + num_threads() * x.nbytes() + 64 * (1 + num_threads()));
     }
   }
 }
