@@ -20,6 +20,39 @@ HWY_ATTR void Nf4Loop(const uint8_t* codes, const float* scales, const float* va
     *to++ = values[codes[i] & 15] * scales[i / 32];
   }
 }
+#elif HWY_TARGET <= HWY_AVX2
+// Codes are places in one vector of 16 numbers, or in two of 8.
+HWY_ATTR void Nf4Loop(const uint8_t* codes, const float* scales, const float* values,
+                      int64_t blocks, float* to) {
+  const hn::CappedTag<float, 16> df;
+  const hn::Rebind<int32_t, decltype(df)> di;
+  const hn::Rebind<uint8_t, decltype(df)> db;
+  const hn::FixedTag<uint8_t, 16> d8;
+  const hn::FixedTag<uint16_t, 8> d16;
+  constexpr int kLanes = static_cast<int>(hn::MaxLanes(df));
+  const auto low_values = hn::LoadU(df, values), high_values = hn::LoadU(df, values + 16 - kLanes);
+  const auto low = hn::Set(d8, 15);
+  HWY_ALIGN uint8_t places[32];
+  for (int64_t block = 0; block < blocks; ++block) {
+    const auto scale = hn::Set(df, scales[block]);
+    for (int half = 0; half < 2; ++half, codes += 16, to += 32) {
+      const auto both = hn::LoadU(d8, codes);
+      const auto first = hn::And(hn::BitCast(d8, hn::ShiftRight<4>(hn::BitCast(d16, both))), low);
+      const auto second = hn::And(both, low);
+      hn::Store(hn::InterleaveLower(d8, first, second), d8, places);
+      hn::Store(hn::InterleaveUpper(d8, first, second), d8, places + 16);
+      for (int i = 0; i < 32; i += kLanes) {
+        const auto at = hn::PromoteTo(di, hn::LoadU(db, places + i));
+        const auto within = hn::IndicesFromVec(df, hn::And(at, hn::Set(di, kLanes - 1)));
+        auto value = hn::TableLookupLanes(low_values, within);
+        if constexpr (kLanes < 16)
+          value = hn::IfThenElse(hn::RebindMask(df, hn::Gt(at, hn::Set(di, kLanes - 1))),
+                                 hn::TableLookupLanes(high_values, within), value);
+        hn::StoreU(hn::Mul(value, scale), df, to + i);
+      }
+    }
+  }
+}
 #else
 // Byte k of each of the 16 values is looked up in a vector of its own. Then bytes are joined.
 void Nf4Loop(const uint8_t* codes, const float* scales, const float* values, int64_t blocks,

@@ -42,6 +42,17 @@ void nearest(std::array<float, kNf4Block>& shares, int64_t n, uint8_t* bytes) {
                                         codes[static_cast<size_t>(i) + 1]);
 }
 
+// The scales of blocks [first, first + n) of an nf4 matrix. Two roundings (CMakeLists.txt), as on
+// every device.
+void nf4_scales(const PackedMatrix& m, int64_t first, int64_t n, float* to) {
+  const float* const numbers = state_map_values(StateMap::with_sign).data();
+  const uint8_t* const codes = m.scales.data<uint8_t>();
+  const float* const blocks = m.scale_blocks.data<float>();
+  const float mean = m.scale_mean.data<float>()[0];
+  for (int64_t i = first; i < first + n; ++i)
+    *to++ = numbers[codes[i]] * blocks[i / kStateBlock] + mean;
+}
+
 // Elements [first, first + n) in row-major order of an nf4 matrix. Whole blocks are unpacked
 // together, other elements one by one.
 void unpack_nf4(const PackedMatrix& m, int64_t first, int64_t n, float* to) {
@@ -57,8 +68,7 @@ void unpack_nf4(const PackedMatrix& m, int64_t first, int64_t n, float* to) {
   std::array<float, kBlocks> scales{};
   while (n >= kNf4Block) {
     const int64_t blocks = std::min(kBlocks, n / kNf4Block);
-    for (int64_t i = 0; i < blocks; ++i)
-      scales[static_cast<size_t>(i)] = nf4_scale(m, first / kNf4Block + i);
+    nf4_scales(m, first / kNf4Block, blocks, scales.data());
     simd::unpack_nf4(codes + first / 2, scales.data(), nf4_values().data(), blocks, to);
     first += blocks * kNf4Block, n -= blocks * kNf4Block, to += blocks * kNf4Block;
   }
@@ -244,10 +254,9 @@ void unpack_row(const PackedMatrix& m, int64_t row, int64_t column, int64_t n, f
 }
 
 float nf4_scale(const PackedMatrix& m, int64_t block) {
-  const float number = state_map_values(StateMap::with_sign)[m.scales.data<uint8_t>()[block]];
-  // Two roundings (CMakeLists.txt), as on every device.
-  const float scale = number * m.scale_blocks.data<float>()[block / kStateBlock];
-  return scale + m.scale_mean.data<float>()[0];
+  float scale = 0;
+  nf4_scales(m, block, 1, &scale);
+  return scale;
 }
 
 void unpack_tile_kernel(Cpu, const PackedMatrix& m, const Tile& tile, const Tensor& to) {
