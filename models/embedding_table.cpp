@@ -5,6 +5,7 @@
 #include "autograd/functions.h"
 #include "autograd/transformer_functions.h"
 #include "core/error.h"
+#include "models/dense.h"
 #include "ops/dense/copy.h"
 #include "ops/dense/elementwise.h"
 #include "ops/dense/matmul.h"
@@ -50,7 +51,7 @@ void EmbeddingTable::merge_adapter() {
   FRUGAL_CHECK(!is_head_,
                "[adapter] expected an output head with a weight of its own to merge the adapter of "
                "an embedding, got one that shares the embedding's weight, which would change with "
-               "it; --format peft keeps the adapter apart");
+               "it: untie the head first");
   const Tensor weight = weight_.value();
   const CategoryScope scope(Category::workspace);
   const Tensor b = ops::contiguous(adapter_->b.value().transpose(0, 1));
@@ -65,6 +66,12 @@ void EmbeddingTable::merge_adapter() {
   weight.bump_version();
   for (const char* name : {kTableA, kTableB}) remove_parameter(name);
   adapter_ = nullptr;
+}
+
+std::shared_ptr<Dense> EmbeddingTable::leave_head() {
+  is_head_ = false;
+  const CategoryScope scope(Category::parameter);
+  return std::make_shared<Dense>(ops::clone(weight_.value()));
 }
 
 }  // namespace frugal::models

@@ -8,6 +8,8 @@
 
 namespace frugal::models {
 
+class Dense;  // dense.h
+
 // Parameter: weight [tokens, channels].
 class EmbeddingTable : public Module {
  public:
@@ -30,8 +32,11 @@ class EmbeddingTable : public Module {
   // An adapter that changes no output yet: a is 0, b is drawn from N(0, 1), as in PEFT.
   // Errors: it carries one already.
   void add_adapter(Init& init, int64_t rank, double scale);
-  // Writes what the adapter does into the weight, and takes the adapter away. Errors: is_head.
+  // Writes what the adapter does into the weight, and takes the adapter away. Errors: is_head().
   void merge_adapter();
+  bool is_head() const { return is_head_; }
+  // A layer for an output head that had this weight until now: its weight is a copy.
+  std::shared_ptr<Dense> leave_head();
 
  private:
   Variable weight_;

@@ -33,8 +33,11 @@ class LanguageModel : public HeadedModule {
   }
   virtual Variable hidden(const Tensor& ids, Context& context) = 0;  // [N, T] i64 -> [N, T, H]
   virtual Head head(Variable hidden) = 0;                            // [..., H] -> [..., V]
-  virtual int64_t context_length() const = 0;                        // the longest T
-  Head before_output(Variable ids, Context& context) override {      // [N, T] -> [N, T, V]
+  // Gives the output head a weight of its own: a copy of the token embedding, which was its weight.
+  // REQUIRES: it was. From now on this is the network of the option `tied` = false.
+  virtual void untie_head() {}
+  virtual int64_t context_length() const = 0;                    // the longest T
+  Head before_output(Variable ids, Context& context) override {  // [N, T] -> [N, T, V]
     return head(hidden(ids.value(), context));
   }
 

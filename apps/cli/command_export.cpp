@@ -36,6 +36,7 @@ struct ExportSource {
   std::shared_ptr<Module> model;
   std::string weights;              // the file; empty: random
   std::vector<std::string> labels;  // names in the order of the outputs; empty: not known
+  bool unties_head = false;         // did a merged adapter give the head a weight of its own?
 };
 
 ExportSource open_source(const ExportArguments& arguments) {
@@ -330,7 +331,10 @@ void export_command(const ExportArguments& arguments) {
     throw ConfigError("adapter.type",
                       "export: expected a run with an adapter for --format merged, "
                       "got none; --format hf writes a network without one");
-  if (!adapter_alone) models::merge_adapters(*source.model);
+  if (!adapter_alone && models::merge_adapters(*source.model)) {
+    source.unties_head = true;
+    source.config.model.options["tied"] = false;
+  }
   if (output.empty()) {
     output = (arguments.trunk ? source.config.model.trunk() : source.config.model.name) + "." +
              (format == "gguf-lora" ? "gguf" : format);
@@ -342,10 +346,16 @@ void export_command(const ExportArguments& arguments) {
                                         : export_folder(arguments, format, output, source);
   said["file"] = output;
   said["checkpoint"] = source.weights;
-  if (arguments.json)
+  if (source.unties_head) said["keys"] = {{"model.tied", false}};
+  if (arguments.json) {
     print_json(said);
-  else
-    std::printf("  weights: %s\n", source.weights.empty() ? "random" : source.weights.c_str());
+    return;
+  }
+  std::printf("  weights: %s\n", source.weights.empty() ? "random" : source.weights.c_str());
+  if (source.unties_head)
+    std::printf(
+        "  model.tied=false: the adapter of the embedding is in its weight, and\n"
+        "  the output head keeps the weight from before\n");
 }
 
 }  // namespace frugal::apps

@@ -418,7 +418,7 @@ Json gpt2_keys(Entries& all) {
   all.must_be("scale_attn_weights", true);
   all.must_be("scale_attn_by_inverse_layer_idx", false);
   all.must_be("add_cross_attention", false);
-  all.must_be("tie_word_embeddings", true);
+  keys["tied"] = all.flag("tie_word_embeddings", true);
   return keys;
 }
 

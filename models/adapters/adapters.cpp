@@ -8,6 +8,7 @@
 #include "core/quoted.h"
 #include "core/value.h"
 #include "models/freeze.h"
+#include "models/generate.h"
 #include "models/matrix_weight.h"
 
 namespace frugal::models {
@@ -364,13 +365,22 @@ void reset_magnitudes(Module& network) {
     if (each.layer != nullptr) each.layer->reset_magnitude();
 }
 
-void merge_adapters(Module& network) {
-  const std::vector<AdaptedLayer> all = adapted_layers(network);
-  for (const AdaptedLayer& each : all)  // the only ones that may refuse
-    if (each.table != nullptr) each.table->merge_adapter();
-  for (const AdaptedLayer& each : all)
-    if (each.layer != nullptr) each.layer->merge_adapter();
+bool merge_adapters(Module& network) {
+  bool unties = false;
+  for (const AdaptedLayer& each : adapted_layers(network)) {
+    if (each.layer != nullptr) {
+      each.layer->merge_adapter();
+      continue;
+    }
+    if (auto* const decoder = dynamic_cast<LanguageModel*>(&network);
+        decoder != nullptr && each.table->is_head()) {
+      decoder->untie_head();
+      unties = true;
+    }
+    each.table->merge_adapter();
+  }
   network.leave_out_frozen(false);
+  return unties;
 }
 
 bool is_of_adapter(const std::string& parameter) {

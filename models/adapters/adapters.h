@@ -69,8 +69,10 @@ std::vector<AdaptedLayer> adapted_layers(Module& network);
 // For weights that were loaded after add_adapters(): LinearLayer::reset_magnitude() of all layers.
 void reset_magnitudes(Module& network);
 // Writes what adapters do into the weights, and takes the adapters away. Files of the network's
-// state then hold all of it. Errors: that of an embedding whose weight is the output head's, too.
-void merge_adapters(Module& network);
+// state then hold all of it. An output head that has the weight of an embedding with an adapter
+// keeps the weight from before: it gets a copy. Then this returns true, and the network is the one
+// of the option `tied` = false.
+bool merge_adapters(Module& network);
 
 // Is a parameter of this name an adapter's?
 bool is_of_adapter(const std::string& parameter);

@@ -175,10 +175,7 @@ std::vector<Option<DecoderOptions>> DecoderOptions::list() {
       {of_family("activation", range::choice("silu, gelu, gelu_tanh"),
                  "decoder: the function of the gate; null: silu, gemma's gelu_tanh."),
        &O::activation},
-      {of_family("tied", range::flag(),
-                 "decoder: the head's weight is the token embedding; null: as the family has it, "
-                 "llama false."),
-       &O::tied},
+      {keys::kTied, &O::tied},
       {{"attention_bias", range::flag(), "decoder: products of attention have biases."},
        &O::attention_bias},
       {{"mlp_bias", range::flag(), "decoder: products of the second branch have biases."},
@@ -389,6 +386,8 @@ Variable Decoder::hidden(const Tensor& ids, Context& context) {
     });
   return norm_->forward(std::move(x), context);
 }
+
+void Decoder::untie_head() { output_ = register_module("lm_head", tokens_->leave_head()); }
 
 HeadedModule::Head Decoder::head(Variable hidden) {
   const double cap = options_.family == DecoderFamily::gemma2 ? 30 : 0;

@@ -90,6 +90,7 @@ class Decoder : public LanguageModel {
   bool keeps_past() const override { return true; }
   Variable continued(const Tensor& ids, Past& past, Context& context) override;
   Head head(Variable hidden) override;
+  void untie_head() override;
   int64_t context_length() const override { return options_.context_length; }
 
  private:

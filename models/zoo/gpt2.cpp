@@ -97,7 +97,7 @@ Gpt2::Gpt2(Init& init, const Gpt2Options& options) : options_(options) {
         name, std::make_shared<EmbeddingTable>(normal(init, {rows, options.hidden}, kGpt2Deviation),
                                                is_head));
   };
-  tokens_ = table("transformer.wte", options.vocab_size, true);
+  tokens_ = table("transformer.wte", options.vocab_size, options.tied);
   positions_ = table("transformer.wpe", options.context_length, false);
   position_ids_ = positions(options.context_length, init.device);
   for (int64_t i = 0; i < options.layers; ++i)
@@ -105,6 +105,10 @@ Gpt2::Gpt2(Init& init, const Gpt2Options& options) : options_(options) {
                                       std::make_shared<Layer>(init, options)));
   norm_ = register_module("transformer.ln_f",
                           std::make_shared<LayerNorm>(init, options.hidden, options.eps));
+  if (!options.tied)
+    output_ = register_module(
+        "lm_head", std::make_shared<Dense>(
+                       normal(init, {options.vocab_size, options.hidden}, kGpt2Deviation)));
 }
 
 // Embeds tokens at the positions `at`, [T] or [N, T].
@@ -124,6 +128,12 @@ Variable Gpt2::continued(const Tensor& ids, Past& past, Context& context) {
   past.tokens += ids.size(1);
   return norm_->forward(std::move(x), context);
 }
+
+HeadedModule::Head Gpt2::head(Variable hidden) {
+  return {std::move(hidden), output_ == nullptr ? tokens_->weight() : output_->weight(), {}};
+}
+
+void Gpt2::untie_head() { output_ = register_module("lm_head", tokens_->leave_head()); }
 
 Variable Gpt2::hidden(const Tensor& ids, Context& context) {
   check_ids("gpt2", ids, options_.context_length);

@@ -20,6 +20,7 @@ struct Gpt2Options {
   double attention_dropout = 0.1;
   double eps = 1e-5;
   int64_t inner = 0;  // width between the two linear maps of the second branch; 0: 4 times hidden
+  bool tied = true;   // does the head share the token embedding?
 
   static const Published<Gpt2Options>& published();
   static std::vector<Option<Gpt2Options>> list() {
@@ -30,7 +31,8 @@ struct Gpt2Options {
             {keys::kDropout, &Gpt2Options::dropout},
             {keys::kAttentionDropout, &Gpt2Options::attention_dropout},
             {keys::kMaxPositions, &Gpt2Options::context_length},
-            {keys::kVocabSize, &Gpt2Options::vocab_size}};
+            {keys::kVocabSize, &Gpt2Options::vocab_size},
+            {keys::kTied, &Gpt2Options::tied}};
   }
 };
 
@@ -41,15 +43,17 @@ Gpt2Options gpt2_options(const std::string& name);
 // Input: token ids [N, T] i64. context.extra("attention_mask") [N, T] i64, if given, is 0 where a
 // token is padding. context.extra("position_ids") [N, T] i64, if given, counts from 0 in each
 // sample of a row, and samples do not see each other. The weight of the head is the token
-// embedding. Errors: ids that are not [N, T] i64, T beyond context_length, an extra of another
-// shape or dtype, both extras, an id outside the vocabulary; heads that do not divide the width.
+// embedding if the options say `tied`. Errors: ids that are not [N, T] i64, T beyond
+// context_length, an extra of another shape or dtype, both extras, an id outside the vocabulary;
+// heads that do not divide the width.
 class Gpt2 : public LanguageModel {
  public:
   Gpt2(Init& init, const Gpt2Options& options);
   Variable hidden(const Tensor& ids, Context& context) override;
   bool keeps_past() const override { return true; }
   Variable continued(const Tensor& ids, Past& past, Context& context) override;
-  Head head(Variable hidden) override { return {std::move(hidden), tokens_->weight(), {}}; }
+  Head head(Variable hidden) override;
+  void untie_head() override;
   int64_t context_length() const override { return options_.context_length; }
 
  private:
@@ -60,6 +64,7 @@ class Gpt2 : public LanguageModel {
   Tensor position_ids_;
   std::vector<std::shared_ptr<Layer>> layers_;
   std::shared_ptr<LayerNorm> norm_;
+  std::shared_ptr<Dense> output_;  // null: the head is the token embedding
 };
 
 }  // namespace frugal::models

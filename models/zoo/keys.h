@@ -58,6 +58,10 @@ inline constexpr Key kFeedForward{
 inline constexpr Key kMaxPositions{"max_positions", range::integer(1, kMostUnits),
                                    "Transformers: the longest sequence; null: the network's own.",
                                    Key::own};
+inline constexpr Key kTied{"tied", range::flag(),
+                           "decoder, gpt2: the head's weight is the token embedding; null: as the "
+                           "family has it, gpt2 true, llama false.",
+                           Key::own};
 
 // ---- graph networks
 inline constexpr Key kInputDropout{

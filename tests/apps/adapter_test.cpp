@@ -248,6 +248,62 @@ TEST_CASE("adapters: of embeddings, from a run to the files of other programs an
   CHECK(has(lengths.err, "adapter.targets: expected linear layers with lengths of rows"));
 }
 
+TEST_CASE("adapters: of an embedding that is the output head, merged into an untied network") {
+  const TempFolder folder;
+  const std::string config = folder / "config.json";
+  const auto run_of = [&](const std::string& arguments) {
+    const Ran ran = frugal(arguments);
+    REQUIRE_MESSAGE(ran.status == 0, ran.err);
+    return ran;
+  };
+  // A folder of the hub for the decoder, and a file for gpt2: there is no folder to write of it.
+  for (const bool hub : {true, false}) {
+    CAPTURE(hub);
+    std::string network = std::string(kNetwork) + " --set model.tied=true";
+    if (!hub)
+      network =
+          " --set model.name=gpt2 --set model.layers=2 --set model.width=16 --set model.heads=4"
+          " --set model.vocab_size=40 --set model.max_positions=16";
+    write_file(config, "{}");
+    const std::string name = hub ? "decoder" : "gpt2", base = folder / name,
+                      run = folder / name + "_run";
+    run_of(fmt::format("export {} --random{}{} --format {} --output {}", config, network, kData,
+                       hub ? "hf" : "safetensors", base));
+    std::string start = fmt::format("{}{} --set model.weights={}", config, kData, base);
+    if (!hub) start += network;
+    run_of(fmt::format("train {}{} --out {}", start,
+                       adapter("lora", hub ? "--set 'adapter.targets=[\"embed_tokens\",\"q_proj\"]'"
+                                           : "--set 'adapter.targets=[\"wte\",\"c_attn\"]'"),
+                       run));
+    const double loss = loss_of(run + " --weights last");
+    CHECK(std::fabs(loss - loss_of(fmt::format("{} --checkpoint {}", start, base))) > 1e-4);
+    const std::string table = hub ? "model.embed_tokens.weight" : "transformer.wte.weight";
+    for (const std::string format : {"merged", "hf", "safetensors"}) {
+      if (!hub && format != "safetensors") continue;
+      CAPTURE(format);
+      const std::string out = folder / name + "_" + format;
+      const Ran written =
+          run_of(fmt::format("export {} --weights last --format {} --out {}", run, format, out));
+      CHECK(has(written.out, "model.tied=false"));
+      const bool is_folder = format != "safetensors";
+      const auto tensors = tensors_of(is_folder ? out + "/model.safetensors" : out);
+      const auto before = tensors_of(hub ? base + "/model.safetensors" : base);
+      CHECK(largest_difference(tensors.at("lm_head.weight"), before.at(table)) == 0);
+      CHECK(largest_difference(tensors.at(table), before.at(table)) > 1e-4);
+      // A folder says by itself that the head is untied; beside a file, the key says it.
+      std::string again = fmt::format("{}{} --checkpoint {}", config, kData, out);
+      if (is_folder)
+        again += fmt::format(" --set model.weights={}", out);
+      else
+        again += network + " --set model.tied=false";
+      CHECK(std::fabs(loss_of(again) - loss) < 1e-5);
+      if (!is_folder) continue;
+      CHECK(data::parse_json<nlohmann::json>(read_file(out + "/config.json"))
+                .at("tie_word_embeddings") == false);
+    }
+  }
+}
+
 TEST_CASE("adapters: names, shapes and keys of files are those that other programs publish") {
   const Base base;
   REQUIRE(base.train(adapter("lora", "--set 'adapter.targets=[\"q_proj\",\"down_proj\"]'"), "run")

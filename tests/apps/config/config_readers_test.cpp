@@ -86,7 +86,7 @@ const std::map<std::string, Row>& rows() {
       {"model.head_size", {32, decoder, gpt2}},
       {"model.norm_eps", {1e-5, decoder, gpt2}},
       {"model.activation", {"gelu", decoder, gpt2}},
-      {"model.tied", {true, decoder, gpt2}},
+      {"model.tied", {false, gpt2, bert}},
       {"model.attention_bias", {true, decoder, gpt2}},
       {"model.mlp_bias", {true, decoder, gpt2}},
       {"model.rope_base", {5e5, decoder, gpt2}},
