@@ -7,6 +7,7 @@
 #include "apps/cli/commands.h"
 #include "apps/cli/version.h"
 #include "apps/config/resolve.h"
+#include "apps/text/wrapped.h"
 #include "distributed/communicator.h"
 
 namespace frugal::apps {
@@ -48,7 +49,7 @@ void add_train(CLI::App& app) {
                 "Print the configuration with all defaults, and stop");
   sub->add_flag("--help-config", help_config, "Print every key of configurations, and stop");
   sub->callback([config] {
-    if (help_config) return print(config_help());
+    if (help_config) return print(wrapped(config_help()));
     if (config->count() == 0) throw ConfigError("", "train: expected a CONFIG file");
     if (!print_config) return train_command(a);
     Config resolved = load_config(a.config, a.sets);

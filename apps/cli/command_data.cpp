@@ -9,6 +9,7 @@
 #include "apps/cli/progress.h"
 #include "apps/config/keys/config_error.h"
 #include "apps/json.h"
+#include "apps/text/wrapped.h"
 #include "core/error.h"
 #include "data/fetch/sources.h"
 
@@ -154,10 +155,10 @@ void data_list_command(const DataArguments& arguments) {
     }
     const std::string size = bytes < 0 ? "" : readable_bytes(bytes);
     const char* note = has_sums(source) ? "" : "no checksums";
-    std::fputs(
-        fmt::format("{:17}{:>10}  {:9}{:13}{}\n", source.name, size, there, note, source.what)
-            .c_str(),
-        stdout);
+    std::fputs(wrapped(fmt::format("{:17}{:>10}  {:9}{:13}{}\n", source.name, size, there, note,
+                                   source.what))
+                   .c_str(),
+               stdout);
   }
   if (arguments.json) std::fputs((json.dump(2) + "\n").c_str(), stdout);
 }

@@ -19,6 +19,7 @@
 #include "apps/cli/signals.h"
 #include "apps/config/keys/config_table.h"
 #include "apps/config/keys/keys_of_options.h"
+#include "apps/text/wrapped.h"
 #include "core/device.h"
 #include "core/nearest.h"
 #include "core/quoted.h"
@@ -58,6 +59,14 @@ bool is_reader_gone() {
   pollfd out = {STDOUT_FILENO, POLLOUT, 0};
   return poll(&out, 1, 0) == 1 && (out.revents & POLLERR) != 0;
 }
+
+class WrappedHelp : public CLI::Formatter {
+ public:
+  std::string make_help(const CLI::App* app, std::string name,
+                        CLI::AppFormatMode mode) const override {
+    return wrapped(CLI::Formatter::make_help(app, std::move(name), mode));
+  }
+};
 
 int complain(const std::string& what, int status) {
   std::fflush(stdout);
@@ -239,6 +248,7 @@ int run_command_line(CLI::App& app, int argc, char** argv,
   std::signal(SIGXFSZ, SIG_IGN);
   otherwise = std::set_terminate(end_without_memory);
   app.failure_message(CLI::FailureMessage::simple);
+  app.formatter(std::make_shared<WrappedHelp>());  // before the commands, which take it over
   try {
     add_commands(app);
     app.parse(argc, argv);

@@ -7,6 +7,7 @@
 #include "apps/config/make_run.h"
 #include "apps/config/resolve.h"
 #include "apps/config/set_up_device.h"
+#include "apps/text/wrapped.h"
 #include "core/parallel.h"
 #include "data/formats/atomic_file.h"
 #include "train/planning/bytes.h"
@@ -29,22 +30,21 @@ Json json_of(const ProfileRow& row, double step, bool timed) {
   return json;
 }
 
-std::vector<std::string> cells_of(const ProfileRow& row, double step, bool timed) {
+// The two tables of times and of bytes, as both in one would be too wide.
+std::vector<std::string> times_of(const ProfileRow& row, double step) {
+  std::vector<std::string> cells = {row.name};
+  for (const double ms :
+       {row.forward, row.backward, row.pack, row.unpack, row.rebuild, row.total()})
+    cells.push_back(ms > 0 ? fmt::format("{:.2f}", ms) : std::string());
+  cells.push_back(step > 0 ? fmt::format("{:.1f}%", 100 * row.total() / step) : std::string());
+  return cells;
+}
+
+std::vector<std::string> bytes_of(const ProfileRow& row) {
   std::vector<std::string> cells = {
       row.name, row.calls > 0 ? fmt::format("{:.6g}", row.calls) : std::string()};
-  const auto time = [&](double ms) {
-    cells.push_back(ms > 0 ? fmt::format("{:.2f}", ms) : std::string());
-  };
-  if (timed) {
-    for (const double ms : {row.forward, row.backward, row.pack, row.unpack, row.rebuild}) time(ms);
-    time(row.total());
-    cells.push_back(step > 0 ? fmt::format("{:.1f}%", 100 * row.total() / step) : std::string());
-  }
-  const auto bytes = [&](int64_t n) {
-    cells.push_back(n != 0 ? readable_bytes(n) : std::string());
-  };
-  bytes(row.raw);
-  bytes(row.stored);
+  for (const int64_t bytes : {row.raw, row.stored})
+    cells.push_back(bytes != 0 ? readable_bytes(bytes) : std::string());
   return cells;
 }
 
@@ -79,21 +79,23 @@ void print(const Config& config, const ProfileArguments& arguments, const train:
     print_json(report);
     return;
   }
-  std::vector<std::vector<std::string>> cells = {{arguments.by, "calls"}};
-  if (timed)
-    for (const char* heading :
-         {"forward ms", "backward ms", "pack", "unpack", "rebuild", "all", "share"})
-      cells[0].emplace_back(heading);
-  for (const char* heading : {"raw", "stored"}) cells[0].emplace_back(heading);
-  for (const ProfileRow& row : rows) cells.push_back(cells_of(row, step, timed));
-  cells.push_back(cells_of(sum, step, timed));
-  std::printf("%s, batch %lld, %s %s, %d threads, %lld steps\n%s", run_title(config).c_str(),
+  std::vector<std::vector<std::string>> times = {
+      {arguments.by, "forward", "backward", "pack", "unpack", "rebuild", "all", "share"}};
+  std::vector<std::vector<std::string>> bytes = {{arguments.by, "calls", "raw", "stored"}};
+  const auto add = [&](const ProfileRow& row) {
+    if (row.total() > 0 || &row == &sum) times.push_back(times_of(row, step));
+    if (row.calls > 0 || row.raw != 0 || row.stored != 0) bytes.push_back(bytes_of(row));
+  };
+  for (const ProfileRow& row : rows) add(row);
+  add(sum);
+  std::printf("%s, batch %lld, %s %s, %d threads, %lld steps\n%s%s", run_title(config).c_str(),
               static_cast<long long>(config.data.batch_size), config.run.device.c_str(),
               config.run.precision.c_str(), num_threads(), static_cast<long long>(profile.steps),
-              table(cells).c_str());
+              timed ? ("milliseconds of a step\n" + table(times) + "\n").c_str() : "",
+              table(bytes).c_str());
   std::printf("peak %s\n", readable_bytes(profile.memory.peak).c_str());
   if (const std::string kept = kept_gradients(config, plan); !kept.empty())
-    std::printf("%s\n", kept.c_str());
+    std::printf("%s\n", wrapped(kept).c_str());
 }
 
 }  // namespace

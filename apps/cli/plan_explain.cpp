@@ -6,6 +6,7 @@
 
 #include "apps/cli/report.h"
 #include "apps/config/keys/config_readers.h"
+#include "apps/text/wrapped.h"
 #include "train/planning/bytes.h"
 #include "train/planning/way_steps.h"
 
@@ -112,9 +113,10 @@ std::string text_of(const Explanation& explanation) {
                                  readable_bytes(explanation.memory.peak));
   for (const Explanation::Tensor& tensor : explanation.largest) {
     const SavedRecord& r = tensor.record;
-    text +=
-        fmt::format("{:>6}  {:<10} {} {}\n        {}{}\n", short_bytes(stored(r)), how_text(tensor),
-                    r.op, r.shape.str(), r.layer, tensor.lower.empty() ? "" : "; " + tensor.lower);
+    text += fmt::format("{:>6}  {:<10} {} {}\n", short_bytes(stored(r)), how_text(tensor), r.op,
+                        r.shape.str()) +
+            wrapped(fmt::format("        {}{}\n", r.layer,
+                                tensor.lower.empty() ? "" : "; " + tensor.lower));
   }
   if (explanation.others > 0)
     text += fmt::format("{:>6}  {} other tensors\n", short_bytes(explanation.other_bytes),

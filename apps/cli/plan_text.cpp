@@ -7,6 +7,7 @@
 #include "apps/cli/report.h"
 #include "apps/config/keys/keys_of_options.h"
 #include "apps/config/planned_run.h"
+#include "apps/text/wrapped.h"
 #include "train/planning/bytes.h"
 
 namespace frugal::apps {
@@ -82,19 +83,6 @@ std::string reason(const Recommended& given) {
   return fmt::format(
       "no preset fits into {}: a step of this one takes {}{}. A smaller data.batch_size takes less",
       memory, peak, row.peak <= found.memory ? ", but evaluations take more" : ", the least");
-}
-
-// Lines of at most 80 columns.
-std::string wrapped(const std::vector<std::string>& words) {
-  std::string all, line;
-  for (const std::string& word : words) {
-    if (!line.empty() && line.size() + 1 + word.size() > 80) {
-      all += line + "\n";
-      line.clear();
-    }
-    line += (line.empty() ? "" : " ") + word;
-  }
-  return all + line;
 }
 
 std::vector<std::string> words_of(const std::string& text) {

@@ -1,6 +1,7 @@
 #include "apps/cli/report.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "apps/cli/progress.h"
@@ -11,6 +12,7 @@
 #include "apps/config/keys/level_keys.h"
 #include "apps/config/make_model.h"
 #include "apps/config/train_options.h"
+#include "apps/text/wrapped.h"
 #include "apps/whole_number.h"
 #include "compress/policies/policy_kind.h"
 #include "train/metrics/metric_names.h"
@@ -190,12 +192,18 @@ std::string table(const std::vector<std::vector<std::string>>& rows) {
       if (i == widths.size()) widths.push_back(0);
       widths[i] = std::max(widths[i], row[i].size());
     }
+  // Where a line would be too wide, names that leave no room have one of their own.
+  constexpr size_t kLeast = 8;
+  const size_t others = std::accumulate(widths.begin() + 1, widths.end(), 2 * (widths.size() - 1));
+  if (others + kLeast <= kColumns) widths[0] = std::min(widths[0], kColumns - others);
   std::string text;
   for (size_t r = 0; r < rows.size(); ++r) {
     std::string line;
+    if (rows[r][0].size() > widths[0]) text += rows[r][0] + "\n";
     for (size_t i = 0; i < rows[r].size(); ++i)
-      line += i == 0 ? fmt::format("{:<{}}", rows[r][i], widths[i])
-                     : fmt::format("  {:>{}}", rows[r][i], widths[i]);
+      line +=
+          i == 0 ? fmt::format("{:<{}}", rows[r][0].size() > widths[0] ? "" : rows[r][0], widths[0])
+                 : fmt::format("  {:>{}}", rows[r][i], widths[i]);
     text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
     if (r > 0) continue;
     text += std::string(widths[0], '-');

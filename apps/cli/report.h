@@ -47,7 +47,7 @@ class TakenJson {
 };
 
 // Columns padded to their widest cell; the first row is a heading. Columns after the first are
-// right-aligned.
+// right-aligned. Names of the first column that leave the others no room have lines of their own.
 std::string table(const std::vector<std::vector<std::string>>& rows);
 
 // One run, or several side by side with multiples of the first. Names head the columns.

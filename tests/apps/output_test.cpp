@@ -49,6 +49,43 @@ TEST_CASE_FIXTURE(Commands, "a command whose output is lost on a full disk fails
   }
 }
 
+TEST_CASE_FIXTURE(Commands, "what commands print for people fits into 80 columns") {
+  const std::string config = folder / "c.json";
+  write_file(folder / "deep.json", R"({
+    "model": {"name": "resnet56"},
+    "data": {"name": "random", "shape": [8, 8, 3], "train_samples": 64, "batch_size": 32},
+    "compression": {"advanced": {"min_elements": 96}}})");
+  const std::string deep = folder / "deep.json";
+  std::vector<std::string> printed = {"train --help-config",
+                                      "curve " + run,
+                                      "inspect " + run,
+                                      "data list",
+                                      "compare " + run,
+                                      "eval " + run,
+                                      "reproduce",
+                                      "profile --steps 1 " + config,
+                                      "profile --steps 1 --by layer " + deep,
+                                      "profile --steps 1 --set device=meta " + deep,
+                                      "plan " + config,
+                                      "plan --explain " + deep,
+                                      "plan --memory '64 MiB' " + deep,
+                                      "lr-find --steps 20 " + config,
+                                      "--help"};
+  for (const char* command :
+       {"train",      "eval",       "predict",         "generate",       "grad",
+        "profile",    "plan",       "lr-find",         "curve",          "report",
+        "inspect",    "export",     "compare",         "schema",         "data",
+        "data list",  "data fetch", "data check",      "reproduce",      "bench",
+        "bench step", "bench ops",  "bench quantizer", "bench variance", "bench distributed"})
+    printed.push_back(std::string(command) + " --help");
+  for (const std::string& command : printed) {
+    CAPTURE(command);
+    const Ran ran = frugal(command);
+    CHECK_MESSAGE(ran.status == 0, ran.err);
+    CHECK_MESSAGE(longest_line(ran.out) <= 80, ran.out);
+  }
+}
+
 TEST_CASE_FIXTURE(Commands, "a command whose reader is gone ends without a word") {
   for (const std::string& command : all) {
     CAPTURE(command);
