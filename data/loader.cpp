@@ -38,9 +38,10 @@ struct Loader::Impl {
                  options.prefetch);
     const int64_t size = dataset->size(), full = size / options.batch_size;
     batches = options.drop_last || size % options.batch_size == 0 ? full : full + 1;
-    FRUGAL_CHECK(batches > 0,
-                 "[loader] expected a batch_size of at most {} samples with drop_last, got {}",
-                 size, options.batch_size);
+    if (batches == 0)
+      throw OptionError("batch_size", fmt::format("expected at most {} samples with drop_last, "
+                                                  "got {}",
+                                                  size, options.batch_size));
     targets = dataset->target_rows();
     has_pixels = dataset->target_shape().dim() > 0;
     FRUGAL_CHECK(!options.mix.mixes() || (!targets.rows.defined() && !has_pixels),

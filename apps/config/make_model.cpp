@@ -54,7 +54,15 @@ ModelPtr make_network(Init& init, const ModelConfig& model, const BatchSpec& spe
     throw ConfigError("model.name", fmt::format("expected samples of at least {} x {} for {}, got "
                                                 "{}",
                                                 least, least, model.name, spec.sample));
-  return with_paths([&] { return models::make(model.name, options, init); });
+  try {
+    return with_paths([&] { return models::make(model.name, options, init); });
+  } catch (const ConfigError&) {
+    throw;
+  } catch (const OutOfMemory&) {
+    throw;
+  } catch (const Error& e) {  // options that do not go together
+    throw ConfigError("model", e.what());
+  }
 }
 
 // Calls `f`. Messages of the library that begin with `op` are those of this key.
@@ -135,7 +143,9 @@ void try_on_meta(const ModelConfig& model, const BatchSpec& spec) {
     run_forward(*train::make_task(spec), *network, batch, context);
   } catch (const OutOfMemory&) {  // meta's limit: the planner says what to do
   } catch (const Error& error) {
-    throw ConfigError("model.modules", error.what());
+    if (model.name == kSequential) throw ConfigError("model.modules", error.what());
+    throw ConfigError("model.name", fmt::format("expected a network for samples {}, got {}: {}",
+                                                spec.sample, model.name, error.what()));
   }
 }
 
@@ -155,6 +165,11 @@ ModelPtr make_model(const Config& config, const BatchSpec& spec, Device device) 
   init.device = device;
   const auto make = [&](Init& at) {
     const ModelPtr network = make_network(at, config.model, spec);
+    if (config.model.head == "reset" && network->head_prefix().empty())
+      throw ConfigError("model.head",
+                        fmt::format("expected keep, since {} has no last layer of its own: its "
+                                    "outputs have the weights of its embedding; got reset",
+                                    config.model.name));
     const bool adapts = config.adapter.type != models::AdapterType::none;
     at_section("adapter",
                [&] { models::add_adapters(*network, at, adapter_options(config, *network)); });

@@ -34,7 +34,8 @@ ModelSizes model_sizes(const ModelConfig& model);
 // Errors (ConfigError): options that the network refuses.
 void check_options(const ModelConfig& model);
 // Makes the network on the device meta and runs it on two samples: a layer may say only then that
-// it cannot take its input. Errors (ConfigError): at model.modules.
+// it cannot take its input. Errors (ConfigError): at model.modules, or of networks by name at
+// model.name.
 void try_on_meta(const ModelConfig& model, const BatchSpec& spec);
 
 // Fills num_classes, in_channels and vocab_size, where they are null, from what the data have.

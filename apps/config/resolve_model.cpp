@@ -133,7 +133,10 @@ void resolve_model(Config& config, const BatchSpec& spec) {
                                     spec.sample[0] + first, *longest));
   }
   check_metric(config, spec);
-  if (model.name == kSequential) try_on_meta(model, spec);
+  const Family family = family_of(model);
+  if (model.name == kSequential || family == Family::segmentation ||
+      (family == Family::images && !is_self_supervised(model)))
+    try_on_meta(model, spec);
   if (is_self_supervised(model)) check_self_supervised(config);
 }
 

@@ -429,10 +429,9 @@ std::string weights_file(const StoredRun& run, const std::string& which) {
   std::error_code ignored;
   if (which != "best" && which != "last") {
     if (!std::filesystem::exists(which, ignored))
-      throw Error(
-          fmt::format("[run] expected best, last, or a file or a folder of weights, got "
-                      "{}, which is not there",
-                      in_quotes(which, 300)));
+      throw ConfigError("", fmt::format("expected best, last, or a file or a folder of weights, "
+                                        "got {}, which is not there",
+                                        in_quotes(which, 300)));
     return which;
   }
   const std::string folder = run.folder + "/checkpoint/";
@@ -472,6 +471,11 @@ BaseFiles digest_of_files(const data::SafetensorsShards& weights) {
 }  // namespace
 
 data::SafetensorsShards open_base(const Config& config) {
+  std::error_code none;
+  if (!std::filesystem::exists(*config.model.weights, none))
+    throw ConfigError("model.weights", fmt::format("expected a file or a folder of weights, got "
+                                                   "{}, which is not there",
+                                                   in_quotes(*config.model.weights, 300)));
   auto weights = open_weights(*config.model.weights);
   if (config.adapter.type != models::AdapterType::none && has_adapters(weights))
     throw ConfigError(

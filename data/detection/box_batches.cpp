@@ -184,9 +184,10 @@ BoxBatches::BoxBatches(BoxSet set, const BoxBatchOptions& options)
                "[boxes] expected a mean and a positive std for each of {} channels", o.channels);
   const auto size = static_cast<int64_t>(set_.pictures.size());
   batches_ = o.drop_last ? size / o.batch_size : ceil_div(size, o.batch_size);
-  FRUGAL_CHECK(batches_ > 0,
-               "[boxes] expected a batch_size of at most {} pictures with drop_last, got {}", size,
-               o.batch_size);
+  if (batches_ == 0)
+    throw OptionError("batch_size", fmt::format("expected at most {} pictures with drop_last, "
+                                                "got {}",
+                                                size, o.batch_size));
   samples_ = std::min(size, batches_ * o.batch_size);
   FRUGAL_CHECK(o.threads >= 0 && o.prefetch >= 1,
                "[boxes] expected at least 0 threads and a prefetch of at least 1, got {} and {}",

@@ -330,9 +330,10 @@ NeighbourBatches::NeighbourBatches(const GraphData& graph, GraphPart part,
   const auto count = static_cast<int64_t>(nodes_.size());
   batches_ = count / options.batch_size;
   if (!options.drop_last && count % options.batch_size != 0) ++batches_;
-  FRUGAL_CHECK(batches_ > 0,
-               "[neighbours] expected a batch_size of at most {} nodes with drop_last, got {}",
-               count, options.batch_size);
+  if (batches_ == 0)
+    throw OptionError("batch_size", fmt::format("expected at most {} nodes with drop_last, got "
+                                                "{}",
+                                                count, options.batch_size));
 }
 
 NeighbourBatches::~NeighbourBatches() = default;

@@ -59,10 +59,10 @@ SequenceBatches::SequenceBatches(std::vector<Sequence> sequences,
   const auto size = static_cast<int64_t>(join_to > 0 ? rows_.size() : sequences_.size());
   const int64_t full = size / options.batch_size;
   batches_ = options.drop_last || size % options.batch_size == 0 ? full : full + 1;
-  FRUGAL_CHECK(batches_ > 0,
-               "[sequence_batches] expected a batch_size of at most {} samples with drop_last, "
-               "got {}",
-               size, options.batch_size);
+  if (batches_ == 0)
+    throw OptionError("batch_size", fmt::format("expected at most {} samples with drop_last, "
+                                                "got {}",
+                                                size, options.batch_size));
   samples_ = std::min(size, batches_ * options.batch_size);
 }
 

@@ -148,6 +148,64 @@ TEST_CASE_FIXTURE(BadInput, "configuration") {
   CHECK(Json::parse(frugal("schema").out)["title"].is_string());
 }
 
+// Mistakes of a configuration that only a network which is made, or data which are open, can show.
+TEST_CASE_FIXTURE(BadInput, "configuration: options that do not go together have status 2") {
+  std::string lines;
+  for (int i = 0; i < 8; ++i)
+    lines += R"({"text": "hello there", "label": "a"})"
+             "\n";
+  write_file(folder / "d.jsonl", lines);
+  const std::string decoder =
+      R"("name": "decoder", "layers": 1, "width": 16, "heads": 2, "max_positions": 16)";
+  const std::string tokens =
+      fmt::format(R"("data": {{"name": "jsonl", "dir": "{}", "max_length": 16, "batch_size": 4}})",
+                  folder / "d.jsonl");
+  const auto pictures = [](const std::string& model, const std::string& shape,
+                           const std::string& more = "") {
+    return fmt::format(
+        R"({{"model": {{{}}}, "data": {{"name": "random", "shape": {}, "train_samples": 8{}}}}})",
+        model, shape, more);
+  };
+  const std::string weights = folder / "w.safetensors";
+  const Ran made =
+      frugal(fmt::format("export {} --random --set 'model={{{}, \"tied\": true}}' --set "
+                         "'data={{\"name\": \"random_tokens\", \"max_length\": 16}}' --output {}",
+                         config, decoder, weights));
+  REQUIRE_MESSAGE(made.status == 0, made.err);
+  const std::vector<std::pair<std::string, std::string>> wrong = {
+      {fmt::format(R"({{"model": {{{}, "tied": true, "weights": "{}", "head": "reset"}}, {}}})",
+                   decoder, weights, tokens),
+       "model.head: expected keep, since decoder has no last layer of its own"},
+      {fmt::format(R"({{"model": {{{}, "weights": "no.safetensors"}}, {}}})", decoder, tokens),
+       "model.weights: expected a file or a folder of weights, got \"no.safetensors\", which is"},
+      {fmt::format(R"({{"model": {{{}, "max_positions": 64}}, "data": {{"name": "jsonl", "dir":
+                   "{}", "max_length": 60}}}})",
+                   R"("name": "decoder", "layers": 1, "width": 16, "heads": 2)",
+                   folder / "d.jsonl"),
+       "data.max_length: expected at most"},
+      {pictures(R"("name": "vgg11")", "[8, 8, 3]"),
+       "model.name: expected a network for samples [8, 8, 3], got vgg11"},
+      {pictures(R"("name": "alexnet")", "[32, 32, 3]"), "at least 63 x 63"},
+      {pictures(R"("name": "densenet121")", "[16, 16, 3]"), "at least 32 x 32"},
+      {pictures(R"("name": "swin_t")", "[2, 2, 3]"), "at least 4 x 4"},
+      {pictures(R"("name": "vit_b_16", "layers": 1)", "[24, 24, 3]"),
+       "expected an image that is a multiple of the patch 16, got 24"},
+      {pictures(R"("name": "vit_b_16", "layers": 1)", "[32, 16, 3]"),
+       "model.name: expected a network for samples [32, 16, 3], got vit_b_16"},
+      {pictures(R"("name": "vit_b_16", "layers": 1, "heads": 5)", "[32, 32, 3]"),
+       "expected heads that divide the width 768, got 5"},
+      {pictures(R"("name": "resnet20")", "[8, 8, 3]", R"(, "batch_size": 9, "drop_last": true)"),
+       "data.batch_size: expected at most 8 samples with drop_last, got 9"},
+  };
+  for (const auto& [text, message] : wrong) {
+    write_file(folder / "wrong.json", text);
+    CAPTURE(text);
+    check_fails(frugal(fmt::format("train {} --out {}", folder / "wrong.json", folder / "wrong")),
+                2, {message.c_str()});
+    CHECK_FALSE(std::filesystem::exists(folder / "wrong"));
+  }
+}
+
 TEST_CASE_FIXTURE(BadInput, "--set takes one value, before CONFIG as after it") {
   const std::string steps = " --set train.steps=1 ";
   CHECK(frugal("train" + steps + config).status == 0);
@@ -262,7 +320,7 @@ TEST_CASE_FIXTURE(BadInput, "weights and checkpoints") {
   const std::string last = folder / "run/checkpoint/last.safetensors";
   const std::string eval = "eval " + config + " --checkpoint ";
   CHECK(frugal(eval + last).status == 0);
-  check_fails(frugal(eval + folder / "none.safetensors"), 1, {"none.safetensors"});
+  check_fails(frugal(eval + folder / "none.safetensors"), 2, {"none.safetensors"});
   check_fails(frugal(eval + last + " --set model.hidden=[64,31,9]"), 1,
               {"missing", "fc4.weight", "wrong shape", "fc2.weight"});
   check_fails(frugal(eval + last + " --set model.hidden=[64]"), 1, {"unexpected", "fc3.weight"});
@@ -299,7 +357,7 @@ TEST_CASE_FIXTURE(BadInput, "using a run: what is no run, and runs that are not 
     check_fails(frugal("predict " + run + " x.png " + wrong), 2, {"--"});
   check_fails(frugal("predict " + run + " x.png --set optim.lrr=1"), 2, {"optim.lr"});
   check_fails(frugal("predict " + run + " x.png --set device=meta"), 2, {"on meta"});
-  check_fails(frugal("predict " + run + " x.png --weights " + folder / "none"), 1,
+  check_fails(frugal("predict " + run + " x.png --weights " + folder / "none"), 2,
               {"expected best, last, or a file or a folder of weights", "none"});
   check_fails(frugal("eval " + run + " --split train"), 2, {"--split"});
   check_fails(frugal("eval " + folder / ""), 2, {"folder of a run"});

@@ -126,7 +126,7 @@ TEST_CASE("a run starts from published weights, with a new last layer where clas
   // A resumed run does not read them again; what is there may be gone.
   fs::remove(file);
   CHECK_NOTHROW(train(config, folder / "reset", true));
-  CHECK(has(error_of([&] { train(config, folder / "other"); }), "expected a file at"));
+  CHECK(has(error_of([&] { train(config, folder / "other"); }), "which is not there"));
 }
 
 TEST_CASE("what a run starts from is said within 80 columns, by the option, too") {
@@ -162,8 +162,8 @@ TEST_CASE("what a run starts from is said within 80 columns, by the option, too"
   CHECK(next.status == 0);
   CHECK(has(next.err, "weights of right/checkpoint/best.safetensors"));
   const Ran missing = shell(train + "--init-from nowhere --out never");
-  CHECK(missing.status == 1);
-  CHECK(has(missing.err, "expected a file at"));
+  CHECK(missing.status == 2);
+  CHECK(has(missing.err, "model.weights: expected a file or a folder of weights"));
 }
 
 TEST_CASE("frozen layers keep their values, whatever the optimizer decays, and save nothing") {

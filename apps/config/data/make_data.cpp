@@ -145,7 +145,12 @@ void find_data_dir(Config& config) {
 }
 
 std::unique_ptr<data::BatchSource> make_batches(const Config& config, Split split) {
-  return open_data(config)->batches(config, split);
+  try {
+    return open_data(config)->batches(config, split);
+  } catch (const ConfigError& e) {  // the library's options have the names of keys
+    if (e.path() != "batch_size") throw;
+    throw ConfigError("data.batch_size", e.reason());
+  }
 }
 
 std::unique_ptr<data::BatchSource> make_batches(const Config& config, Split split,

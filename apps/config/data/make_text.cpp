@@ -545,12 +545,20 @@ std::unique_ptr<data::BatchSource> OpenTexts::windows(const Config& config, cons
   const auto count = static_cast<int64_t>(ids->size());
   auto [first, last] = data::split_text(count, config.data.validation);
   if (whole) first = last = {0, count};
+  const auto& part = train ? first : last;
+  if (const int64_t most = part.end - part.begin - 1; config.data.max_length > most)
+    throw ConfigError(
+        "data.max_length",
+        fmt::format("expected at most {}, as long as a window of the text that {} is {} on can be, "
+                    "got {}",
+                    std::max<int64_t>(most, 0), config.data.dir.value_or(config.data.name),
+                    train ? "trained" : "tested", config.data.max_length));
   data::TextBatchOptions options;
   options.batch_size = train ? config.data.batch_size : config.data.test_batch();
   options.length = config.data.max_length;
   options.random = train;
   options.seed = static_cast<uint64_t>(config.run.seed);
-  auto source = std::make_unique<data::TextBatches>(ids, train ? first : last, options);
+  auto source = std::make_unique<data::TextBatches>(ids, part, options);
   if (!hides_tokens(config)) return source;
   const auto tokenizer = for_encoder(config);
   const data::EncoderLayout& layout = *tokenizer->encoder_layout();
