@@ -1,11 +1,13 @@
 // Kernels of the CPU that compute in f32, over tensors that are f32 or bf16. Internal.
 #pragma once
+#include <algorithm>
 #include <array>
 #include <functional>
 #include <initializer_list>
 #include <span>
 #include <vector>
 
+#include "core/parallel.h"
 #include "core/tensor.h"
 
 namespace frugal::ops {
@@ -26,6 +28,30 @@ struct F32Rows {
 void for_f32_rows(int64_t rows, int64_t width, int64_t block, int64_t grain,
                   std::initializer_list<const Tensor*> in, std::initializer_list<const Tensor*> out,
                   const std::function<void(const F32Rows&)>& f);
+
+// Calls f(in, out, first, rows) for the rows of contiguous tensors [rows, width] of one real dtype
+// or bf16: as for_f32_rows(), or for f64 with pointers to f64. No call has rows of two blocks.
+template <class F>
+void for_real_rows(int64_t rows, int64_t width, int64_t block, int64_t grain,
+                   std::initializer_list<const Tensor*> in,
+                   std::initializer_list<const Tensor*> out, const F& f) {
+  if ((*in.begin())->dtype() != DType::f64)
+    return for_f32_rows(rows, width, block, grain, in, out,
+                        [&](const F32Rows& some) { f(some.in, some.out, some.first, some.rows); });
+  const int64_t count = (rows + block - 1) / block, least = std::max<int64_t>(1, grain / block);
+  parallel_for(0, count, least, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t first = i * block;
+      std::array<const double*, 4> from = {};
+      std::array<double*, 3> to = {};
+      for (size_t k = 0; k < in.size(); ++k)
+        from[k] = std::data(in)[k]->template data<double>() + first * width;
+      for (size_t k = 0; k < out.size(); ++k)
+        to[k] = std::data(out)[k]->template mut<double>() + first * width;
+      f(from, to, first, std::min(block, rows - first));
+    }
+  });
+}
 
 // y = factor * x, for tensors of one real dtype and shape that are contiguous.
 void scale_into(const Tensor& x, double factor, const Tensor& y);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <type_traits>
 #include <vector>
 
 #include "core/dtype_switch.h"
@@ -16,12 +17,20 @@ namespace frugal::ops {
 namespace {
 
 // Each target is checked in a way that also finds NaN.
-template <class T>
-void check_shares(const T* target, int64_t n) {
-  for (int64_t i = 0; i < n; ++i)
-    FRUGAL_CHECK(target[i] >= 0 && target[i] <= 1,
-                 "[binary_cross_entropy] expected targets in [0, 1], got {} in element {}",
-                 target[i], i);
+template <class T, class Wide = T>
+void check_shares(const Tensor& target) {
+  const T* const shares = target.data<T>();
+  for (int64_t i = 0; i < target.numel(); ++i) {
+    const auto share = static_cast<Wide>(shares[i]);
+    FRUGAL_CHECK(share >= 0 && share <= 1,
+                 "[binary_cross_entropy] expected targets in [0, 1], got {} in element {}", share,
+                 i);
+  }
+}
+
+void check_shares(const Tensor& target) {
+  if (target.dtype() == DType::bf16) return check_shares<BFloat16, float>(target);
+  with_real(target.dtype(), [&](auto zero) { check_shares<decltype(zero)>(target); });
 }
 
 // The loss of one element. `slope` becomes sigmoid(x) - t.
@@ -44,24 +53,15 @@ void binary_cross_entropy_kernel(Cpu, const Tensor& logits, const Tensor& target
                                  const BinaryCrossEntropyResult& result,
                                  const BinaryCrossEntropyOptions& options,
                                  const Tensor& row_weights) {
-  if (logits.dtype() == DType::bf16) {
-    InF32 wide;
-    binary_cross_entropy_kernel(Cpu{}, wide.read(logits), wide.read(target),
-                                {result.loss, wide.write(result.gradient)}, options, row_weights);
-    return wide.finish();
-  }
   constexpr int64_t kChunk = 1 << 10;  // elements whose losses are added in one sum
   const int64_t n = logits.numel(), chunks = (n + kChunk - 1) / kChunk;
   const int64_t rows = row_weights.defined() ? row_weights.numel() : 1;
   const int64_t width = std::max<int64_t>(n / std::max<int64_t>(rows, 1), 1);
   std::vector<double> partial(static_cast<size_t>(chunks));
-  with_real(logits.dtype(), [&](auto zero) {
+  check_shares(target);
+  with_real(result.loss.dtype(), [&](auto zero) {
     using T = decltype(zero);
-    const T* x = logits.data<T>();
-    const T* t = target.data<T>();
     const T* weights = row_weights.defined() ? row_weights.data<T>() : nullptr;
-    T* gradient = result.gradient.mut<T>();
-    check_shares(t, n);
     double divisor = static_cast<double>(n);
     if (weights != nullptr) {
       divisor = 0;
@@ -70,20 +70,21 @@ void binary_cross_entropy_kernel(Cpu, const Tensor& logits, const Tensor& target
     }
     if (options.sum) divisor = 1;
     const double factor = divisor == 0 ? 0 : 1 / divisor;
-    parallel_for(0, chunks, kExponentialGrain / kChunk, [&](int64_t begin, int64_t end) {
-      for (int64_t chunk = begin; chunk < end; ++chunk) {
-        double total = 0;
-        for (int64_t i = chunk * kChunk; i < std::min(n, (chunk + 1) * kChunk); ++i) {
-          const double weight = weights == nullptr ? 1 : static_cast<double>(weights[i / width]);
-          gradient[i] = 0;
-          if (weight == 0) continue;
-          T slope{};
-          total += weight * element_loss(x[i], t[i], slope);
-          gradient[i] = static_cast<T>(factor * weight) * slope;
-        }
-        partial[static_cast<size_t>(chunk)] = total;
-      }
-    });
+    for_real_rows(n, 1, kChunk, kExponentialGrain, {&logits, &target}, {&result.gradient},
+                  [&](const auto& in, const auto& out, int64_t first, int64_t count) {
+                    using X = std::remove_pointer_t<std::decay_t<decltype(out[0])>>;
+                    double& total = partial[static_cast<size_t>(first / kChunk)];
+                    for (int64_t i = 0; i < count; ++i) {
+                      const double weight = weights == nullptr
+                                                ? 1
+                                                : static_cast<double>(weights[(first + i) / width]);
+                      out[0][i] = 0;
+                      if (weight == 0) continue;
+                      X slope{};
+                      total += weight * element_loss<X>(in[0][i], in[1][i], slope);
+                      out[0][i] = static_cast<X>(factor * weight) * slope;
+                    }
+                  });
     double total = 0;
     for (const double term : partial) total += term;
     *result.loss.mut<T>() = static_cast<T>(total / divisor);

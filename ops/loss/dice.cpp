@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <span>
+#include <type_traits>
 #include <vector>
 
 #include "core/dtype_switch.h"
@@ -24,11 +25,6 @@ struct Sums {
 
 void dice_kernel(Cpu, const Tensor& gradient, const Tensor& target, const Tensor& loss,
                  const DiceOptions& options) {
-  if (gradient.dtype() == DType::bf16) {
-    InF32 wide;
-    dice_kernel(Cpu{}, wide.write(gradient, true), target, loss, options);
-    return wide.finish();
-  }
   const int64_t rows = gradient.size(0), classes = gradient.size(1);
   const int64_t* at = target.data<int64_t>();
   for (int64_t row = 0; row < rows; ++row)
@@ -38,58 +34,62 @@ void dice_kernel(Cpu, const Tensor& gradient, const Tensor& target, const Tensor
                  classes, options.ignore_index, at[row], row);
   constexpr int64_t kChunkRows = 512;  // rows whose sums one thread makes
   const int64_t chunks = (rows + kChunkRows - 1) / kChunkRows;
-  with_real(gradient.dtype(), [&](auto zero) {
-    using T = decltype(zero);
-    T* p = gradient.mut<T>();
-    std::vector<Sums> partial(static_cast<size_t>(chunks * classes));
-    parallel_for(0, chunks, 1, [&](int64_t begin, int64_t end) {
-      for (int64_t row = begin * kChunkRows; row < std::min(rows, end * kChunkRows); ++row) {
-        if (at[row] == options.ignore_index) continue;
-        Sums* sums = partial.data() + row / kChunkRows * classes;
-        for (int64_t c = 0; c < classes; ++c)
-          sums[c].all += static_cast<double>(p[row * classes + c]);
-        sums[at[row]].own += static_cast<double>(p[row * classes + at[row]]);
-        sums[at[row]].rows += 1;
-      }
-    });
-    // d(loss)/d(p_c) is `each`, and at the rows of the class `own` more.
-    std::vector<double> each(static_cast<size_t>(classes)), own(static_cast<size_t>(classes));
-    const double share = 1 / static_cast<double>(classes);
-    double dice = 0;
-    for (int64_t c = 0; c < classes; ++c) {
-      Sums sums;
-      for (int64_t chunk = 0; chunk < chunks; ++chunk) {
-        const Sums& part = partial[static_cast<size_t>(chunk * classes + c)];
-        sums.all += part.all;
-        sums.own += part.own;
-        sums.rows += part.rows;
-      }
-      const double top = 2 * sums.own + options.smooth;
-      const double bottom = sums.all + sums.rows + options.smooth;
-      dice += share * top / bottom;
-      each[static_cast<size_t>(c)] = share * top / (bottom * bottom);
-      own[static_cast<size_t>(c)] = -2 * share / bottom;
+  std::vector<Sums> partial(static_cast<size_t>(chunks * classes));
+  for_real_rows(rows, classes, kChunkRows, 1, {&gradient}, {},
+                [&](const auto& in, const auto&, int64_t first, int64_t count) {
+                  Sums* const sums = partial.data() + first / kChunkRows * classes;
+                  for (int64_t row = 0; row < count; ++row) {
+                    const int64_t right = at[first + row];
+                    if (right == options.ignore_index) continue;
+                    const auto* p = in[0] + row * classes;
+                    for (int64_t c = 0; c < classes; ++c) sums[c].all += static_cast<double>(p[c]);
+                    sums[right].own += static_cast<double>(p[right]);
+                    sums[right].rows += 1;
+                  }
+                });
+  // d(loss)/d(p_c) is `each`, and at the rows of the class `own` more.
+  std::vector<double> each(static_cast<size_t>(classes)), own(static_cast<size_t>(classes));
+  const double share = 1 / static_cast<double>(classes);
+  double dice = 0;
+  for (int64_t c = 0; c < classes; ++c) {
+    Sums sums;
+    for (int64_t chunk = 0; chunk < chunks; ++chunk) {
+      const Sums& part = partial[static_cast<size_t>(chunk * classes + c)];
+      sums.all += part.all;
+      sums.own += part.own;
+      sums.rows += part.rows;
     }
+    const double top = 2 * sums.own + options.smooth;
+    const double bottom = sums.all + sums.rows + options.smooth;
+    dice += share * top / bottom;
+    each[static_cast<size_t>(c)] = share * top / (bottom * bottom);
+    own[static_cast<size_t>(c)] = -2 * share / bottom;
+  }
+  with_real(loss.dtype(), [&](auto zero) {
+    using T = decltype(zero);
     *loss.mut<T>() = static_cast<T>(1 - dice);
-    parallel_for(0, chunks, 1, [&](int64_t begin, int64_t end) {
-      for (int64_t row = begin * kChunkRows; row < std::min(rows, end * kChunkRows); ++row) {
-        T* to = p + row * classes;
-        const int64_t right = at[row];
-        if (right == options.ignore_index) {
-          std::fill_n(to, classes, T{0});
-          continue;
-        }
-        double mean = own[static_cast<size_t>(right)] * static_cast<double>(to[right]);
-        for (int64_t c = 0; c < classes; ++c)
-          mean += each[static_cast<size_t>(c)] * static_cast<double>(to[c]);
-        for (int64_t c = 0; c < classes; ++c) {
-          const double slope =
-              each[static_cast<size_t>(c)] + (c == right ? own[static_cast<size_t>(c)] : 0);
-          to[c] = static_cast<T>(static_cast<double>(to[c]) * (slope - mean));
-        }
-      }
-    });
   });
+  for_real_rows(rows, classes, kChunkRows, 1, {&gradient}, {&gradient},
+                [&](const auto& in, const auto& out, int64_t first, int64_t count) {
+                  using T = std::remove_pointer_t<std::decay_t<decltype(out[0])>>;
+                  for (int64_t row = 0; row < count; ++row) {
+                    const auto* p = in[0] + row * classes;
+                    T* to = out[0] + row * classes;
+                    const int64_t right = at[first + row];
+                    if (right == options.ignore_index) {
+                      std::fill_n(to, classes, T{0});
+                      continue;
+                    }
+                    double mean = own[static_cast<size_t>(right)] * static_cast<double>(p[right]);
+                    for (int64_t c = 0; c < classes; ++c)
+                      mean += each[static_cast<size_t>(c)] * static_cast<double>(p[c]);
+                    for (int64_t c = 0; c < classes; ++c) {
+                      const double slope = each[static_cast<size_t>(c)] +
+                                           (c == right ? own[static_cast<size_t>(c)] : 0);
+                      to[c] = static_cast<T>(static_cast<double>(p[c]) * (slope - mean));
+                    }
+                  }
+                });
 }
 
 DiceResult dice_loss(const Tensor& logits, const Tensor& target, const DiceOptions& options) {

@@ -45,12 +45,6 @@ double focal_row(const T* x, int64_t classes, int64_t right, double gamma, doubl
 void focal_cross_entropy_kernel(Cpu, const Tensor& logits, const Tensor& target,
                                 const FocalResult& result, const FocalOptions& options,
                                 const Tensor& class_weights) {
-  if (logits.dtype() == DType::bf16) {
-    InF32 wide;
-    focal_cross_entropy_kernel(Cpu{}, wide.read(logits), target,
-                               {result.loss, wide.write(result.gradient)}, options, class_weights);
-    return wide.finish();
-  }
   const int64_t rows = logits.size(0), classes = logits.size(1);
   const int64_t* at = target.data<int64_t>();
   double counted = 0;
@@ -65,32 +59,26 @@ void focal_cross_entropy_kernel(Cpu, const Tensor& logits, const Tensor& target,
   const double divisor = options.sum ? 1 : counted;
   const int64_t chunks = (rows + kLossRows - 1) / kLossRows;
   std::vector<double> partial(static_cast<size_t>(chunks));
-  with_real(logits.dtype(), [&](auto zero) {
+  with_real(result.loss.dtype(), [&](auto zero) {
     using T = decltype(zero);
-    const T* x = logits.data<T>();
     const T* weights = data_or_null<T>(class_weights);
-    T* gradient = result.gradient.mut<T>();
-    parallel_for(0, chunks, rows_at_once(kExponentialGrain, kLossRows * classes),
-                 [&](int64_t begin, int64_t end) {
-                   for (int64_t chunk = begin; chunk < end; ++chunk) {
-                     double loss = 0;
-                     const int64_t stop = std::min(rows, (chunk + 1) * kLossRows);
-                     for (int64_t row = chunk * kLossRows; row < stop; ++row) {
-                       const int64_t from = row * classes, right = at[row];
-                       const bool counts = right != options.ignore_index;
-                       const double weight = !counts ? 0
-                                             : weights == nullptr
-                                                 ? 1
-                                                 : static_cast<double>(weights[right]);
-                       if (weight == 0)  // 0 times an infinite loss would be NaN
-                         std::fill_n(gradient + from, classes, T{0});
-                       else
-                         loss += weight * focal_row(x + from, classes, right, options.gamma,
-                                                    weight / divisor, gradient + from);
-                     }
-                     partial[static_cast<size_t>(chunk)] = loss;
-                   }
-                 });
+    for_real_rows(
+        rows, classes, kLossRows, rows_at_once(kExponentialGrain, classes), {&logits},
+        {&result.gradient}, [&](const auto& in, const auto& out, int64_t first, int64_t count) {
+          double& loss = partial[static_cast<size_t>(first / kLossRows)];
+          for (int64_t row = 0; row < count; ++row) {
+            const int64_t from = row * classes, right = at[first + row];
+            const bool counts = right != options.ignore_index;
+            const double weight = !counts              ? 0
+                                  : weights == nullptr ? 1
+                                                       : static_cast<double>(weights[right]);
+            if (weight == 0)  // 0 times an infinite loss would be NaN
+              std::fill_n(out[0] + from, classes, 0);
+            else
+              loss += weight * focal_row(in[0] + from, classes, right, options.gamma,
+                                         weight / divisor, out[0] + from);
+          }
+        });
     double loss = 0;
     for (const double part : partial) loss += part;
     *result.loss.mut<T>() = static_cast<T>(loss / divisor);

@@ -59,37 +59,24 @@ double soft_cross_entropy_row(const T* x, const T* target, int64_t classes, doub
 
 void soft_cross_entropy_kernel(Cpu, const Tensor& logits, const Tensor& target,
                                const SoftCrossEntropyResult& result, double label_smoothing) {
-  if (logits.dtype() == DType::bf16) {
-    InF32 wide;
-    soft_cross_entropy_kernel(Cpu{}, wide.read(logits), target,
-                              {result.loss, wide.write(result.gradient)}, label_smoothing);
-    return wide.finish();
-  }
   const int64_t rows = logits.size(0), classes = logits.size(1);
   const int64_t chunks = (rows + kLossRows - 1) / kLossRows;
   std::vector<double> partial(static_cast<size_t>(chunks));
-  with_real(logits.dtype(), [&](auto zero) {
+  with_real(target.dtype(), [&](auto zero) {
     using T = decltype(zero);
-    const T *x = logits.data<T>(), *shares = target.data<T>();
-    T* gradient = result.gradient.mut<T>();
-    const auto counted = static_cast<double>(count_rows(shares, rows, classes));
+    const auto counted = static_cast<double>(count_rows(target.data<T>(), rows, classes));
     const double factor = counted == 0 ? 0 : 1 / counted;
-    parallel_for(0, chunks, rows_at_once(kExponentialGrain, kLossRows * classes),
-                 [&](int64_t begin, int64_t end) {
-                   for (int64_t chunk = begin; chunk < end; ++chunk) {
-                     double loss = 0;
-                     const int64_t stop = std::min(rows, (chunk + 1) * kLossRows);
-                     for (int64_t row = chunk * kLossRows; row < stop; ++row) {
-                       const int64_t at = row * classes;
-                       if (shares[at] < 0)
-                         std::fill_n(gradient + at, classes, T{0});
-                       else
-                         loss += soft_cross_entropy_row(x + at, shares + at, classes,
-                                                        label_smoothing, factor, gradient + at);
-                     }
-                     partial[static_cast<size_t>(chunk)] = loss;
-                   }
-                 });
+    for_real_rows(rows, classes, kLossRows, rows_at_once(kExponentialGrain, classes),
+                  {&logits, &target}, {&result.gradient},
+                  [&](const auto& in, const auto& out, int64_t first, int64_t count) {
+                    double& loss = partial[static_cast<size_t>(first / kLossRows)];
+                    for (int64_t at = 0; at < count * classes; at += classes)
+                      if (in[1][at] < 0)
+                        std::fill_n(out[0] + at, classes, 0);
+                      else
+                        loss += soft_cross_entropy_row(in[0] + at, in[1] + at, classes,
+                                                       label_smoothing, factor, out[0] + at);
+                  });
     double loss = 0;
     for (const double part : partial) loss += part;
     *result.loss.mut<T>() = static_cast<T>(loss / counted);

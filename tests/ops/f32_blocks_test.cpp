@@ -11,6 +11,10 @@
 #include "ops/dense/elementwise.h"
 #include "ops/dense/matmul.h"
 #include "ops/image/conv2d.h"
+#include "ops/loss/binary_cross_entropy.h"
+#include "ops/loss/dice.h"
+#include "ops/loss/focal.h"
+#include "ops/loss/soft_cross_entropy.h"
 #include "ops/precision.h"
 #include "ops/simd/convert_loops.h"
 #include "tests/error_bounds.h"
@@ -131,6 +135,34 @@ TEST_CASE("convolutions of bf16: gradients of weights are f32") {
 
 // The processor's products of bf16 take subnormal factors and products as 0. So a gradient that is
 // far below the others may vanish in a product, and nowhere else.
+TEST_CASE("losses of bf16 logits are those of the same numbers in f32, and so are gradients") {
+  // Sizes that no block divides.
+  const Tensor x = as_bf16(normals({1111, 21}, 1)), wide = widened(x);
+  const Tensor shares = as_bf16(affine(unary(Unary::sigmoid, normals(x.shape(), 2)), 1, 0));
+  Tensor classes = Tensor::empty({x.size(0)}, DType::i64);
+  for (int64_t i = 0; i < classes.numel(); ++i)
+    classes.mut<int64_t>()[i] = i % 7 == 0 ? -100 : i * 5 % 21;
+  const auto agree = [](const auto& got, const auto& expected) {
+    CHECK(same_bits(got.loss, expected.loss));
+    CHECK(same_bits(got.gradient, as_bf16(expected.gradient)));
+  };
+  for (const Tensor& weights : {Tensor(), affine(Tensor::zeros({x.size(0)}), 1, 0.25)})
+    agree(binary_cross_entropy(x, shares, {}, weights),
+          binary_cross_entropy(wide, widened(shares), {}, weights));
+  agree(soft_cross_entropy(x, widened(shares), 0.1),
+        soft_cross_entropy(wide, widened(shares), 0.1));
+  agree(focal_cross_entropy(x, classes), focal_cross_entropy(wide, classes));
+  struct Dice {
+    Tensor loss, gradient;
+  };
+  const auto dice = [&](const Tensor& probabilities) {
+    const Dice result{Tensor::empty({}), ops::clone(probabilities)};
+    dice_kernel(Cpu{}, result.gradient, classes, result.loss, {});
+    return result;
+  };
+  agree(dice(shares), dice(widened(shares)));
+}
+
 TEST_CASE("products of bf16 may take subnormal numbers as 0, other kernels keep them") {
   const Tensor tiny = as_bf16(Tensor::full({1, 4096}, 0x1p-65));
   with_products([&](bool bf16) {

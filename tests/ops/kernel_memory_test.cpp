@@ -12,6 +12,10 @@
 #include "ops/image/conv2d.h"
 #include "ops/image/interpolate.h"
 #include "ops/image/pool2d.h"
+#include "ops/loss/binary_cross_entropy.h"
+#include "ops/loss/dice.h"
+#include "ops/loss/focal.h"
+#include "ops/loss/soft_cross_entropy.h"
 #include "ops/sequence/attention.h"
 #include "ops/sequence/rotary.h"
 
@@ -122,6 +126,12 @@ TEST_CASE("kernels of f32 take little beside tensors of bf16") {
   const Tensor logits = x.view({x.numel() / 64, 64});
   const Tensor none = Tensor::full({logits.size(0)}, -1, DType::i64);
   CHECK(beside([&] { sigmoid_focal(logits, none, {}, {}); }) < x.nbytes() + copies);
+  const Tensor first = Tensor::zeros({logits.size(0)}, DType::i64);
+  const Tensor shares = Tensor::zeros(logits.shape());
+  CHECK(beside([&] { binary_cross_entropy(logits, logits); }) < x.nbytes() + copies);
+  CHECK(beside([&] { soft_cross_entropy(logits, shares); }) < x.nbytes() + copies);
+  CHECK(beside([&] { focal_cross_entropy(logits, first); }) < x.nbytes() + copies);
+  CHECK(beside([&] { dice_loss(logits, first); }) < x.nbytes() + copies);
 }
 
 TEST_CASE("a gradient that is added to another takes one copy of the weight's size") {
