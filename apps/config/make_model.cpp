@@ -140,6 +140,10 @@ void try_on_meta(const ModelConfig& model, const BatchSpec& spec) {
     Context context;
     context.rng = &rng;
     Batch batch = shape_of_batch(spec, 2, kMeta);
+    if (model.name != kSequential) {
+      network->forward(Variable(std::move(batch.input)), context);
+      return;
+    }
     run_forward(*train::make_task(spec), *network, batch, context);
   } catch (const OutOfMemory&) {  // meta's limit: the planner says what to do
   } catch (const Error& error) {
