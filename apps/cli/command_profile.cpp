@@ -7,7 +7,6 @@
 #include "apps/config/make_run.h"
 #include "apps/config/resolve.h"
 #include "apps/config/set_up_device.h"
-#include "apps/text/wrapped.h"
 #include "core/parallel.h"
 #include "data/formats/atomic_file.h"
 #include "train/planning/bytes.h"
@@ -95,7 +94,7 @@ void print(const Config& config, const ProfileArguments& arguments, const train:
               table(bytes).c_str());
   std::printf("peak %s\n", readable_bytes(profile.memory.peak).c_str());
   if (const std::string kept = kept_gradients(config, plan); !kept.empty())
-    std::printf("%s\n", wrapped(kept).c_str());
+    std::printf("%s\n", kept.c_str());
 }
 
 }  // namespace

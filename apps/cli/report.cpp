@@ -389,8 +389,8 @@ std::string kept_gradients(const Config& config, const Planner* plan) {
   for (const auto& p : model->parameters())
     if (p.parameter->requires_grad()) bytes += p.parameter->value().nbytes();
   if (bytes < kLittle) return "";
-  return fmt::format("gradients ({}) are kept until a step ends: {}", readable_bytes(bytes),
-                     with_keys(why));
+  return wrapped(fmt::format("gradients ({}) are kept until a step ends: {}", readable_bytes(bytes),
+                             with_keys(why)));
 }
 
 std::string explain(const OutOfMemory& error, const Config& config) {

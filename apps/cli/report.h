@@ -58,8 +58,9 @@ std::string summary_table(const std::vector<std::string>& names,
 // What a line of the metrics of type "convergence" says.
 std::string noise_text(const Json& convergence, int64_t step);
 
-// Why gradients are kept until a step ends, as a line without its end. Empty where they are not,
-// where optim.in_backward says so, and where they take little. plan: of the memory budget, or null.
+// Why gradients are kept until a step ends, as lines without the end of the last. Empty where they
+// are not, where optim.in_backward says so, and where they take little. plan: of the memory budget,
+// or null.
 std::string kept_gradients(const Config& config, const Planner* plan = nullptr);
 
 // What held the memory, and which settings to lower.
