@@ -14,6 +14,8 @@
 namespace frugal::models {
 namespace {
 
+constexpr const char* kUntied = "lm_head.weight";  // the output head beside an embedding
+
 constexpr size_t kListed = 10;  // names that a message lists for each kind of mismatch
 
 // Files of masked language models have no pooler.
@@ -312,9 +314,12 @@ Fitting fitting(Module& module, const NamedTensors& published, const std::string
       classes, classes_of_file > 0 ? std::to_string(classes_of_file) : std::string("no such layer"),
       of, list("missing", missing), list("unexpected", unexpected), list("wrong shape", wrong));
   FRUGAL_CHECK(missing.empty() && unexpected.empty() && wrong.empty() && dtypes.empty(),
-               "[load_state_dict] the weights{} do not fit the model{}{}{}{}", of,
+               "[load_state_dict] the weights{} do not fit the model{}{}{}{}{}", of,
                list("missing", missing), list("unexpected", unexpected), list("wrong shape", wrong),
-               list("wrong dtype", dtypes));
+               list("wrong dtype", dtypes),
+               unexpected == std::vector<std::string>{kUntied}
+                   ? "\nmodel.tied=false gives the network an output head of its own"
+                   : "");
   std::set<uint64_t> as_given;
   for (const auto& [name, tensor] : published) as_given.insert(tensor.storage()->id());
   for (auto& entry : state) {

@@ -130,6 +130,18 @@ std::vector<AdaptedLayer> targets_in(const Targetable& all, const AdapterOptions
   if (targets.empty())
     throw OptionError(
         "targets", "expected names of modules, got none; linear layers here are " + some_of(known));
+  // A text that would name layers if it were in a list.
+  const auto hint_for = [&](const std::string& target) {
+    const bool names = options.is_pattern && std::any_of(all.layers.begin(), all.layers.end(),
+                                                         [&](const AdaptedLayer& each) {
+                                                           return is_named_by(target, each.name);
+                                                         });
+    return names ? fmt::format(
+                       " as a whole, as a text is a regular expression; in a list, "
+                       "[\"{}\"], it names the layers that end with it",
+                       printable(target))
+                 : "";
+  };
   std::set<std::string> taken;
   for (const std::string& target : targets) {
     const std::regex pattern = options.is_pattern ? regex_of("targets", target) : std::regex();
@@ -159,8 +171,8 @@ std::vector<AdaptedLayer> targets_in(const Targetable& all, const AdapterOptions
     if (!found)
       throw OptionError("targets",
                         fmt::format("expected names of linear layers, got {}, which fits "
-                                    "none; they are {}",
-                                    in_quotes(target), some_of(known)));
+                                    "none{}; they are {}",
+                                    in_quotes(target), hint_for(target), some_of(known)));
   }
   for (const AdaptedLayer& each : all.layers)
     if (taken.contains(each.name)) chosen.push_back(each);

@@ -248,6 +248,15 @@ TEST_CASE("adapters: of embeddings, from a run to the files of other programs an
   CHECK(has(lengths.err, "adapter.targets: expected linear layers with lengths of rows"));
 }
 
+TEST_CASE("adapters: a name as a text is no list, and the message says so") {
+  const Base base;
+  const Ran ran = base.train(adapter("lora", "--set adapter.targets=q_proj"), "run");
+  CHECK(ran.status == 2);
+  CHECK(has(ran.err, "adapter.targets: expected names of linear layers, got \"q_proj\""));
+  CHECK(has(ran.err, "in a list, [\"q_proj\"], it names the layers that end with it"));
+  CHECK(base.train(adapter("lora", "--set 'adapter.targets=[\"q_proj\"]'"), "run").status == 0);
+}
+
 TEST_CASE("adapters: of an embedding that is the output head, merged into an untied network") {
   const TempFolder folder;
   const std::string config = folder / "config.json";
@@ -296,6 +305,12 @@ TEST_CASE("adapters: of an embedding that is the output head, merged into an unt
         again += fmt::format(" --set model.weights={}", out);
       else
         again += network + " --set model.tied=false";
+      if (!is_folder) {
+        const Ran tied =
+            frugal(fmt::format("eval {}{}{} --checkpoint {}", config, kData, network, out));
+        CHECK(tied.status == 1);
+        CHECK(has(tied.err, "model.tied=false gives the network an output head of its own"));
+      }
       CHECK(std::fabs(loss_of(again) - loss) < 1e-5);
       if (!is_folder) continue;
       CHECK(data::parse_json<nlohmann::json>(read_file(out + "/config.json"))

@@ -29,6 +29,25 @@ const DataKind& kind_of(const std::string& name) {
   throw ConfigError("data.name", fmt::format("expected a known dataset, got '{}'", name));
 }
 
+// Calls `f`, which reads the data. What it cannot read may be what the configuration names.
+template <class F>
+auto reading(const Config& config, const F& f) {
+  try {
+    return f();
+  } catch (const ConfigError& e) {  // the library's options have the names of keys
+    if (e.path() != "batch_size") throw;
+    throw ConfigError("data.batch_size", e.reason());
+  } catch (const OutOfMemory&) {
+    throw;
+  } catch (const Error&) {
+    std::error_code none;
+    if (!config.data.dir || std::filesystem::exists(*config.data.dir, none)) throw;
+    throw ConfigError("data.dir", fmt::format("expected a file or a folder, got {}, which is not "
+                                              "there",
+                                              in_quotes(*config.data.dir)));
+  }
+}
+
 // A table of all pairs of so many classes, with which f1 is counted, takes 128 MiB.
 constexpr int64_t kMostInPairs = 4096;
 
@@ -79,7 +98,7 @@ std::vector<std::string> dataset_names() {
 }
 
 BatchSpec batch_spec(const Config& config) {
-  BatchSpec spec = open_data(config)->spec(config);
+  BatchSpec spec = reading(config, [&] { return open_data(config)->spec(config); });
   spec.metric = metric_of(config, spec);
   // A captured step has a batch of its own, which lives as long as the graph.
   const int64_t whole = config.distributed.whole_batch;
@@ -145,12 +164,7 @@ void find_data_dir(Config& config) {
 }
 
 std::unique_ptr<data::BatchSource> make_batches(const Config& config, Split split) {
-  try {
-    return open_data(config)->batches(config, split);
-  } catch (const ConfigError& e) {  // the library's options have the names of keys
-    if (e.path() != "batch_size") throw;
-    throw ConfigError("data.batch_size", e.reason());
-  }
+  return reading(config, [&] { return open_data(config)->batches(config, split); });
 }
 
 std::unique_ptr<data::BatchSource> make_batches(const Config& config, Split split,

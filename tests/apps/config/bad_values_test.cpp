@@ -150,7 +150,7 @@ TEST_CASE_FIXTURE(BadValues, "configurations that say something twice, or end be
   check_fails(frugal("train " + config +
                      " --set data.name=cifar10 --set data.shape=null --set "
                      "data.classes=null --set data.dir=$(printf 'no\\033[2J')"),
-              1, {"no\\x1b[2J"});
+              2, {"no\\x1b[2J"});
 }
 
 TEST_CASE_FIXTURE(BadValues, "tensor names are shown, and not obeyed") {
