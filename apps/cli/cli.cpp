@@ -290,8 +290,15 @@ void add_generate(CLI::App& app) {
       ->check(check_named);
   add_weights(sub, a.weights);
   add_sets(sub, a.sets);
-  sub->add_option("--prompt", a.prompt, "Text to continue");
-  sub->add_option("--tokens", a.tokens, "How many to add")
+  sub->add_option("--prompt", a.prompt, "Text to continue; with --chat, a message to answer");
+  CLI::Option* chat = sub->add_flag(
+      "--chat", a.chat,
+      "A conversation, as the chat template of the run's tokenizer writes it. Without "
+      "--prompt, each line of the input is a message, until the input ends");
+  sub->add_option("--system", a.system, "What the role system says first, with --chat")
+      ->needs(chat);
+  sub->add_option("--tokens", a.tokens,
+                  "How many to add at most; the model's end of a text ends it before")
       ->check(whole(0, int64_t{1} << 40))
       ->capture_default_str();
   sub->add_option("--temperature", a.temperature, "0: always the likeliest token")

@@ -170,9 +170,7 @@ data::SampleEncoder encoder_of(const StoredRun& run) {
     throw ConfigError("", fmt::format("--data: expected the run of a language model and text, got "
                                       "{} and {}; --set data.dir=PATH evaluates other data",
                                       run.config.model.name, run.config.data.name));
-  const auto& known = run.config.data.known;
-  if (known != nullptr && known->samples != nullptr) return *known->samples;
-  return {tokenizer, std::nullopt, std::nullopt};
+  return sample_encoder(run);
 }
 
 Evaluation evaluate_sequences(const train::Task& task, const LineReader& of,

@@ -1,13 +1,20 @@
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdio>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <optional>
 
 #include "apps/cli/commands.h"
 #include "apps/cli/report.h"
 #include "apps/config/data/make_tokenizer.h"
 #include "apps/config/make_model.h"
 #include "apps/config/resolve.h"
+#include "apps/config/run_encoding.h"
 #include "apps/config/set_up_device.h"
 #include "apps/config/stored_run.h"
+#include "core/log.h"
 #include "data/text/token_stream.h"
 #include "models/generate.h"
 
@@ -22,6 +29,11 @@ StoredRun run_of(const GenerateArguments& arguments) {
   resolve(run.config);
   run.description.spec = batch_spec(run.config);
   run.description.text.tokenizer = tokenizer_of(run.config);
+  if (arguments.chat) {
+    const auto known = std::make_shared<RunEncoding>();
+    known->samples = Tokenizers().samples(run.config);
+    run.config.data.known = known;
+  }
   return run;
 }
 
@@ -50,15 +62,99 @@ class UpToStop {
     return true;
   }
   void finish() { print(held_.size()); }
+  const std::string& printed() const { return printed_; }
 
  private:
   void print(size_t bytes) {
     std::fwrite(held_.data(), 1, bytes, stdout);
+    printed_.append(held_, 0, bytes);
     held_.erase(0, bytes);
   }
   std::vector<std::string> stops_;
-  std::string held_;
+  std::string held_, printed_;
 };
+
+// Writes texts with a network, a token at a time.
+struct Writer {
+  models::LanguageModel& model;
+  data::SampleEncoder encoder;
+  models::GenerateOptions options;
+  std::vector<std::string> stops;
+
+  // What comes behind `begin`, up to the end of a text or one of `stops`; it is printed, and a line
+  // end behind it.
+  std::string write(const data::TokenIds& begin) const {
+    const std::vector<int64_t> ids(begin.begin(), begin.end());
+    data::TokenStream text(*encoder.tokenizer, begin);
+    UpToStop out(stops);
+    bool stopped = false;
+    models::generate(model, Tensor::from(ids, {1, static_cast<int64_t>(ids.size())}), options,
+                     [&](int64_t id) {
+                       if (id == encoder.end) return false;
+                       // Outputs beyond the tokenizer's tokens stand for nothing.
+                       if (id < encoder.tokenizer->size())
+                         stopped = !out.add(text.add(static_cast<int32_t>(id)));
+                       return std::fflush(stdout) == 0 && !stopped;
+                     });
+    if (!stopped) stopped = !out.add(text.finish());
+    if (!stopped) out.finish();
+    std::fputs("\n", stdout);
+    std::fflush(stdout);
+    return out.printed();
+  }
+};
+
+void continue_text(const Writer& writer, const std::string& prompt) {
+  data::TokenIds begin = writer.encoder.tokenizer->encode(prompt);
+  if (begin.empty()) throw ConfigError("", "--prompt: expected a text of at least one token");
+  const data::TokenIds before = writer.encoder.tokenizer->before_text();
+  begin.insert(begin.begin(), before.begin(), before.end());
+  std::fputs(prompt.c_str(), stdout);
+  std::fflush(stdout);  // what follows comes a token at a time
+  writer.write(begin);
+}
+
+// The next line of the input that is not blank; nothing: the input ends.
+std::optional<std::string> next_message() {
+  const bool asks = isatty(STDIN_FILENO) != 0 && isatty(STDOUT_FILENO) != 0;
+  for (std::string line;;) {
+    if (asks) std::fputs("> ", stdout), std::fflush(stdout);
+    if (!std::getline(std::cin, line)) {
+      if (asks) std::fputs("\n", stdout);
+      return std::nullopt;
+    }
+    if (line.ends_with('\r')) line.pop_back();
+    if (line.find_first_not_of(" \t") != std::string::npos) return line;
+  }
+}
+
+// Answers `arguments.prompt`, or each line of the input, knowing what was said before.
+void chat(Writer writer, const GenerateArguments& arguments) {
+  const data::ChatTemplate& written = *writer.encoder.chat;
+  writer.stops.push_back(written.answer_end());
+  nlohmann::ordered_json messages = nlohmann::ordered_json::array();
+  const auto say = [&](const char* role, const std::string& text) {
+    messages.push_back({{"role", role}, {"content", text}});
+  };
+  if (!arguments.system.empty()) say("system", arguments.system);
+  bool told = false;
+  std::optional<std::string> message = arguments.prompt ? arguments.prompt : next_message();
+  while (message) {
+    say("user", *message);
+    const data::TokenIds ids =
+        writer.encoder.tokenizer->encode(written.render({messages, nullptr}, true));
+    const auto room = writer.model.context_length() - static_cast<int64_t>(ids.size());
+    if (room < 0 && !told)
+      log().warn(
+          "[generate] the conversation has {} tokens, and the network sees {}: it no longer knows "
+          "the beginning",
+          ids.size(), writer.model.context_length());
+    told = told || room < 0;
+    say("assistant", writer.write(ids));
+    ++writer.options.seed;  // other draws for the next answer
+    message = arguments.prompt ? std::nullopt : next_message();
+  }
+}
 
 }  // namespace
 
@@ -74,38 +170,25 @@ void generate_command(const GenerateArguments& arguments) {
     throw ConfigError("",
                       "generate: expected the folder of a run, or a configuration and "
                       "--checkpoint with its weights");
+  const data::SampleEncoder encoder = sample_encoder(run);
+  if (arguments.chat && !encoder.chat)
+    throw ConfigError("",
+                      "--chat: expected a run whose tokenizer's folder has a chat template "
+                      "(chat_template.jinja, or chat_template in tokenizer_config.json), got none");
   try {
     const auto model = std::dynamic_pointer_cast<models::LanguageModel>(stored_network(
         run, arguments.checkpoint.empty() ? arguments.weights : arguments.checkpoint, device));
     models::prepare_to_generate(*model);
-    data::TokenIds begin = tokenizer->encode(arguments.prompt);
-    if (begin.empty()) throw ConfigError("", "--prompt: expected a text of at least one token");
-    const data::TokenIds before = tokenizer->before_text();
-    begin.insert(begin.begin(), before.begin(), before.end());
-    const std::vector<int64_t> ids(begin.begin(), begin.end());
-    models::GenerateOptions options;
-    options.tokens = arguments.tokens;
-    options.temperature = arguments.temperature;
-    options.top_k = arguments.top_k;
-    options.top_p = arguments.top_p;
-    options.min_p = arguments.min_p;
-    options.repetition_penalty = arguments.repetition_penalty;
-    options.seed = arguments.seed;
-    data::TokenStream text(*tokenizer, begin);
-    UpToStop printed(arguments.stop);
-    std::fputs(arguments.prompt.c_str(), stdout);
-    std::fflush(stdout);  // what follows comes a token at a time
-    bool stopped = false;
-    models::generate(*model, Tensor::from(ids, {1, static_cast<int64_t>(ids.size())}), options,
-                     [&](int64_t id) {
-                       // Outputs beyond the tokenizer's tokens stand for nothing.
-                       if (id < tokenizer->size())
-                         stopped = !printed.add(text.add(static_cast<int32_t>(id)));
-                       return std::fflush(stdout) == 0 && !stopped;
-                     });
-    if (!stopped) stopped = !printed.add(text.finish());
-    if (!stopped) printed.finish();
-    std::fputs("\n", stdout);
+    Writer writer{*model, encoder, {}, arguments.stop};
+    writer.options.tokens = arguments.tokens;
+    writer.options.temperature = arguments.temperature;
+    writer.options.top_k = arguments.top_k;
+    writer.options.top_p = arguments.top_p;
+    writer.options.min_p = arguments.min_p;
+    writer.options.repetition_penalty = arguments.repetition_penalty;
+    writer.options.seed = arguments.seed;
+    if (arguments.chat) return chat(std::move(writer), arguments);
+    continue_text(writer, arguments.prompt.value_or("\n"));
   } catch (const OutOfMemory& e) {
     throw Error(explain(e, config));
   }

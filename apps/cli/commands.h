@@ -1,5 +1,6 @@
 // The subcommands of the binary: what each reads, does and prints on stdout.
 #pragma once
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -71,7 +72,10 @@ void grad_command(const GradArguments& arguments);
 
 // Text from a language model of a run of `train`: continues `prompt`, and is printed as it comes.
 struct GenerateArguments {
-  std::string config, checkpoint, prompt = "\n";  // config: the folder of a run, or a configuration
+  std::string config, checkpoint;    // config: the folder of a run, or a configuration
+  std::optional<std::string> prompt;  // none: a line end; with `chat`, the lines of the input
+  bool chat = false;                  // the run's chat template writes what the network reads
+  std::string system;                 // with `chat`, what the system says first
   std::string weights = "best";  // best or last: which weights of a run without `checkpoint`
   std::vector<std::string> sets;
   int64_t tokens = 200, top_k = 0;

@@ -339,6 +339,12 @@ StoredRun read_run(const std::string& folder, const std::vector<std::string>& se
   return run;
 }
 
+data::SampleEncoder sample_encoder(const StoredRun& run) {
+  const auto& known = run.config.data.known;
+  if (known != nullptr && known->samples != nullptr) return *known->samples;
+  return {run.description.text.tokenizer, std::nullopt, std::nullopt};
+}
+
 void resolve_with_data(StoredRun& run, const std::vector<std::string>& sets) {
   Config& config = run.config;
   if (config.data.known != nullptr) {

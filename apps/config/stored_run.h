@@ -34,6 +34,10 @@ bool is_folder(const std::string& path);
 // be there.
 StoredRun read_run(const std::string& folder, const std::vector<std::string>& sets = {});
 
+// What turns lines of text into ids for a run with a tokenizer. A template and the end of a text
+// are those of the tokenizer's folder, if it has any.
+data::SampleEncoder sample_encoder(const StoredRun& run);
+
 // Fills run.config for a command that reads the run's data, which may have changed since: then it
 // warns. `sets` are those of read_run(): other data than the run's have parts of their own.
 // Errors: those of resolve().

@@ -36,4 +36,62 @@ TEST_CASE("generate: a text ends before the first of its stop texts") {
   CHECK(made("--repetition-penalty 100") != whole);
 }
 
+TEST_CASE("generate --chat: messages are answered up to the end of a turn") {
+  const TempFolder folder;
+  const std::string source = std::string(FRUGAL_CONFIGS) + "/lora_sft/", to = folder / "data/";
+  std::filesystem::create_directory(to);
+  for (const char* name : {"tokenizer.json", "tokenizer_config.json", "chat_template.jinja"})
+    write_file(to + name, read_file(source + name));
+  const auto turns = [](const std::string& question, const std::string& answer) {
+    return R"({"role": "user", "content": ")" + question +
+           R"("}, {"role": "assistant", "content": ")" + answer + R"("})";
+  };
+  std::string lines;
+  for (int i = 0; i < 8; ++i)
+    lines += R"({"messages": [)" + turns("a", "yes") + ", " + turns("b", "no no") + "]}\n";
+  write_file(to + "train.jsonl", lines);
+  write_file(to + "test.jsonl", lines);
+  write_file(folder / "config.json", R"({"model": {"name": "decoder", "layers": 1, "width": 32,
+      "heads": 2, "max_positions": 64}, "data": {"name": "conversations", "dir": ")" +
+                                         to + R"(", "max_length": 63, "batch_size": 8},
+      "optim": {"name": "adamw", "lr": 0.02}, "train": {"epochs": 60}})");
+  const std::string run = folder / "run";
+  const Ran trained = frugal("train " + folder / "config.json" + " --out " + run + " --quiet");
+  REQUIRE_MESSAGE(trained.status == 0, trained.err);
+  const std::string command = "generate " + run + " --chat --temperature 0 --tokens 20 ";
+  CHECK(frugal(command + "--prompt a").out == "yes\n");
+  // The second answer depends on the first, which the template wrote with its end.
+  write_file(folder / "input", "a\n\n  \nb\r\n");
+  CHECK(frugal(command + "< " + folder / "input").out == "yes\nno no\n");
+  CHECK(frugal(command + "< /dev/null").out == "");
+  CHECK(frugal("generate " + run + " --system be --prompt a").status == 2);
+  const std::string past = frugal(command + "--prompt 'x" + std::string(400, 'y') + "'").err;
+  CHECK(has(past, "and the network sees 64"));
+}
+
+TEST_CASE("generate: a text ends where the model ends it; --chat wants a template") {
+  const TempFolder folder;
+  const std::string source = std::string(FRUGAL_CONFIGS) + "/lora_sft/", to = folder / "data/";
+  std::filesystem::create_directory(to);
+  for (const char* name : {"tokenizer.json", "tokenizer_config.json"})
+    write_file(to + name, read_file(source + name));
+  std::string lines;
+  for (int i = 0; i < 8; ++i)
+    lines += R"({"prompt": "a ", "completion": "yes"})"
+             "\n";
+  write_file(to + "train.jsonl", lines);
+  write_file(to + "test.jsonl", lines);
+  write_file(folder / "config.json", R"({"model": {"name": "decoder", "layers": 1, "width": 32,
+      "heads": 2, "max_positions": 64}, "data": {"name": "conversations", "dir": ")" +
+                                         to + R"(", "max_length": 63, "batch_size": 8},
+      "optim": {"name": "adamw", "lr": 0.02}, "train": {"epochs": 40}})");
+  const std::string run = folder / "run";
+  const Ran trained = frugal("train " + folder / "config.json" + " --out " + run + " --quiet");
+  REQUIRE_MESSAGE(trained.status == 0, trained.err);
+  CHECK(frugal("generate " + run + " --temperature 0 --prompt 'a '").out == "a yes\n");
+  const Ran chat = frugal("generate " + run + " --chat --prompt a");
+  CHECK(chat.status == 2);
+  CHECK(has(chat.err, "chat_template.jinja"));
+}
+
 }  // namespace frugal::apps

@@ -200,6 +200,26 @@ void ChatTemplate::find_answer_header() {
   }
 }
 
+std::string ChatTemplate::answer_end() const {
+  const std::string answer = "answer";
+  const Conversation one = {OrderedJson::array({{{"role", "user"}, {"content", "?"}},
+                                                {{"role", "assistant"}, {"content", answer}}}),
+                            nullptr};
+  try {
+    const ConversationText made = training_text(one);
+    if (made.answers.size() != 1) return "";
+    const auto [begin, end] = made.answers[0];
+    const std::string turn = made.text.substr(begin, end - begin);
+    const size_t at = turn.find(answer);
+    if (at == std::string::npos) return "";
+    const std::string behind = turn.substr(at + answer.size());
+    const size_t last = behind.find_last_not_of(" \n\r\t");
+    return last == std::string::npos ? behind : behind.substr(0, last + 1);
+  } catch (const Error&) {
+    return "";  // the template wants another conversation
+  }
+}
+
 ConversationText ChatTemplate::training_text(const Conversation& conversation) const {
   const Value messages = Value::of_json(conversation.messages);
   FRUGAL_ASSERT(messages.list() != nullptr);

@@ -46,6 +46,9 @@ class ChatTemplate {
   // For training. Errors: those of render(); a message of which the template writes nothing, such
   // as one of a role that it does not know; an answer whose place in the text is not clear.
   ConversationText training_text(const Conversation& conversation) const;
+  // What stands behind an answer, such as "<|im_end|>", without the space and line ends that
+  // follow it. Empty: nothing, or the template does not write a question and an answer.
+  std::string answer_end() const;
 
   const std::string& name() const { return name_; }
 
