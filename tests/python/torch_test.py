@@ -1,5 +1,6 @@
 """frugal.torch: what is kept of saved tensors, and that gradients stay right."""
 
+import contextlib
 import copy
 import gc
 import json
@@ -477,6 +478,32 @@ class Steps(unittest.TestCase):
             network(x)
         gc.collect()
         self.assertEqual(context._owner.now, 0)
+
+    def penalty(self, network, context):
+        """The gradients of a penalty on the gradient of the input."""
+        network.zero_grad()
+        x = torch.randn(64, 64, generator=torch.Generator().manual_seed(1), requires_grad=True)
+        with context:
+            (slope,) = torch.autograd.grad(network(x).sum(), x, create_graph=True)
+            slope.square().sum().backward()
+        return [p.grad.clone() for p in network.parameters() if p.grad is not None]
+
+    def test_second_derivatives_are_right_or_refused(self):
+        def layers(middle):
+            return nn.Sequential(nn.Linear(64, 64), middle, nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 4))
+
+        for exact in (nn.ReLU(), nn.LeakyReLU(0.2), nn.Hardtanh()):
+            network = layers(exact)
+            plain = self.penalty(network, contextlib.nullcontext())
+            for a, b in zip(plain, self.penalty(network, ft.compress(network, bits=2))):
+                self.assertTrue(torch.allclose(a, b, rtol=1e-4, atol=1e-6))  # sums of 64 terms in another order
+        for rounded in (nn.Tanh(), nn.GELU(), nn.LayerNorm(64), nn.Softmax(-1)):
+            network = layers(rounded)
+            with self.assertRaisesRegex(RuntimeError, "create_graph=True.*in 1 .*bits=0"):
+                self.penalty(network, ft.compress(network, bits=4))
+            plain = self.penalty(network, contextlib.nullcontext())
+            for a, b in zip(plain, self.penalty(network, ft.compress(network, bits=0))):
+                self.assertTrue(torch.equal(a, b))
 
     def test_an_exception_in_the_middle(self):
         network = Net()

@@ -484,7 +484,7 @@ class compress:
             return "parameter" if lasts else "sparse"
         if tensor.dtype not in _kept.FLOATING and tensor.dtype not in (torch.bool, torch.int64):
             return "integers"
-        if _is_parameter(tensor):
+        if _rules.is_parameter(tensor):
             return "parameter"
         storage = _kept._storage(tensor)._cdata
         if storage in self._lasting:
@@ -582,6 +582,8 @@ class compress:
             width = _rules.width_of(op, self._widths.base)
             table = _rules.levels(op, numbers, width, tensor.dtype)
             if table is None:
+        if form in ("values", "fine", "levels", "two or values") and not _rules.keeps_second(op, args):
+            slot.once = op
                 return f"read by {op}, which no rule knows"
             seed, step, number = self._stream.next()
             kept = _frugal.keep_levels(
@@ -700,3 +702,11 @@ _graph_task = getattr(torch._C, "_current_graph_task_id", None)
 
 def _in_backward() -> bool:
     return _graph_task is not None and _graph_task() != -1
+    # Backward passes have gradients of their own only with create_graph=True.
+    again = torch.is_grad_enabled() and (_graph_task is None or _in_backward())
+    if again and slot.once and slot.tensor is None:
+        raise RuntimeError(
+            f"[compress] expected a backward pass without create_graph=True, because {slot.once} in "
+            f"{slot.path or 'the model'} is packed in a form that has the first derivative alone; run the "
+            "forward pass of second derivatives outside of the context, or with bits=0"
+        )

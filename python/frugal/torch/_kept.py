@@ -198,13 +198,14 @@ class Owner:
 class Slot:
     """What the graph holds in the place of one saved tensor."""
 
-    __slots__ = ("tensor", "version", "path", "_get", "_shape", "_stride", "_offset", "__weakref__")
+    __slots__ = ("tensor", "version", "path", "once", "_get", "_shape", "_stride", "_offset", "__weakref__")
 
     def __init__(self, tensor: torch.Tensor, path: str) -> None:
         # The graph must not hold a tensor that holds the graph.
         self.tensor: Optional[torch.Tensor] = tensor if tensor.grad_fn is None else tensor.detach()
         self.version = tensor._version
         self.path = path  # of the module that saved it
+        self.once = ""  # the op whose first derivative alone is right with what is packed; empty: all are
         self._get: Optional[Callable[[], torch.Tensor]] = None
         self._shape, self._stride, self._offset = tensor.shape, (), 0
 

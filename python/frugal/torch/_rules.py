@@ -128,6 +128,18 @@ for _name in (
 PRODUCTS = {"convolution", "mm", "addmm", "bmm", "baddbmm", "addbmm"}
 
 
+def keeps_second(op: str, args: Tuple[Any, ...]) -> bool:
+    """Do second derivatives stay right where the values or the derivatives that the op saves are rounded?
+
+    Where the derivative has two values, the second one is 0. In a product with parameters the gradient
+    of the other factor does not read what is rounded.
+    """
+    if op in PRODUCTS:
+        factors = [args[rule.argument] for rule in INPUTS[op]]
+        return sum(not is_parameter(one) for one in factors) < 2
+    return op in _TWO
+
+
 def rules_of(op: str, args: Tuple[Any, ...]) -> Tuple[Saved, ...]:
     """What the op saves, by its arguments where these decide."""
     if op in ("pow", "pow_"):  # the gradient of a square is linear in its input, those of others are not
@@ -200,6 +212,23 @@ VIEWS = {
         "Detach",
     )
 }
+
+
+def is_parameter(tensor: torch.Tensor) -> bool:
+    """Is it a leaf that is trained, a view of one, or one in another dtype?"""
+    if tensor.is_leaf:
+        return tensor.requires_grad
+    node = tensor.grad_fn
+    for _ in range(8):
+        if node is None:
+            return False
+        name = node.name()
+        if name == "torch::autograd::AccumulateGrad":
+            return True
+        if name not in VIEWS:
+            return False
+        node = node.next_functions[0][0]
+    return False
 
 
 class Levels(NamedTuple):
