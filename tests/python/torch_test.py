@@ -5,6 +5,7 @@ import copy
 import gc
 import json
 import os
+import pickle
 import subprocess
 import sys
 import tempfile
@@ -297,7 +298,7 @@ class Steps(unittest.TestCase):
         self.assertEqual(both.packed, 128 * 64)  # probabilities in 8 bits
         self.assertEqual(both.modules["CrossEntropyLoss"].packed, both.packed)
         self.assertLess(float((found - plain).norm() / plain.norm()), 0.05)
-        with self.assertRaisesRegex(TypeError, "expected a module, got function"):
+        with self.assertRaisesRegex(TypeError, "expected a module.*got function"):
             ft.compress([network, nn.functional.cross_entropy])
 
     def test_a_batch_that_the_model_casts_is_packed(self):
@@ -478,6 +479,78 @@ class Steps(unittest.TestCase):
             network(x)
         gc.collect()
         self.assertEqual(context._owner.now, 0)
+
+    def test_a_copy_of_the_model_is_no_part_of_the_block(self):
+        network = nn.Sequential(nn.Linear(64, 64), nn.Tanh())
+        x = torch.randn(64, 64)
+        with ft.compress(network, bits=4):
+            same = copy.deepcopy(network)
+            again = pickle.loads(pickle.dumps(network))
+            for one in (same, again):
+                with torch.no_grad():
+                    for p in one.parameters():
+                        p.zero_()
+                self.assertEqual(float(one(x).detach().abs().max()), 0)
+            self.assertGreater(float(network(x).detach().abs().max()), 0)
+        for one in (same, again):
+            self.assertEqual(float(one(x).detach().abs().max()), 0)
+
+    def test_contexts_of_one_model_end_in_any_order(self):
+        network = nn.Sequential(nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 64))
+        x = torch.randn(64, 64)
+        with ft.compress(network, bits=8), ft.compress(network, bits=2) as inner:
+            network(x).sum().backward()
+        self.assertGreater(inner.ratio, 6)
+        first, second = ft.compress(network), ft.compress(network)
+        both = threading.Barrier(2)
+
+        def other():
+            with second:
+                both.wait()
+                both.wait()
+
+        thread = threading.Thread(target=other)
+        with first:
+            thread.start()
+            both.wait()
+        both.wait()
+        thread.join()
+        self.assertNotIn("forward", network.__dict__)
+
+    def test_a_block_that_cannot_begin_leaves_nothing(self):
+        class Refuses(nn.Linear):
+            def buffers(self, recurse=True):
+                raise ZeroDivisionError
+
+        network = Net()
+        context = ft.compress([network, Refuses(4, 4)])
+        with self.assertRaises(ZeroDivisionError):
+            with context:
+                pass
+        self.assertNotIn("forward", network.__dict__)
+        torch.tanh(torch.randn(64, 64, requires_grad=True) * 2)
+        self.assertEqual(context.memory.saved, 0)
+
+    def test_lazy_modules(self):
+        network = nn.Sequential(nn.LazyLinear(64), nn.ReLU(), nn.LazyLinear(64))
+        with ft.compress(network, bits=4) as memory:
+            network(torch.randn(64, 64)).sum().backward()
+        self.assertGreater(memory.ratio, 4)
+
+    def test_a_sparse_tensor_is_made_in_the_model(self):
+        class Neighbours(nn.Linear):
+            def forward(self, x):
+                return torch.sparse.mm(torch.eye(64).to_sparse().clone(), torch.tanh(super().forward(x)))
+
+        network = Neighbours(64, 64)
+        x = torch.randn(64, 64)
+        network(x).sum().backward()
+        plain = network.weight.grad.clone()
+        network.zero_grad()
+        with ft.compress(network, bits=8) as memory:
+            network(x).sum().backward()
+        self.assertLess(float((plain - network.weight.grad).norm() / plain.norm()), 0.05)
+        self.assertGreater(memory.packed, 0)
 
     def penalty(self, network, context):
         """The gradients of a penalty on the gradient of the input."""
@@ -757,6 +830,24 @@ class Steps(unittest.TestCase):
             ft.compress(Net(), bits=17)
         with self.assertRaisesRegex(TypeError, "expected a module"):
             ft.compress("resnet18")
+        with self.assertRaisesRegex(ValueError, "an empty list"):
+            ft.compress([])
+        script = torch.jit.script(nn.Linear(4, 4)), torch.jit.trace(nn.Linear(4, 4), torch.zeros(1, 4))
+        for one in script:
+            with self.assertRaisesRegex(TypeError, "torch.jit"):
+                ft.compress(one)
+        for wrong, message in (
+            ({"seed": -1}, "seed"), ({"seed": 1.5}, "seed"),
+            ({"min_elements": -1}, "min_elements"), ({"min_elements": "a"}, "min_elements"),
+            ({"bits": "4"}, "bits"), ({"bits": True}, "bits"),
+            ({"budget": [1]}, "a budget"), ({"budget": 0.5}, "a budget"),
+        ):  # fmt: skip
+            with self.assertRaisesRegex(ValueError, f"expected {message}"):
+                ft.compress(Net(), **wrong)
+        for state in ({}, None, {"seed": 0, "step": 1, "widths": {}}):
+            with self.assertRaisesRegex(ValueError, "state_dict"):
+                ft.compress(Net()).load_state_dict(state)
+        self.assertEqual(ft.compress(Net(), bits=torch.ones(4).numpy().size).bits, 4)
 
     def test_prints(self):
         network = Net()

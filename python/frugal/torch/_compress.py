@@ -7,13 +7,14 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 
 import torch
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from torch.nn.parameter import is_lazy
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from frugal import _frugal
 from frugal.torch import _kept, _rules
 from frugal.torch._kept import Entry, Other, Owner, Slot, Stream, Table
 from frugal.torch._memory import Memory
-from frugal.torch._widths import Widths
+from frugal.torch._widths import Widths, is_number
 
 _WAIT = 4  # ops for which the output of a relu waits for somebody who needs its values
 
@@ -50,7 +51,7 @@ class _Event:
         self.out = [
             (one.data_ptr(), one.numel())
             for one in (out if isinstance(out, (tuple, list)) else (out,))
-            if isinstance(one, torch.Tensor)
+            if isinstance(one, torch.Tensor) and one.layout == torch.strided
         ]
 
     def made(self, tensor: torch.Tensor) -> bool:
@@ -78,21 +79,46 @@ def _needs_gradient(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.requires_grad
 
 
-def _is_parameter(tensor: torch.Tensor) -> bool:
-    """Is it a leaf that is trained, a view of one, or one in another dtype?"""
-    if tensor.is_leaf:
-        return tensor.requires_grad
-    node = tensor.grad_fn
-    for _ in range(8):
-        if node is None:
-            return False
-        name = node.name()
-        if name == "torch::autograd::AccumulateGrad":
-            return True
-        if name not in _rules.VIEWS:
-            return False
-        node = node.next_functions[0][0]
-    return False
+class _Watched:
+    """Stands for the forward pass of a model while contexts watch it.
+
+    A copy of the model, or one that was pickled, has a forward pass of its own.
+    """
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        self._model = model
+        self._own = model.__dict__.get("forward")
+        self._forward = model.forward
+        self._contexts: List[Tuple["compress", str]] = []
+
+    def add(self, context: "compress", prefix: str) -> None:
+        self._contexts.append((context, prefix))
+        self._model.forward = self  # type: ignore[method-assign]
+
+    def remove(self, context: "compress") -> None:
+        self._contexts = [one for one in self._contexts if one[0] is not context]
+        if self._contexts or self._model.__dict__.get("forward") is not self:
+            return
+        if self._own is None:
+            del self._model.forward
+        else:
+            self._model.forward = self._own  # type: ignore[method-assign]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        thread = threading.get_ident()
+        for context, prefix in reversed(self._contexts):  # the one that was entered last
+            if context._thread == thread:
+                return context._run(self._forward, prefix, args, kwargs)
+        return self._forward(*args, **kwargs)
+
+    def __reduce__(self) -> Any:
+        if self._own is not None:
+            return _itself, (self._own,)
+        return getattr, (self._model, "forward")  # the model has no attributes yet, so it is its class's
+
+
+def _itself(value: Any) -> Any:
+    return value
 
 
 class compress:
@@ -136,11 +162,31 @@ class compress:
         models = [] if model is None else [model] if not isinstance(model, (list, tuple)) else model
         for one in models:
             if not isinstance(one, torch.nn.Module):
-                raise TypeError(f"[compress] expected a module, got {type(one).__name__}")
-        self.models: Tuple[torch.nn.Module, ...] = tuple(models)
-        self.min_elements = min_elements
+                raise TypeError(
+                    "[compress] expected a module, a list of modules, or None for all ops of the block; "
+                    f"got {type(one).__name__}"
+                )
+            if isinstance(one, torch.jit.ScriptModule):
+                raise TypeError(
+                    "[compress] expected a module whose forward pass is Python's, got a "
+                    f"{type(one).__name__} of torch.jit, whose ops cannot be watched; give the module "
+                    "that it was made of"
+                )
+        if model is not None and not models:
+            raise ValueError(
+                "[compress] expected a module or more, got an empty list; without a model all ops of the "
+                "block are watched"
+            )
+        for name, number, end in (("seed", seed, 2**64), ("min_elements", min_elements, 2**63)):
+            if not is_number(number, whole=True) or not 0 <= number < end:
+                raise ValueError(
+                    f"[compress] expected {name} to be a whole number from 0 to {end - 1}, got {number!r}"
+                )
+        # Each one once: a model that is given twice is watched once.
+        self.models: Tuple[torch.nn.Module, ...] = tuple({id(one): one for one in models}.values())
+        self.min_elements = int(min_elements)
         self.memory = Memory()
-        self._stream = Stream(seed)
+        self._stream = Stream(int(seed))
         self._owner = Owner()
         self._table = Table()
         self._busy = False
@@ -177,6 +223,14 @@ class compress:
             return self.memory
         self._hooks = torch.autograd.graph.saved_tensors_hooks(self._pack, _unpack)
         self._hooks.__enter__()
+        try:
+            self._enter_models()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self.memory
+
+    def _enter_models(self) -> None:
         if not self.models:
             self._mode = _Mode(self)
             self._active = 1
@@ -188,7 +242,6 @@ class compress:
             before = register_module_forward_pre_hook(self._enter_module)
             after = register_module_forward_hook(self._leave_module)
             self._undo += [before.remove, after.remove]
-        return self.memory
 
     def __exit__(self, *exception: Any) -> None:
         hooks, self._hooks = self._hooks, None
@@ -284,44 +337,46 @@ class compress:
         return {"seed": self._stream.seed, "step": self._stream.step, "widths": self._widths.state()}
 
     def load_state_dict(self, state: Dict[str, Any]) -> None:
-        self._stream.seed, self._stream.step = state["seed"], state["step"]
+        if not isinstance(state, dict) or not state.keys() >= self.state_dict().keys():
+            given = list(state) if isinstance(state, dict) else type(state).__name__
+            raise ValueError(
+                "[compress] expected what state_dict() of a context gave, with "
+                f"{list(self.state_dict())}; got {given}"
+            )
         self._widths.restore(state["widths"])
+        self._stream.seed, self._stream.step = state["seed"], state["step"]
 
     def _watch(self, model: torch.nn.Module, prefix: str) -> None:
-        own = model.__dict__.get("forward")
-        forward = model.forward
-
-        def watched(*args: Any, **kwargs: Any) -> Any:
-            if threading.get_ident() != self._thread or self._active or _in_backward():
-                return forward(*args, **kwargs)
-            self._note_inputs(args)
-            self._note_inputs(tuple(kwargs.values()))
-            self._active += 1
-            if prefix:
-                self._path.append(prefix)
-            try:
-                with _Mode(self):
-                    return forward(*args, **kwargs)
-            finally:
-                self._active -= 1
-                self._settle()
-                self._path.clear()
-                self._inputs.clear()
-
         for held in (model.parameters(), model.buffers()):
             for one in held:
+                if is_lazy(one):  # has no memory yet
+                    continue
                 values = _kept.values_of(one)
                 if values is not None:
                     self._lasting.add(_kept._storage(values)._cdata)
-        model.forward = watched  # type: ignore[method-assign]
+        watched = model.__dict__.get("forward")
+        if not isinstance(watched, _Watched):
+            watched = _Watched(model)
+        watched.add(self, prefix)
+        self._undo.append(lambda: watched.remove(self))
 
-        def restore() -> None:
-            if own is None:
-                del model.forward
-            else:
-                model.forward = own  # type: ignore[method-assign]
-
-        self._undo.append(restore)
+    def _run(self, forward: Callable[..., Any], prefix: str, args: Any, kwargs: Any) -> Any:
+        """The forward pass of a model, watched."""
+        if self._active or _in_backward():
+            return forward(*args, **kwargs)
+        self._note_inputs(args)
+        self._note_inputs(tuple(kwargs.values()))
+        self._active += 1
+        if prefix:
+            self._path.append(prefix)
+        try:
+            with _Mode(self):
+                return forward(*args, **kwargs)
+        finally:
+            self._active -= 1
+            self._settle()
+            self._path.clear()
+            self._inputs.clear()
 
     def _prefix(self, i: int) -> str:
         """What comes before the names of the modules of model i: the first one has them as they are."""
@@ -527,6 +582,8 @@ class compress:
         kwargs: Any,
     ) -> None:
         begun = time.perf_counter()
+        if form in ("values", "fine", "levels", "two or values") and not _rules.keeps_second(op, args):
+            slot.once = op
         if form != "shape" and self._counted.get(self._place(tensor)):
             why = "whole for another op"  # so this one keeps it for nothing
         else:
@@ -582,8 +639,6 @@ class compress:
             width = _rules.width_of(op, self._widths.base)
             table = _rules.levels(op, numbers, width, tensor.dtype)
             if table is None:
-        if form in ("values", "fine", "levels", "two or values") and not _rules.keeps_second(op, args):
-            slot.once = op
                 return f"read by {op}, which no rule knows"
             seed, step, number = self._stream.next()
             kept = _frugal.keep_levels(
@@ -694,14 +749,6 @@ def _as_bytes(flat: torch.Tensor) -> torch.Tensor:
 
 
 def _unpack(slot: Slot) -> torch.Tensor:
-    return slot.unpack()
-
-
-_graph_task = getattr(torch._C, "_current_graph_task_id", None)
-
-
-def _in_backward() -> bool:
-    return _graph_task is not None and _graph_task() != -1
     # Backward passes have gradients of their own only with create_graph=True.
     again = torch.is_grad_enabled() and (_graph_task is None or _in_backward())
     if again and slot.once and slot.tensor is None:
@@ -710,3 +757,11 @@ def _in_backward() -> bool:
             f"{slot.path or 'the model'} is packed in a form that has the first derivative alone; run the "
             "forward pass of second derivatives outside of the context, or with bits=0"
         )
+    return slot.unpack()
+
+
+_graph_task = getattr(torch._C, "_current_graph_task_id", None)
+
+
+def _in_backward() -> bool:
+    return _graph_task is not None and _graph_task() != -1

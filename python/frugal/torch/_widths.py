@@ -1,6 +1,7 @@
 """How many bits each packed tensor has."""
 
 import math
+import numbers
 import re
 from typing import Any, Dict, NamedTuple, Optional, Union
 
@@ -10,6 +11,12 @@ from frugal.torch._memory import readable
 _UNITS = {"": 1, "B": 1, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "KB": 10**3, "MB": 10**6, "GB": 10**9}
 
 
+def is_number(value: Any, whole: bool = False) -> bool:
+    """Is it a number of Python or of NumPy?"""
+    kind = numbers.Integral if whole else numbers.Real
+    return isinstance(value, kind) and not isinstance(value, bool)
+
+
 def bytes_of(budget: Union[int, str]) -> int:
     """The bytes of a number or of a text such as "2 GiB"."""
     if isinstance(budget, str):
@@ -17,9 +24,11 @@ def bytes_of(budget: Union[int, str]) -> int:
         if found is None or found.group(2).upper() not in _UNITS:
             raise ValueError(f'[compress] expected a budget such as "2 GiB" or a number of bytes, got "{budget}"')
         budget = int(float(found.group(1)) * _UNITS[found.group(2).upper()])
-    if budget <= 0:
-        raise ValueError(f"[compress] expected a budget above 0, got {budget}")
-    return budget
+    if not is_number(budget) or not 1 <= budget < 2**63:
+        raise ValueError(
+            f'[compress] expected a budget above 0, such as "2 GiB" or a number of bytes, got {budget}'
+        )
+    return int(budget)
 
 
 class Item(NamedTuple):
@@ -47,15 +56,15 @@ class Widths:
         if preset is not None:
             if bits is not None or policy is not None:
                 raise ValueError("[compress] expected either a preset, or bits and a policy")
-            bits, adaptive = _frugal.preset(preset)
+            bits, adaptive = _frugal.preset(str(preset))
             policy = "gact" if adaptive else "fixed"
         self.bits: float = 4 if bits is None else bits
         self.policy = "fixed" if policy is None else policy
         self.budget = None if budget is None else bytes_of(budget)
         if self.policy not in ("fixed", "gact"):
             raise ValueError(f'[compress] expected the policy "fixed" or "gact", got "{policy}"')
-        if not isinstance(self.bits, (int, float)) or not 0 <= self.bits <= 16:
-            raise ValueError(f"[compress] expected bits from 0 to 16, got {bits}")
+        if not is_number(self.bits) or not 0 <= self.bits <= 16:
+            raise ValueError(f"[compress] expected bits from 0 to 16, got {bits!r}")
         if self.policy == "fixed" and self.bits != int(self.bits):
             raise ValueError(f'[compress] expected whole bits, or policy="gact", got {bits}')
         if self.policy == "gact" and not (self.bits == 0 or 1 <= self.bits <= 8):
@@ -138,6 +147,10 @@ class Widths:
         }
 
     def restore(self, state: Dict[str, Any]) -> None:
+        if not isinstance(state, dict) or not state.keys() >= self.state().keys():
+            raise ValueError(
+                f"[compress] expected widths as state_dict() gives them, with {list(self.state())}; got {state}"
+            )
         self._planned = dict(state["planned"])
         self._costs = dict(state["costs"])
         self.items = {name: Item(*one) for name, one in state["items"].items()}
