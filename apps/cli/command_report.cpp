@@ -8,6 +8,8 @@
 namespace frugal::apps {
 
 std::string write_report(const ReportArguments& arguments) {
+  if (arguments.folders.empty())
+    throw ConfigError("", "report: expected the folder of a run or more, got none");
   std::vector<ReportRun> runs;
   for (const std::string& folder : arguments.folders) runs.push_back(read_report_run(folder));
   const bool one = runs.size() == 1;

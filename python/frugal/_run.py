@@ -15,33 +15,69 @@ PathName = Union[str, "os.PathLike[str]"]
 Callback = Callable[[Dict[str, Any]], Any]
 
 
+def _plain(value: Any) -> Any:
+    """What JSON writes of a value that is not its own: paths, and numbers and arrays of NumPy."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    raise TypeError(
+        "[config] expected numbers, texts, lists, dicts, paths or arrays as values, got "
+        f"{type(value).__name__} {value!r}"
+    )
+
+
 @contextlib.contextmanager
 def _file_of(config: Config) -> Iterator[str]:
     """The file of a configuration; a mapping is written to one."""
+    if not isinstance(config, (Mapping, str, os.PathLike)):
+        raise TypeError(
+            f"[config] expected the name of a file or a dict, got {type(config).__name__}"
+        )
     if not isinstance(config, Mapping):
         yield os.fspath(config)
         return
     with tempfile.TemporaryDirectory(prefix="frugal-") as folder:
         file = os.path.join(folder, "config.json")
         with open(file, "w", encoding="utf-8") as to:
-            json.dump(config, to, default=os.fspath)
+            json.dump(config, to, default=_plain)
         yield file
 
 
 def _sets(overrides: Optional[Mapping[str, Any]]) -> List[str]:
-    return [f"{key}={json.dumps(value, default=os.fspath)}" for key, value in (overrides or {}).items()]
+    if overrides is not None and not isinstance(overrides, Mapping):
+        raise TypeError(
+            '[config] expected set to be a dict such as {"train.epochs": 3}, got '
+            f"{type(overrides).__name__}"
+        )
+    return [f"{key}={json.dumps(value, default=_plain)}" for key, value in (overrides or {}).items()]
 
 
 def _functions(callbacks: Iterable[Any], name: str) -> List[Callback]:
     """The functions for one kind of report. A plain function gets the reports of epochs."""
     found = []
+    if callable(callbacks) or not isinstance(callbacks, Iterable):
+        raise TypeError(
+            f"[train] expected a list of callbacks, got {type(callbacks).__name__}; one stands in a list, too"
+        )
     for callback in callbacks:
         method = getattr(callback, name, None)
-        if method is not None:
+        if method is not None and callable(method):
             found.append(method)
+        elif not callable(callback) and not any(
+            callable(getattr(callback, one, None)) for one in ("on_step", "on_epoch")
+        ):
+            raise TypeError(
+                "[train] expected callbacks that are functions or have on_step or on_epoch, got "
+                f"{type(callback).__name__}"
+            )
         elif callable(callback) and not hasattr(callback, "on_step") and name == "on_epoch":
             found.append(callback)
     return found
+
+
+def _answer(value: Any) -> Any:
+    return bool(value) if type(value).__module__ == "numpy" and "bool" in type(value).__name__ else value
 
 
 def _joined(functions: List[Callback]) -> Optional[Callback]:
@@ -49,7 +85,8 @@ def _joined(functions: List[Callback]) -> Optional[Callback]:
         return None
 
     def call(report: Dict[str, Any]) -> bool:
-        goes_on = [function(report) is not False for function in functions]
+        # False of NumPy, as of a comparison of its numbers, is another object than Python's.
+        goes_on = [_answer(function(report)) is not False for function in functions]
         return all(goes_on)
 
     return call

@@ -43,7 +43,12 @@ def tensor(array: Any) -> Tensor:
         copy = numpy.array(array, order="C")
         if copy.dtype.byteorder not in "=|":
             copy = copy.astype(copy.dtype.newbyteorder("="))
-        return _frugal.shared_tensor(copy)
+        try:
+            return _frugal.shared_tensor(copy)
+        except (BufferError, ValueError) as error:
+            raise BufferError(
+                f"{error}; {type(array).__name__} is an array of {copy.dtype} for NumPy"
+            ) from None
 
 
 def _array(self: Tensor, dtype: Any = None, copy: Any = None) -> Any:

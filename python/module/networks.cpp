@@ -89,7 +89,12 @@ void add_variables(py::module_& module) {
                                return py::cast(x.grad());
                              })
       .def("zero_grad", &Variable::zero_grad)
-      .def("item", [](const Variable& x) { return x.value().item(); })
+      .def("item",
+           [](const Variable& x) {
+             if (x.value().numel() != 1)
+               throw Error("[item] expected one number, got " + describe(x.value()));
+             return x.value().item();
+           })
       .def("detach", &Variable::detach)
       .def("backward", [](const Variable& x) { without_lock([&] { backward(x); }); })
       .def("__repr__",
@@ -103,7 +108,10 @@ void add_variables(py::module_& module) {
       .def("__add__", [](const Variable& x, double term) { return add_scalar(x, term); })
       .def("__sub__", [](const Variable& x, double term) { return add_scalar(x, -term); })
       .def("__mul__", [](const Variable& x, double factor) { return scale(x, factor); })
-      .def("__truediv__", [](const Variable& x, double divisor) { return scale(x, 1 / divisor); });
+      .def("__truediv__", [](const Variable& x, double divisor) { return scale(x, 1 / divisor); })
+      .def("__radd__", [](const Variable& x, double term) { return add_scalar(x, term); })
+      .def("__rsub__", [](const Variable& x, double term) { return add_scalar(neg(x), term); })
+      .def("__rmul__", [](const Variable& x, double factor) { return scale(x, factor); });
   module.def("relu", one(&relu));
   module.def("tanh", one(&tanh));
   module.def("sigmoid", one(&sigmoid));
@@ -176,8 +184,11 @@ Variable run_op(const std::string& name, const py::object& forward, const py::ob
       saves.push_back(linear ? save(input) : save_exact(input.value()));
   }
   const size_t slots = saves.size();
+  std::vector<DType> dtypes;
+  for (const Variable& input : inputs) dtypes.push_back(input.value().dtype());
   return record(lasting(name), inputs, output, saves,
-                [call = held(backward), slots, shapes = inputs.size()](const Backward& b) {
+                [call = held(backward), slots, shapes = inputs.size(), name,
+                 dtypes](const Backward& b) {
                   const py::gil_scoped_acquire lock;
                   py::tuple arguments(slots + 1);
                   arguments[0] = py::cast(b.dy());
@@ -192,9 +203,17 @@ Variable run_op(const std::string& name, const py::object& forward, const py::ob
                   for (size_t i = 0; i < shapes; ++i) {
                     const py::object each =
                         several ? py::object(py::reinterpret_borrow<py::tuple>(found)[i]) : found;
-                    grads.push_back(each.is_none() || !b.needs(static_cast<int>(i))
-                                        ? Tensor()
-                                        : shared_tensor(each));
+                    if (each.is_none() || !b.needs(static_cast<int>(i))) {
+                      grads.push_back(Tensor());
+                      continue;
+                    }
+                    const Tensor gradient = shared_tensor(each);
+                    if (gradient.dtype() != dtypes[i])
+                      throw Error(fmt::format(
+                          "[op] {}: expected a gradient of {} for input {}, as the input has, got "
+                          "{}; array.astype() gives the other dtype",
+                          name, name_of(dtypes[i]), i, describe(gradient)));
+                    grads.push_back(gradient);
                   }
                   return grads;
                 });

@@ -220,6 +220,32 @@ class Loops(unittest.TestCase):
         self.assertIn("resnet50", frugal.networks())
         self.assertIn("adamw", frugal.optimizers())
 
+    def test_a_gradient_of_another_dtype_is_refused(self):
+        for dtype in (np.float64, np.float16, np.int64, np.bool_):
+            wide = frugal.op("wide", lambda x: x * 2, lambda dy, x, to=dtype: dy.astype(to))
+            v = frugal.variable(np.ones(4, np.float32), requires_grad=True)
+            with self.assertRaisesRegex(frugal.Error, "wide: expected a gradient of f32 for input 0"):
+                frugal.sum(wide(v)).backward()
+
+    def test_numbers_stand_on_either_side(self):
+        v = frugal.variable(np.array([1.0, 4.0], np.float32), requires_grad=True)
+        for found, wanted in ((2 * v, [2, 8]), (2 + v, [3, 6]), (2 - v, [1, -2]), (v * 2, [2, 8])):
+            np.testing.assert_array_equal(np.asarray(found.value), wanted)
+        frugal.sum(3 * (1 - v)).backward()
+        np.testing.assert_array_equal(np.asarray(v.grad), [-3, -3])
+
+    def test_item_takes_one_number(self):
+        self.assertEqual(frugal.variable([[3.0]]).item(), 3)
+        for many in ([1.0, 2.0], np.ones((0, 2))):
+            with self.assertRaisesRegex(frugal.Error, "expected one number"):
+                frugal.variable(many).item()
+
+    def test_wrong_arguments(self):
+        with self.assertRaisesRegex(ValueError, "min_elements"):
+            frugal.policy(4, min_elements=-1)
+        with self.assertRaisesRegex(BufferError, "NoneType"):
+            frugal.tensor(None)
+
     def test_batches_of_a_generator(self):
         with tempfile.TemporaryDirectory() as folder:
             config = json.loads(json.dumps(CONFIG))
@@ -326,6 +352,35 @@ class Runs(InFolder):
         run = frugal.train(self.config, out=self.path("a"), resume=True, quiet=True)
         self.assertTrue(run.finished)
         self.assertEqual(run.summary["final"]["test_loss"], whole.summary["final"]["test_loss"])
+
+    def test_false_of_numpy_ends_the_run(self):
+        run = frugal.train(
+            self.config, out=self.path("a"), callbacks=[lambda report: np.float64(1) < 0], quiet=True
+        )
+        self.assertFalse(run.finished)
+
+    def test_numbers_of_numpy_in_a_configuration(self):
+        self.config["optim"]["lr"] = np.float32(0.25)
+        run = frugal.train(
+            self.config, out=self.path("a"), set={"train.epochs": np.int64(1)}, quiet=True
+        )
+        self.assertEqual(run.config["train"]["epochs"], 1)
+        self.assertEqual(run.config["optim"]["lr"], 0.25)
+
+    def test_arguments_of_the_wrong_kind(self):
+        for wrong, message in (
+            ({"config": 3}, "a file or a dict, got int"),
+            ({"config": {"optim": {"lr": {1}}}}, "got set"),
+            ({"config": self.config, "set": "train.epochs=1"}, "set to be a dict.*got str"),
+            ({"config": self.config, "callbacks": print}, "a list of callbacks"),
+            ({"config": self.config, "callbacks": [3]}, "callbacks that are functions.*got int"),
+        ):
+            with self.assertRaisesRegex(TypeError, message):
+                frugal.train(**wrong)
+
+    def test_a_report_needs_a_run(self):
+        with self.assertRaisesRegex(frugal.ConfigError, "expected the folder of a run or more"):
+            frugal.report()
 
     def test_an_exception_of_a_callback_arrives(self):
         def fails(report):
