@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/parallel.h"
 #include "ops/checks.h"
 #include "ops/dense/copy.h"
 #include "ops/f32_blocks.h"

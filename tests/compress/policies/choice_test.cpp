@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "compress/policies/adaptive_policy.h"
+#include "compress/policies/budget_policy.h"
 #include "compress/policies/fixed_policy.h"
 #include "compress/policies/levels.h"
 #include "compress/policies/policy_kind.h"
