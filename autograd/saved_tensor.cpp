@@ -205,7 +205,7 @@ class SaveContext {
       recipe.quality = std::max(recipe.quality, slots[i].quality());
       recipe.depth = std::max(recipe.depth, slots[i].recipe_depth() + 1);
       recipe.elements += slots[i].rebuilt_elements();
-      const bool is_linear = (spec.linear_slots >> i & 1u) != 0;
+      const bool is_linear = i < 32 && (spec.linear_slots >> i & 1u) != 0;
       const bool reads_curve =
           (spec.lossy == Rebuilt::corrected && !is_linear) || slots[i].is_recipe();
       if (reads_curve && slots[i].defined())
