@@ -3,6 +3,7 @@
 #include "core/dtype_switch.h"
 #include "ops/cuda/cuda_cast.h"
 #include "ops/cuda/cuda_strides.h"
+#include "ops/dense/to_integer.h"
 
 namespace frugal::ops {
 namespace {
@@ -18,6 +19,9 @@ __device__ __forceinline__ To convert(From value) {
     return convert<To>(static_cast<float>(value));
   else if constexpr (is_half<To>)
     return cuda::store<To>(static_cast<float>(value));
+  else if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To> &&
+                     !std::is_same_v<To, bool>)
+    return to_integer<To>(value);
   else
     return static_cast<To>(value);
 }

@@ -11,7 +11,8 @@ Tensor contiguous(const Tensor& x);
 Tensor clone(const Tensor& x);
 
 // Writes x into `out`. Both may have any strides; their shapes are equal. Converts between dtypes:
-// floating to integer truncates, anything to bool is x != 0. Does not raise the version of `out`.
+// floating to integer truncates, and gives the nearest value that the integer has (NaN: 0);
+// anything to bool is x != 0. Does not raise the version of `out`.
 // Errors: shapes differ.
 void copy_into(const Tensor& out, const Tensor& x);
 void copy_kernel(Cpu, const Tensor& out, const Tensor& x);

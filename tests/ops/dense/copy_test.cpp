@@ -84,6 +84,18 @@ TEST_CASE("copy: casts truncate towards 0, round to nearest, and keep NaN and in
   CHECK(cast(x.as_strided({2}, {2}, 0), DType::f32).to_vector()[1] == 0.25);
 }
 
+TEST_CASE("copy: casts to integers give the nearest value that the integer has, and 0 for NaN") {
+  const Tensor x = Tensor::from<double>({-1e300, -300, -0.5, 255.5, 1e300, NAN}, {6});
+  for (const DType from : {DType::f64, DType::f32}) {
+    CAPTURE(name_of(from));
+    CHECK(cast(cast(x, from), DType::u8).to_vector() == std::vector<double>{0, 0, 0, 255, 255, 0});
+    CHECK(cast(cast(x, from), DType::i32).to_vector() ==
+          std::vector<double>{-0x1p31, -300, 0, 255, 0x1p31 - 1, 0});
+    CHECK(cast(cast(x, from), DType::i64).to_vector() ==  // f64 rounds 2^63 - 1 to 2^63
+          std::vector<double>{-0x1p63, -300, 0, 255, 0x1p63, 0});
+  }
+}
+
 TEST_CASE("copy: fill writes every dtype and layout") {
   for (const DType dtype : kAllTypes) {
     const Tensor out = Tensor::zeros({3, 4}, dtype);

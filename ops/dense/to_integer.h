@@ -1,0 +1,23 @@
+#pragma once
+
+#include <limits>
+
+#include "core/dtype.h"
+
+namespace frugal::ops {
+
+// A floating value without its fraction. A value beyond those of To becomes the nearest one, and
+// NaN becomes 0: a plain conversion of such a value is undefined.
+template <class To, class From>
+FRUGAL_HD To to_integer(From value) {
+  constexpr To kLowest = std::numeric_limits<To>::lowest(),
+               kLargest = std::numeric_limits<To>::max();
+  constexpr From kBelow = static_cast<From>(kLowest);
+  constexpr From kAbove = static_cast<From>(kLargest / 2 + 1) * 2;  // a power of 2, so it is exact
+  if (value != value) return 0;
+  if (value <= kBelow) return kLowest;
+  if (value >= kAbove) return kLargest;
+  return static_cast<To>(value);
+}
+
+}  // namespace frugal::ops
