@@ -73,6 +73,10 @@ if(sanitizers)
   target_compile_options(frugal_flags INTERFACE ${sanitizers} -fno-sanitize-recover=all -fno-omit-frame-pointer)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")  # GCC's flow analysis gives false warnings in instrumented code
     target_compile_options(frugal_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-maybe-uninitialized>)
+    if(NOT FRUGAL_SANITIZE STREQUAL "thread")
+      # GCC's shared library of UndefinedBehaviorSanitizer takes no notice of log_path beside that of AddressSanitizer.
+      target_link_options(frugal_flags INTERFACE -static-libasan -static-libubsan)
+    endif()
   endif()
   target_link_options(frugal_flags INTERFACE ${sanitizers})
 endif()
