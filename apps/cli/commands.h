@@ -72,11 +72,11 @@ void grad_command(const GradArguments& arguments);
 
 // Text from a language model of a run of `train`: continues `prompt`, and is printed as it comes.
 struct GenerateArguments {
-  std::string config, checkpoint;    // config: the folder of a run, or a configuration
+  std::string config, checkpoint;     // config: the folder of a run, or a configuration
   std::optional<std::string> prompt;  // none: a line end; with `chat`, the lines of the input
   bool chat = false;                  // the run's chat template writes what the network reads
   std::string system;                 // with `chat`, what the system says first
-  std::string weights = "best";  // best or last: which weights of a run without `checkpoint`
+  std::string weights = "best";       // best or last: which weights of a run without `checkpoint`
   std::vector<std::string> sets;
   int64_t tokens = 200, top_k = 0;
   double temperature = 1, top_p = 1, min_p = 0, repetition_penalty = 1;

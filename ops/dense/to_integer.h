@@ -1,3 +1,4 @@
+// Conversion of floating values to integers, on the CPU and on CUDA. Internal.
 #pragma once
 
 #include <limits>

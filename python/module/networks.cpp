@@ -186,37 +186,37 @@ Variable run_op(const std::string& name, const py::object& forward, const py::ob
   const size_t slots = saves.size();
   std::vector<DType> dtypes;
   for (const Variable& input : inputs) dtypes.push_back(input.value().dtype());
-  return record(lasting(name), inputs, output, saves,
-                [call = held(backward), slots, shapes = inputs.size(), name,
-                 dtypes](const Backward& b) {
-                  const py::gil_scoped_acquire lock;
-                  py::tuple arguments(slots + 1);
-                  arguments[0] = py::cast(b.dy());
-                  for (size_t i = 0; i < slots; ++i)
-                    arguments[i + 1] = py::cast(b.saved(static_cast<int>(i)));
-                  const py::object found = (*call)(*arguments);
-                  Grads grads;
-                  const bool several = py::isinstance<py::tuple>(found);
-                  if ((several ? py::len(found) : 1) != shapes)
-                    throw Error(fmt::format("[op] expected {} gradients of its inputs, got {}",
-                                            shapes, several ? py::len(found) : 1));
-                  for (size_t i = 0; i < shapes; ++i) {
-                    const py::object each =
-                        several ? py::object(py::reinterpret_borrow<py::tuple>(found)[i]) : found;
-                    if (each.is_none() || !b.needs(static_cast<int>(i))) {
-                      grads.push_back(Tensor());
-                      continue;
-                    }
-                    const Tensor gradient = shared_tensor(each);
-                    if (gradient.dtype() != dtypes[i])
-                      throw Error(fmt::format(
-                          "[op] {}: expected a gradient of {} for input {}, as the input has, got "
-                          "{}; array.astype() gives the other dtype",
-                          name, name_of(dtypes[i]), i, describe(gradient)));
-                    grads.push_back(gradient);
-                  }
-                  return grads;
-                });
+  return record(
+      lasting(name), inputs, output, saves,
+      [call = held(backward), slots, shapes = inputs.size(), name, dtypes](const Backward& b) {
+        const py::gil_scoped_acquire lock;
+        py::tuple arguments(slots + 1);
+        arguments[0] = py::cast(b.dy());
+        for (size_t i = 0; i < slots; ++i)
+          arguments[i + 1] = py::cast(b.saved(static_cast<int>(i)));
+        const py::object found = (*call)(*arguments);
+        Grads grads;
+        const bool several = py::isinstance<py::tuple>(found);
+        if ((several ? py::len(found) : 1) != shapes)
+          throw Error(fmt::format("[op] expected {} gradients of its inputs, got {}", shapes,
+                                  several ? py::len(found) : 1));
+        for (size_t i = 0; i < shapes; ++i) {
+          const py::object each =
+              several ? py::object(py::reinterpret_borrow<py::tuple>(found)[i]) : found;
+          if (each.is_none() || !b.needs(static_cast<int>(i))) {
+            grads.push_back(Tensor());
+            continue;
+          }
+          const Tensor gradient = shared_tensor(each);
+          if (gradient.dtype() != dtypes[i])
+            throw Error(fmt::format(
+                "[op] {}: expected a gradient of {} for input {}, as the input has, got "
+                "{}; array.astype() gives the other dtype",
+                name, name_of(dtypes[i]), i, describe(gradient)));
+          grads.push_back(gradient);
+        }
+        return grads;
+      });
 }
 
 // ---- networks, optimizers, policies

@@ -102,7 +102,7 @@ TEST_CASE("generate: top_p of a vocabulary takes the likeliest tokens that reach
   std::set<double> seen;
   for (const double token : generate(model, prompt({0}), options).to_vector()) seen.insert(token);
   CHECK(*seen.rbegin() <= 800);
-  CHECK(*seen.rbegin() > 700);  // of 4,000 draws, none above is less likely than 0.875^4000
+  CHECK(*seen.rbegin() > 700);  // 4,000 draws miss the last 100 with the likelihood 0.875^4000
   CHECK(seen.count(5) == 0);
   CHECK(seen.size() > 700);  // each of 800 is missed with the likelihood 0.0067
 }
