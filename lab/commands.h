@@ -1,5 +1,5 @@
 // The subcommands of `frugal-lab`: studies of what compression does to activations and gradients,
-// and of tokenizers.
+// of tokenizers and of generated texts.
 #pragma once
 #include <string>
 #include <vector>
@@ -11,14 +11,15 @@ namespace frugal::lab {
 struct LabArguments : apps::PlaceArguments {  // the place: spmm
   std::string config;
   std::vector<std::string> sets;
-  int64_t nodes = 169343;                   // spmm: ogbn-arxiv's
-  int64_t train_steps = 400, batches = 32;  // gradient: before, and for the unit
-  std::vector<int64_t> bits = {4, 3, 2};    // gradient: `repeats` draws at each
-  int64_t references = 8;                   // sensitivity: measurements with whole batches
-  bool policies = false;                    // gradient: these, and not ways to keep signs
-  bool layers = false;                      // gradient: of each layer, as CONFIG compresses
-  std::vector<std::string> whole;           // gradient by layer: ops whose tensors stay whole
-  std::string texts, out;                   // tokens: what is encoded, and where the ids go
+  int64_t nodes = 169343;                     // spmm: ogbn-arxiv's
+  int64_t train_steps = 400, batches = 32;    // gradient: before, and for the unit
+  std::vector<int64_t> bits = {4, 3, 2};      // gradient: `repeats` draws at each
+  int64_t references = 8;                     // sensitivity: measurements with whole batches
+  bool policies = false;                      // gradient: these, and not ways to keep signs
+  bool layers = false;                        // gradient: of each layer, as CONFIG compresses
+  std::vector<std::string> whole;             // gradient by layer: ops whose tensors stay whole
+  std::string texts, out;                     // tokens: what is encoded, and where the ids go
+  int64_t tokens = 256, network_layers = 30;  // generate: of a text, and of the decoder
   bool json = false;
 };
 // A graph's sums over neighbours, the graph where the features are.
@@ -36,6 +37,9 @@ void study_sensitivity(const LabArguments& arguments);
 void study_bounds(const LabArguments& arguments);
 // The speed and the ids of a tokenizer; `config` is its file.
 void study_tokens(const LabArguments& arguments);
+// The time of a token that a decoder of SmolLM2-135M's width writes: with cached keys and values
+// and without, and with weights in few bits.
+void study_generate(const LabArguments& arguments);
 // The texts of the conversations in `texts` and their answers, by the template of a folder,
 // `config`: JSON lines.
 void study_chat(const LabArguments& arguments);

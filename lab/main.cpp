@@ -88,6 +88,15 @@ void add_studies(CLI::App& app) {
   tokens->add_option("--out", a.out, "A file for the ids: JSON lines");
   tokens->add_flag("--json", a.json, "Print JSON");
   tokens->callback([] { study_tokens(a); });
+  CLI::App* generate =
+      common(command(app, "generate", "The time of a generated token, with weights in few bits"));
+  generate->add_option("--tokens", a.tokens, "Of a text")
+      ->check(apps::whole(1, 2000))
+      ->capture_default_str();
+  generate->add_option("--layers", a.network_layers, "Of a decoder as wide as SmolLM2-135M")
+      ->check(apps::whole(1, 1000))
+      ->capture_default_str();
+  generate->callback([] { study_generate(a); });
   CLI::App* chat = command(app, "chat", "Conversations by a folder's chat template, and answers");
   chat->add_option("FOLDER", a.config, "Of a model: tokenizer_config.json, chat_template.jinja")
       ->required();

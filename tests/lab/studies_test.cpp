@@ -121,6 +121,20 @@ TEST_CASE("spmm counts both directions of every edge, and the loops") {
         (ops::processor_multiplies_bf16() ? 0 : 2));
 }
 
+TEST_CASE("generate times a token, and says whose text is the same") {
+  const Ran ran = frugal_lab("generate --layers 1 --tokens 3 --repeats 1 --json");
+  REQUIRE_MESSAGE(ran.status == 0, ran.err);
+  const Json report = Json::parse(ran.out);
+  REQUIRE(report["results"].size() == 5);
+  for (const Json& row : report["results"]) {
+    CAPTURE(row.dump());
+    CHECK(row["seconds"].get<double>() > 0);
+    // Weights that are numbers of bf16 stay the same weights.
+    if (row["weights"] == "f32" || row["weights"] == "numbers of bf16") CHECK(row["same_text"]);
+  }
+  CHECK(frugal_lab("generate --tokens 0").status == 2);
+}
+
 TEST_CASE("policies side by side: ranges that mix channels lose most, a budget gains most") {
   const TempFolder folder;
   write_file(folder / "c.json", R"({"model": {"name": "resnet20"}, "data": {"name": "random",
