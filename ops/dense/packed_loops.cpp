@@ -20,7 +20,21 @@ HWY_ATTR void Nf4Loop(const uint8_t* codes, const float* scales, const float* va
     *to++ = values[codes[i] & 15] * scales[i / 32];
   }
 }
-#elif HWY_TARGET <= HWY_AVX2
+#else
+// The 32 codes of 16 bytes, the code in the high half of a byte first.
+struct Codes32 {
+  hn::Vec<hn::FixedTag<uint8_t, 16> > lower, upper;
+};
+HWY_ATTR inline Codes32 CodesOf(const uint8_t* bytes) {
+  const hn::FixedTag<uint8_t, 16> d8;
+  const hn::FixedTag<uint16_t, 8> d16;
+  const auto low = hn::Set(d8, 15), both = hn::LoadU(d8, bytes);
+  const auto first = hn::And(hn::BitCast(d8, hn::ShiftRight<4>(hn::BitCast(d16, both))), low);
+  const auto second = hn::And(both, low);
+  return {hn::InterleaveLower(d8, first, second), hn::InterleaveUpper(d8, first, second)};
+}
+
+#if HWY_TARGET <= HWY_AVX2
 // Codes are places in one vector of 16 numbers, or in two of 8.
 HWY_ATTR void Nf4Loop(const uint8_t* codes, const float* scales, const float* values,
                       int64_t blocks, float* to) {
@@ -28,19 +42,15 @@ HWY_ATTR void Nf4Loop(const uint8_t* codes, const float* scales, const float* va
   const hn::Rebind<int32_t, decltype(df)> di;
   const hn::Rebind<uint8_t, decltype(df)> db;
   const hn::FixedTag<uint8_t, 16> d8;
-  const hn::FixedTag<uint16_t, 8> d16;
   constexpr int kLanes = static_cast<int>(hn::MaxLanes(df));
   const auto low_values = hn::LoadU(df, values), high_values = hn::LoadU(df, values + 16 - kLanes);
-  const auto low = hn::Set(d8, 15);
   HWY_ALIGN uint8_t places[32];
   for (int64_t block = 0; block < blocks; ++block) {
     const auto scale = hn::Set(df, scales[block]);
     for (int half = 0; half < 2; ++half, codes += 16, to += 32) {
-      const auto both = hn::LoadU(d8, codes);
-      const auto first = hn::And(hn::BitCast(d8, hn::ShiftRight<4>(hn::BitCast(d16, both))), low);
-      const auto second = hn::And(both, low);
-      hn::Store(hn::InterleaveLower(d8, first, second), d8, places);
-      hn::Store(hn::InterleaveUpper(d8, first, second), d8, places + 16);
+      const Codes32 at_once = CodesOf(codes);
+      hn::Store(at_once.lower, d8, places);
+      hn::Store(at_once.upper, d8, places + 16);
       for (int i = 0; i < 32; i += kLanes) {
         const auto at = hn::PromoteTo(di, hn::LoadU(db, places + i));
         const auto within = hn::IndicesFromVec(df, hn::And(at, hn::Set(di, kLanes - 1)));
@@ -68,16 +78,12 @@ void Nf4Loop(const uint8_t* codes, const float* scales, const float* values, int
   }
   const auto b0 = hn::Load(d8, bytes[0]), b1 = hn::Load(d8, bytes[1]), b2 = hn::Load(d8, bytes[2]),
              b3 = hn::Load(d8, bytes[3]);
-  const auto low = hn::Set(d8, 15);
   for (int64_t block = 0; block < blocks; ++block) {
     const auto scale = hn::Set(df, scales[block]);
     for (int half = 0; half < 2; ++half, codes += 16, to += 32) {
-      const auto both = hn::LoadU(d8, codes);
-      const auto first = hn::And(hn::BitCast(d8, hn::ShiftRight<4>(hn::BitCast(d16, both))), low);
-      const auto second = hn::And(both, low);
+      const Codes32 at_once = CodesOf(codes);
       for (int part = 0; part < 2; ++part) {
-        const auto at = part == 0 ? hn::InterleaveLower(d8, first, second)
-                                  : hn::InterleaveUpper(d8, first, second);
+        const auto at = part == 0 ? at_once.lower : at_once.upper;
         const auto v0 = hn::TableLookupBytes(b0, at), v1 = hn::TableLookupBytes(b1, at),
                    v2 = hn::TableLookupBytes(b2, at), v3 = hn::TableLookupBytes(b3, at);
         const auto low01 = hn::BitCast(d16, hn::InterleaveLower(d8, v0, v1)),
@@ -96,6 +102,7 @@ void Nf4Loop(const uint8_t* codes, const float* scales, const float* values, int
     }
   }
 }
+#endif
 #endif
 
 // Plain loops: the compiler vectorises them for the target of each pass.

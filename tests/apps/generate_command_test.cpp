@@ -36,19 +36,18 @@ TEST_CASE("generate: a text ends before the first of its stop texts") {
   CHECK(made("--repetition-penalty 100") != whole);
 }
 
-TEST_CASE("generate --chat: messages are answered up to the end of a turn") {
-  const TempFolder folder;
-  const std::string source = std::string(FRUGAL_CONFIGS) + "/lora_sft/", to = folder / "data/";
+namespace {
+
+// The run in folder/run of a small decoder that knows 8 times `line`, with these files of
+// configs/lora_sft.
+std::string learned(const TempFolder& folder, const std::string& line,
+                    const std::vector<std::string>& files) {
+  const std::string to = folder / "data/";
   std::filesystem::create_directory(to);
-  for (const char* name : {"tokenizer.json", "tokenizer_config.json", "chat_template.jinja"})
-    write_file(to + name, read_file(source + name));
-  const auto turns = [](const std::string& question, const std::string& answer) {
-    return R"({"role": "user", "content": ")" + question +
-           R"("}, {"role": "assistant", "content": ")" + answer + R"("})";
-  };
+  for (const std::string& name : files)
+    write_file(to + name, read_file(std::string(FRUGAL_CONFIGS) + "/lora_sft/" + name));
   std::string lines;
-  for (int i = 0; i < 8; ++i)
-    lines += R"({"messages": [)" + turns("a", "yes") + ", " + turns("b", "no no") + "]}\n";
+  for (int i = 0; i < 8; ++i) lines += line + "\n";
   write_file(to + "train.jsonl", lines);
   write_file(to + "test.jsonl", lines);
   write_file(folder / "config.json", R"({"model": {"name": "decoder", "layers": 1, "width": 32,
@@ -58,6 +57,20 @@ TEST_CASE("generate --chat: messages are answered up to the end of a turn") {
   const std::string run = folder / "run";
   const Ran trained = frugal("train " + folder / "config.json" + " --out " + run + " --quiet");
   REQUIRE_MESSAGE(trained.status == 0, trained.err);
+  return run;
+}
+
+}  // namespace
+
+TEST_CASE("generate --chat: messages are answered up to the end of a turn") {
+  const TempFolder folder;
+  const auto turns = [](const std::string& question, const std::string& answer) {
+    return R"({"role": "user", "content": ")" + question +
+           R"("}, {"role": "assistant", "content": ")" + answer + R"("})";
+  };
+  const std::string run =
+      learned(folder, R"({"messages": [)" + turns("a", "yes") + ", " + turns("b", "no no") + "]}",
+              {"tokenizer.json", "tokenizer_config.json", "chat_template.jinja"});
   const std::string command = "generate " + run + " --chat --temperature 0 --tokens 20 ";
   CHECK(frugal(command + "--prompt a").out == "yes\n");
   // The second answer depends on the first, which the template wrote with its end.
@@ -71,23 +84,8 @@ TEST_CASE("generate --chat: messages are answered up to the end of a turn") {
 
 TEST_CASE("generate: a text ends where the model ends it; --chat wants a template") {
   const TempFolder folder;
-  const std::string source = std::string(FRUGAL_CONFIGS) + "/lora_sft/", to = folder / "data/";
-  std::filesystem::create_directory(to);
-  for (const char* name : {"tokenizer.json", "tokenizer_config.json"})
-    write_file(to + name, read_file(source + name));
-  std::string lines;
-  for (int i = 0; i < 8; ++i)
-    lines += R"({"prompt": "a ", "completion": "yes"})"
-             "\n";
-  write_file(to + "train.jsonl", lines);
-  write_file(to + "test.jsonl", lines);
-  write_file(folder / "config.json", R"({"model": {"name": "decoder", "layers": 1, "width": 32,
-      "heads": 2, "max_positions": 64}, "data": {"name": "conversations", "dir": ")" +
-                                         to + R"(", "max_length": 63, "batch_size": 8},
-      "optim": {"name": "adamw", "lr": 0.02}, "train": {"epochs": 40}})");
-  const std::string run = folder / "run";
-  const Ran trained = frugal("train " + folder / "config.json" + " --out " + run + " --quiet");
-  REQUIRE_MESSAGE(trained.status == 0, trained.err);
+  const std::string run = learned(folder, R"({"prompt": "a ", "completion": "yes"})",
+                                  {"tokenizer.json", "tokenizer_config.json"});
   CHECK(frugal("generate " + run + " --temperature 0 --prompt 'a '").out == "a yes\n");
   const Ran chat = frugal("generate " + run + " --chat --prompt a");
   CHECK(chat.status == 2);
