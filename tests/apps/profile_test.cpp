@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "apps/json.h"
 #include "tests/apps/run.h"
 
 namespace frugal::apps {
