@@ -1,5 +1,5 @@
-// The subcommands of `frugal-lab`: studies of what compression does to activations and gradients,
-// of tokenizers and of generated texts.
+// The subcommands of `frugal-lab` study what compression does to activations and gradients. Others
+// measure tokenizers and the writing of texts.
 #pragma once
 #include <string>
 #include <vector>
@@ -37,8 +37,8 @@ void study_sensitivity(const LabArguments& arguments);
 void study_bounds(const LabArguments& arguments);
 // The speed and the ids of a tokenizer; `config` is its file.
 void study_tokens(const LabArguments& arguments);
-// The time of a token that a decoder of SmolLM2-135M's width writes: with cached keys and values
-// and without, and with weights in few bits.
+// Times the tokens that a decoder of SmolLM2-135M's width writes. Five ways are compared: no cached
+// keys and values, f32, numbers of bf16, frozen int8, frozen nf4.
 void study_generate(const LabArguments& arguments);
 // The texts of the conversations in `texts` and their answers, by the template of a folder,
 // `config`: JSON lines.

@@ -34,7 +34,7 @@ class LanguageModel : public HeadedModule {
   virtual Variable hidden(const Tensor& ids, Context& context) = 0;  // [N, T] i64 -> [N, T, H]
   virtual Head head(Variable hidden) = 0;                            // [..., H] -> [..., V]
   // Gives the output head a weight of its own: a copy of the token embedding, which was its weight.
-  // REQUIRES: it was. From now on this is the network of the option `tied` = false.
+  // REQUIRES: it was. From now on the option `tied` = false describes this network.
   virtual void untie_head() {}
   virtual int64_t context_length() const = 0;                    // the longest T
   Head before_output(Variable ids, Context& context) override {  // [N, T] -> [N, T, V]
@@ -62,10 +62,10 @@ struct GenerateOptions {
   uint64_t seed = 0;
 };
 
-// Makes a model ready to write many tokens, on the CPU in f32: weights whose values are all numbers
-// of bf16, as they are in the files of most published models, are packed as bf16 (models/pack.h).
-// A token reads half their bytes, and its products stay the same numbers. The head has a packed
-// copy beside its weight, which embeddings may share. The model trains no longer.
+// Makes a model on the CPU in f32 ready to write many tokens; others stay as they are. Published
+// models often hold nothing but numbers of bf16. This packs such weights as bf16 (models/pack.h):
+// a token reads half their bytes, and its products stay the same numbers. The head gets a packed
+// copy beside its weight, which an embedding may share. The model can no longer be trained.
 void prepare_to_generate(LanguageModel& model);
 
 // Continues prompt [1, T] i64, T >= 1, with at most `tokens` new tokens, [1, n] i64. The model sees

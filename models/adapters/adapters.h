@@ -69,9 +69,9 @@ std::vector<AdaptedLayer> adapted_layers(Module& network);
 // For weights that were loaded after add_adapters(): LinearLayer::reset_magnitude() of all layers.
 void reset_magnitudes(Module& network);
 // Writes what adapters do into the weights, and takes the adapters away. Files of the network's
-// state then hold all of it. An output head that has the weight of an embedding with an adapter
-// keeps the weight from before: it gets a copy. Then this returns true, and the network is the one
-// of the option `tied` = false.
+// state then hold all of it. An output head may share the weight of an embedding with an adapter.
+// Such a head keeps a copy of the weight from before. Then this returns true, and the option
+// `tied` = false describes the network.
 bool merge_adapters(Module& network);
 
 // Is a parameter of this name an adapter's?

@@ -46,8 +46,8 @@ Tensor by_tiles(const Tensor& x, int64_t extent, F product) {
   return y;
 }
 
-// Is x one row that a product takes without tiles? A row of the weight is unpacked into the cache
-// of the thread that multiplies it.
+// Is x one row, so that its product takes no tiles? Each thread then unpacks a row of the weight
+// into its own cache and multiplies it there.
 bool is_row(const Tensor& x) {
   return x.device().type != DeviceType::cuda && x.dtype() == DType::f32 && x.numel() > 0 &&
          x.numel() == x.size(-1) && x.is_contiguous();
