@@ -105,10 +105,16 @@ void list(const std::vector<TableFile>& tables, const ResultStore& store, bool j
 }
 
 void print_commands(const std::vector<Cell>& cells, const std::string& out) {
-  for (const Cell& cell : cells) {
+  std::set<std::string> printed;  // hashes of pre-trainings
+  const auto print = [&](const Cell& cell) {
     save_base(cell, out);
     std::printf("# %s: %s\nfrugal %s\n", cell.table.c_str(), cell.title().c_str(),
                 shell_line(command_of(cell, out, has_seeds(cell.kind) ? 1 : 0)).c_str());
+  };
+  for (const Cell& cell : cells) {
+    if (cell.pretraining != nullptr && printed.insert(cell.pretraining->hash).second)
+      print(*cell.pretraining);
+    print(cell);
   }
 }
 

@@ -71,6 +71,8 @@ Json deciding(const Config& config, bool counts_memory) {
 Config config_of(const Cell& cell) {
   Json document = cell.document;
   apply_sets(document, cell.sets);
+  // The folder's name depends on where the results lie, so the configuration has another one.
+  if (cell.pretraining != nullptr) apply_sets(document, {"model.weights=pre-training"});
   Config config = parse_config(document);
   check_set_keys(config, cell.sets);
   return config;
@@ -92,12 +94,15 @@ Json hashed(const Cell& cell) {
               {"config", deciding(cell.config, !has_seeds(cell.kind))}};
   if (const std::string& profile = cell.config.compression.profile; !profile.empty())
     all["profile"] = data::sha256_hex(read_json(profile).dump());
+  if (cell.pretraining != nullptr) all["pretraining"] = cell.pretraining->hash;
   return all;
 }
 
 Cell cell_of(const TableFile& table, const TableRow& row, const TableColumn& column, Way way,
-             Scale scale, int64_t seeds, const CellPlace& place, Sets sets) {
+             Scale scale, int64_t seeds, const CellPlace& place, Sets sets,
+             const std::shared_ptr<const Cell>& pretraining) {
   Cell cell;
+  cell.pretraining = pretraining;
   cell.table = table.name;
   cell.row = row.name;
   cell.column = column.name;
@@ -142,6 +147,35 @@ Cell cell_of(const TableFile& table, const TableRow& row, const TableColumn& col
   return cell;
 }
 
+// The training that the cells of a row start from; none: they start from nothing.
+std::shared_ptr<const Cell> pretraining_of(const TableFile& table, const TableRow& row, Scale scale,
+                                           const CellPlace& place) {
+  const bool trains = has_seeds(row.kind.value_or(table.kind));
+  if (!row.pretraining && !(table.pretraining && trains)) return nullptr;
+  TableRow own;
+  own.name = row.name + ", pre-training";
+  own.kind = CellKind::accuracy;
+  own.base = Json();
+  Sets sets;
+  for (const auto* part :
+       {&table.pretraining, &table.scales.at(scale).pretraining, &row.pretraining})
+    if (*part) {
+      if ((*part)->base) own.base = (*part)->base;
+      add(sets, (*part)->sets);
+    }
+  const std::string place_of_errors =
+      fmt::format("{}.json: {}, scale {}", table.name, own.name, name_of(scale));
+  if (own.base->is_null())
+    throw ConfigError(place_of_errors,
+                      "expected a base in the pretraining of the row or the table");
+  try {
+    return std::make_shared<const Cell>(
+        cell_of(table, own, {}, Way::ours, scale, 1, place, sets, nullptr));
+  } catch (const ConfigError& e) {
+    throw ConfigError(place_of_errors, e.what());
+  }
+}
+
 // The trainings of a search, and its hash, which theirs make.
 void add_search(Cell& cell, const TableFile& table, const TableRow& row, const TableColumn& column,
                 int64_t seeds, const CellPlace& place, const Sets& sets) {
@@ -157,7 +191,8 @@ void add_search(Cell& cell, const TableFile& table, const TableRow& row, const T
       Sets own = sets;
       add(own, candidate.sets);
       add(own, {{"train.epochs", std::max<int64_t>(epochs, 1)}});
-      round.push_back(cell_of(table, row, column, cell.way, cell.scale, seeds, place, own));
+      round.push_back(
+          cell_of(table, row, column, cell.way, cell.scale, seeds, place, own, cell.pretraining));
       round.back().row +=
           fmt::format(", {}, {} epochs", candidate.name, round.back().config.train.epochs);
       hashes.push_back(round.back().hash);
@@ -194,7 +229,11 @@ std::string run_of(const Cell& cell, const std::string& out, int64_t seed) {
 std::vector<std::string> command_of(const Cell& cell, const std::string& out, int64_t seed) {
   if (cell.search != nullptr)
     return {"reproduce", cell.file, "--scale", name_of(cell.scale), "--out", out};
-  return arguments_of(cell, base_of(cell, out), seed, run_of(cell, out, seed));
+  std::vector<std::string> words =
+      arguments_of(cell, base_of(cell, out), seed, run_of(cell, out, seed));
+  if (cell.pretraining != nullptr)
+    words.insert(words.end(), {"--set", "model.weights=" + run_of(*cell.pretraining, out, 1)});
+  return words;
 }
 
 std::vector<Cell> cells_of(const TableFile& table, Scale scale, int64_t seeds,
@@ -203,6 +242,7 @@ std::vector<Cell> cells_of(const TableFile& table, Scale scale, int64_t seeds,
   const TableScale& part = table.scales.at(scale);
   for (const TableRow& row : table.rows) {
     if (!row.unavailable.empty() || !among(part.rows, row.name)) continue;
+    const auto pretraining = pretraining_of(table, row, scale, place);
     for (const TableColumn& column : table.columns) {
       if (!among(part.columns, column.name) || !among(row.columns, column.name)) continue;
       for (const Way way : kWays) {
@@ -218,7 +258,7 @@ std::vector<Cell> cells_of(const TableFile& table, Scale scale, int64_t seeds,
           }
         if (left_out) continue;
         try {
-          cells.push_back(cell_of(table, row, column, way, scale, seeds, place, sets));
+          cells.push_back(cell_of(table, row, column, way, scale, seeds, place, sets, pretraining));
           if (row.search) add_search(cells.back(), table, row, column, seeds, place, sets);
         } catch (const ConfigError& e) {
           throw ConfigError(fmt::format("{}.json: {}, {}, {}, scale {}", table.name, row.name,

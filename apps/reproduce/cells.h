@@ -36,6 +36,7 @@ struct Cell {
   int64_t seeds = 1;
   int64_t memory = 0;                        // bytes that it takes at most, about; 0: little
   std::shared_ptr<const CellSearch> search;  // in the place of one training
+  std::shared_ptr<const Cell> pretraining;   // the cell starts from its weights; it has one seed
   Config config;                             // not resolved, so without what only the data can tell
   std::string hash;  // hashes all that decides the result, except the seed and the scale
 

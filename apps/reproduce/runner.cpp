@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <set>
 #include <thread>
+#include <utility>
 
 #include "apps/cli/child_process.h"
 #include "apps/cli/signals.h"
@@ -93,15 +94,53 @@ class Runner {
       ++report_.had;
       return;
     }
-    if (const std::string missing = missing_need(cell); !missing.empty()) {
-      ++report_.left_out[missing];
-      return;
-    }
+    for (const Cell* each : {&cell, cell.pretraining.get()})
+      if (const std::string missing = each == nullptr ? "" : missing_need(*each);
+          !missing.empty()) {
+        ++report_.left_out[missing];
+        return;
+      }
     ++all_;
     if (cell.search != nullptr) {
       searches_.emplace_back(&cell, seed);
-      return;
+    } else if (cell.pretraining != nullptr) {
+      add_pretraining(*cell.pretraining);
+      later_.emplace_back(&cell, seed);
+    } else {
+      queue(cell, seed);
     }
+  }
+
+  RunnerReport run() {
+    try {
+      advance();
+      while (next_ < waiting_.size() || !running_.empty()) {
+        while (next_ < waiting_.size() && may_start(waiting_[next_])) start(waiting_[next_++]);
+        std::this_thread::sleep_for(kPause);
+        collect();
+        if (signal_received() != 0) stop();
+      }
+    } catch (...) {
+      end_children();
+      throw;
+    }
+    return report_;
+  }
+
+ private:
+  // Folders of runs may be deleted when a table is done, so a result alone does not suffice here.
+  bool is_pretrained(const Cell& cell) const {
+    std::error_code none;
+    return store_.has(key_of(cell, 1)) && fs::is_directory(run_of(cell, options_.out, 1), none);
+  }
+
+  void add_pretraining(const Cell& cell) {
+    if (!known_.insert(id_of(key_of(cell, 1))).second || is_pretrained(cell)) return;
+    ++all_;
+    queue(cell, 1);
+  }
+
+  void queue(const Cell& cell, int64_t seed) {
     Child child;
     child.cell = &cell;
     child.seed = seed;
@@ -119,23 +158,6 @@ class Runner {
     waiting_.insert(place, child);
   }
 
-  RunnerReport run() {
-    try {
-      advance_searches();
-      while (next_ < waiting_.size() || !running_.empty()) {
-        while (next_ < waiting_.size() && may_start(waiting_[next_])) start(waiting_[next_++]);
-        std::this_thread::sleep_for(kPause);
-        collect();
-        if (signal_received() != 0) stop();
-      }
-    } catch (...) {
-      end_children();
-      throw;
-    }
-    return report_;
-  }
-
- private:
   bool may_start(const Child& child) const {
     if (running_.empty()) return true;
     if (runs_alone(child.cell->kind) || runs_alone(running_.front().cell->kind)) return false;
@@ -170,13 +192,33 @@ class Runner {
       if (state.result) {
         keep(*cell, seed, *state.result);
       } else if (failed != nullptr) {
-        fail(*cell, "a training of the search failed: " + failed->title(), {});
+        fail(*cell, seed, "a training of the search failed: " + failed->title(), {});
       } else {
         ++i;
         continue;
       }
       searches_.erase(searches_.begin() + static_cast<std::ptrdiff_t>(i));
     }
+  }
+
+  // Queues the cells whose pre-training has ended.
+  void advance_later() {
+    std::vector<std::pair<const Cell*, int64_t>> left;
+    for (const auto& [cell, seed] : std::exchange(later_, {})) {
+      if (is_pretrained(*cell->pretraining))
+        queue(*cell, seed);
+      else if (failed_.contains(id_of(key_of(*cell->pretraining, 1))))
+        fail(*cell, seed, "its pre-training failed: " + cell->pretraining->title(), {});
+      else
+        left.emplace_back(cell, seed);
+    }
+    later_.insert(later_.end(), left.begin(), left.end());
+  }
+
+  void advance() {
+    advance_later();
+    advance_searches();
+    advance_later();  // trainings that searches have just added
   }
 
   void collect() {
@@ -191,7 +233,7 @@ class Runner {
       running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(i));
       finish(child, status);
     }
-    if (ended_ > before && signal_received() == 0) advance_searches();
+    if (ended_ > before && signal_received() == 0) advance();
   }
 
   void finish(const Child& child, int status) {
@@ -209,8 +251,7 @@ class Runner {
       result.seconds = took.count();
       keep(cell, child.seed, result);
     } catch (const std::exception& e) {
-      failed_.insert(id_of(key_of(cell, child.seed)));
-      fail(cell, data::json_reason(e), child.command);
+      fail(cell, child.seed, data::json_reason(e), child.command);
     }
   }
 
@@ -228,7 +269,9 @@ class Runner {
                     has_seeds(cell.kind) ? fmt::format(", seed {}", seed) : "", result.seconds));
   }
 
-  void fail(const Cell& cell, const std::string& why, const std::vector<std::string>& command) {
+  void fail(const Cell& cell, int64_t seed, const std::string& why,
+            const std::vector<std::string>& command) {
+    failed_.insert(id_of(key_of(cell, seed)));
     std::string text = fmt::format("{}: {}: {}", cell.table, cell.title(), why);
     if (!command.empty()) text += "\n  frugal " + shell_line(command);
     report_.failed.push_back(text);
@@ -258,6 +301,7 @@ class Runner {
   int64_t jobs_ = 1, all_ = 0, ended_ = 0;
   std::set<std::string> known_, failed_;                   // keys of results
   std::vector<std::pair<const Cell*, int64_t>> searches_;  // searches under way, with their seeds
+  std::vector<std::pair<const Cell*, int64_t>> later_;     // cells that wait for their pre-training
   std::vector<Child> waiting_, running_;
   size_t next_ = 0;
   RunnerReport report_;
@@ -286,9 +330,11 @@ RunnerReport run_cells(const std::vector<Cell>& cells, ResultStore& store,
 
 std::string missing_need(const Cell& cell) {
   const DataConfig& data = cell.config.data;
-  if (cell.config.run.device != "meta" && data_traits(cell.config).reads_files && !data.dir &&
-      find_data(data.name).empty())
-    return "the data " + data.name;
+  if (cell.config.run.device != "meta" && data_traits(cell.config).reads_files) {
+    std::error_code none;
+    if (!data.dir && find_data(data.name).empty()) return "the data " + data.name;
+    if (data.dir && !fs::exists(*data.dir, none)) return "the data in " + in_quotes(*data.dir);
+  }
   if (cell.config.run.on_cuda() && !kHasCuda) return "a GPU";
   return "";
 }

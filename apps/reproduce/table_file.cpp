@@ -153,6 +153,19 @@ Json base_of(Object& object) {
   return base;
 }
 
+std::optional<TablePretraining> pretraining_of(Object& object, CellKind kind) {
+  if (object.find("pretraining") == nullptr) return std::nullopt;
+  if (!has_seeds(kind))
+    object.fail("pretraining", "expected none: cells of this kind do not train");
+  Object inner = object.object("pretraining");
+  TablePretraining pretraining;
+  if (inner.has("base")) pretraining.base = base_of(inner);
+  inner.find("base");
+  pretraining.sets = sets_of(inner, "sets");
+  inner.done();
+  return pretraining;
+}
+
 // Each of `names` is one of `known`.
 void check_names(const Object& object, const std::string& key,
                  const std::vector<std::string>& names, const std::vector<std::string>& known) {
@@ -208,6 +221,7 @@ TableScale scale_of(Object& object, const TableFile& table) {
   if (object.has("base")) scale.base = base_of(object);
   object.find("base");
   scale.sets = sets_of(object, "sets");
+  scale.pretraining = pretraining_of(object, table.kind);
   scale.measure = measure_of(object);
   scale.rows = object.texts("rows");
   scale.columns = object.texts("columns");
@@ -274,6 +288,7 @@ TableRow row_of(Object& object, const TableFile& table, const std::vector<std::s
   if (object.has("seeds")) row.seeds = static_cast<int64_t>(object.number("seeds", 1, 1));
   object.find("seeds");
   row.sets = sets_of(object, "sets");
+  row.pretraining = pretraining_of(object, row.kind.value_or(table.kind));
   row.measure = measure_of(object);
   check_measure(object, row.kind.value_or(table.kind), row.measure);
   row.columns = object.texts("columns");
@@ -356,6 +371,7 @@ TableFile read_table(const std::string& path) {
   table.kind = kind_of(object);
   table.base = base_of(object);
   table.sets = sets_of(object, "sets");
+  table.pretraining = pretraining_of(object, table.kind);
   table.measure = measure_of(object);
   check_measure(object, table.kind, table.measure);
   table.ways = ways_of(object);

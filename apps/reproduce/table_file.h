@@ -60,6 +60,13 @@ struct TableSearch {
   double tolerance = 0;               // percent points of accuracy (ranked())
 };
 
+// A training whose weights the cells of a row start from. It runs once for all of them. A row's
+// part goes over the scale's, and that over the table's. A row has one if it or the table says so.
+struct TablePretraining {
+  std::optional<Json> base;  // as that of a row
+  Sets sets;
+};
+
 struct TableRow {
   std::string name;
   std::optional<CellKind> kind;  // instead of the table's
@@ -69,7 +76,8 @@ struct TableRow {
   Json measure = Json::object();     // over the table's and the scale's
   std::vector<std::string> columns;  // the row's only ones; empty: all
   WaySets ways;
-  std::optional<TableSearch> search;  // only a row that trains may have one
+  std::optional<TableSearch> search;            // only a row that trains may have one
+  std::optional<TablePretraining> pretraining;  // only a row that trains may have one
   std::vector<Published> published;
   std::string unavailable;  // why nothing can be measured; empty: it can
 };
@@ -90,6 +98,7 @@ struct TableScale {
   int64_t seeds = 1;
   std::optional<Json> base;  // instead of the table's
   Sets sets;
+  std::optional<TablePretraining> pretraining;
   Json measure = Json::object();
   std::vector<std::string> rows, columns;  // the only ones; empty: all
 };
@@ -106,6 +115,7 @@ struct TableFile {
   CellKind kind = CellKind::memory;
   Json base;  // an object, or the name of a file beside the folder of tables
   Sets sets;
+  std::optional<TablePretraining> pretraining;
   std::vector<std::string> show;  // metrics
   Json measure = Json::object();
   WaySets ways;

@@ -46,6 +46,13 @@ inline bool lacks(const std::string& text, const std::string& part) {
   return !found;
 }
 
+// How often `text` has `part`.
+inline int64_t count_of(const std::string& text, const std::string& part) {
+  int64_t count = 0;
+  for (size_t at = 0; (at = text.find(part, at)) != std::string::npos; at += part.size()) ++count;
+  return count;
+}
+
 inline std::string read_file(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   std::stringstream text;

@@ -8,12 +8,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-size_t count_of(const std::string& text, const std::string& part) {
-  size_t count = 0;
-  for (size_t at = 0; (at = text.find(part, at)) != std::string::npos; at += part.size()) ++count;
-  return count;
-}
-
 std::vector<Json> lines_of(const std::string& folder) {
   std::vector<Json> lines;
   std::stringstream text(read_file(folder + "/metrics.jsonl"));

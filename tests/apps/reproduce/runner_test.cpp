@@ -9,12 +9,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-int64_t lines_with(const std::string& text, const std::string& what) {
-  int64_t count = 0;
-  for (size_t at = 0; (at = text.find(what, at)) != std::string::npos; ++at) ++count;
-  return count;
-}
-
 }  // namespace
 
 TEST_CASE("a finished cell is not run again, and a changed one is" * skip) {
@@ -23,9 +17,9 @@ TEST_CASE("a finished cell is not run again, and a changed one is" * skip) {
   written(folder, json);
   const Ran first = frugal(command(folder));
   CHECK_MESSAGE(first.status == 0, first.err);
-  CHECK(lines_with(first.err, " s)") == 3);
+  CHECK(count_of(first.err, " s)") == 3);
   CHECK(longest_line(first.out) <= 80);
-  CHECK(lines_with(first.out, "[smoke]") == 6);  // three cells, two metrics
+  CHECK(count_of(first.out, "[smoke]") == 6);  // three cells, two metrics
   for (const char* name : {"small.md", "small.csv", "small.html", "index.html"})
     CHECK_MESSAGE(fs::exists(folder / ("out/" + std::string(name))), name);
   const Ran again = frugal(command(folder));
@@ -35,7 +29,7 @@ TEST_CASE("a finished cell is not run again, and a changed one is" * skip) {
   json["columns"][0]["sets"]["compression.bits"] = 3;
   written(folder, json);
   const Ran changed = frugal(command(folder));
-  CHECK(lines_with(changed.err, " s)") == 2);  // the two cells of the column that has changed
+  CHECK(count_of(changed.err, " s)") == 2);  // the two cells of the column that has changed
   CHECK(changed.out != first.out);
 }
 
@@ -64,7 +58,7 @@ TEST_CASE("each cell's command runs alone and gives the same" * skip) {
   written(folder, small_table());
   const Json ran = Json::parse(frugal(command(folder, "--json")).out);
   const Ran commands = frugal(command(folder, "--commands"));
-  CHECK(lines_with(commands.out, "\nfrugal bench step ") == 3);
+  CHECK(count_of(commands.out, "\nfrugal bench step ") == 3);
   const Json& ours = ran.at(0).at("lines").at(0).at("values").at("activation").at("ours");
   const std::string line = ours.at("command").get<std::string>();
   CHECK(commands.out.find(line) != std::string::npos);
@@ -133,7 +127,7 @@ TEST_CASE("a cell that fails stops no other one, and is tried again" * skip) {
   CHECK(ran.out.find("not run") != std::string::npos);
   const Ran again = frugal(command(folder));
   CHECK(again.status == 1);
-  CHECK(lines_with(again.err, " s)") == 0);
+  CHECK(count_of(again.err, " s)") == 0);
 }
 
 TEST_CASE("cells whose data are not here are left out" * skip) {
