@@ -1,5 +1,6 @@
 #include "python/module/packing.h"
 
+#include <malloc.h>
 #include <pybind11/stl.h>
 
 #include <algorithm>
@@ -616,6 +617,12 @@ void add_packing(py::module_& module) {
             fmt::format("[compress] expected a preset of {}, got {}", known, in_quotes(name)));
       },
       "name"_a);
+  module.def("give_back_freed", [] {
+#ifdef __GLIBC__
+    const py::gil_scoped_release unlocked;
+    malloc_trim(0);
+#endif
+  });
   module.def("keep_two_values",
              [](const py::object& values) { return without_lock(values, keep_two_values); });
   module.def("keep_positive",

@@ -117,6 +117,10 @@ class _Watched:
         return getattr, (self._model, "forward")  # the model has no attributes yet, so it is its class's
 
 
+# Bytes that a step saves: from here on it takes much longer than giving freed memory back, twice.
+_LARGE = 256 << 20
+
+
 def _itself(value: Any) -> Any:
     return value
 
@@ -203,6 +207,7 @@ class compress:
         # A step has hundreds of modules, so their names are found once.
         self._names: "weakref.WeakKeyDictionary[torch.nn.Module, str]" = weakref.WeakKeyDictionary()
         self._named = False  # in this step
+        self._gave_back = False  # after this step's forward pass
         self._undo: List[Callable[[], None]] = []
         self._hooks: Any = None
         self._mode: Any = None
@@ -217,6 +222,7 @@ class compress:
         self._widths.begin_step()
         self.memory = Memory()
         self._owner.peak = self._owner.now
+        self._gave_back = False
         self._thread = threading.get_ident()
         if self.bits == 0:
             self._hooks = False
@@ -263,6 +269,7 @@ class compress:
             self._lasting.clear()
             self.memory.peak = self._owner.peak
             self._widths.end_step(self.memory.kept)
+            self._give_back()
 
     @property
     def bits(self) -> float:
@@ -377,6 +384,8 @@ class compress:
             self._settle()
             self._path.clear()
             self._inputs.clear()
+            if not self._gave_back and not self._active:
+                self._gave_back = self._give_back()
 
     def _prefix(self, i: int) -> str:
         """What comes before the names of the modules of model i: the first one has them as they are."""
@@ -414,6 +423,17 @@ class compress:
                     self._inputs.add(_kept._storage(values)._cdata)
             elif isinstance(value, (tuple, list, dict)):
                 self._note_inputs(value)
+
+    def _give_back(self) -> bool:
+        """Gives freed memory back to the system, if the step is large.
+
+        Tensors that PyTorch frees leave gaps in the C library's heap. In a step of ResNet-50 they
+        are a tenth of what the process takes.
+        """
+        if self.memory.saved < _LARGE:
+            return False
+        _frugal.give_back_freed()
+        return True
 
     # ---- events, in the order in which they come
 
