@@ -117,7 +117,7 @@ class _Watched:
         return getattr, (self._model, "forward")  # the model has no attributes yet, so it is its class's
 
 
-# Bytes that a step saves: from here on it takes much longer than giving freed memory back, twice.
+# Bytes that a step saves: from here on it takes much longer than giving freed memory back three times.
 _LARGE = 256 << 20
 
 
@@ -208,6 +208,7 @@ class compress:
         self._names: "weakref.WeakKeyDictionary[torch.nn.Module, str]" = weakref.WeakKeyDictionary()
         self._named = False  # in this step
         self._gave_back = False  # after this step's forward pass
+        self._half = 0  # of the bytes that the last step saved; 0: memory is not given back there
         self._undo: List[Callable[[], None]] = []
         self._hooks: Any = None
         self._mode: Any = None
@@ -218,6 +219,7 @@ class compress:
     def __enter__(self) -> Memory:
         if self._hooks is not None:
             raise RuntimeError("[compress] expected a context that is not entered already")
+        self._give_back()  # what the last step and the update have freed
         self._stream.begin_step()
         self._widths.begin_step()
         self.memory = Memory()
@@ -269,7 +271,6 @@ class compress:
             self._lasting.clear()
             self.memory.peak = self._owner.peak
             self._widths.end_step(self.memory.kept)
-            self._give_back()
 
     @property
     def bits(self) -> float:
@@ -432,6 +433,7 @@ class compress:
         """
         if self.memory.saved < _LARGE:
             return False
+        self._half = self.memory.saved // 2
         _frugal.give_back_freed()
         return True
 
@@ -720,6 +722,9 @@ class compress:
         else:
             slot.replace(get, tensor.stride(), tensor.storage_offset() - flat.storage_offset())
         self._count(tensor, packed, "")
+        if 0 < self._half < self.memory.saved:
+            self._half = 0
+            slot.gives_back = True
         return ""
 
     def _end_wait(self, entry: Entry) -> None:

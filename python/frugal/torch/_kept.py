@@ -198,7 +198,9 @@ class Owner:
 class Slot:
     """What the graph holds in the place of one saved tensor."""
 
-    __slots__ = ("tensor", "version", "path", "once", "_get", "_shape", "_stride", "_offset", "__weakref__")
+    __slots__ = (
+        "tensor", "version", "path", "once", "gives_back", "_get", "_shape", "_stride", "_offset", "__weakref__",
+    )
 
     def __init__(self, tensor: torch.Tensor, path: str) -> None:
         # The graph must not hold a tensor that holds the graph.
@@ -206,6 +208,7 @@ class Slot:
         self.version = tensor._version
         self.path = path  # of the module that saved it
         self.once = ""  # the op whose first derivative alone is right with what is packed; empty: all are
+        self.gives_back = False  # gives freed memory back before it is unpacked
         self._get: Optional[Callable[[], torch.Tensor]] = None
         self._shape, self._stride, self._offset = tensor.shape, (), 0
 
@@ -221,6 +224,8 @@ class Slot:
                 raise RuntimeError(_CHANGED.format(f"a tensor of shape {list(self._shape)}{saved_in}"))
             return tensor
         assert self._get is not None
+        if self.gives_back:
+            _frugal.give_back_freed()
         flat = self._get()
         return flat.as_strided(self._shape, self._stride, self._offset)
 
