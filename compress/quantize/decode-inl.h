@@ -82,6 +82,17 @@ HWY_INLINE void ReadDrawnSteps(const UnpackJob& job, VF lo0, VF range0, VF lo1, 
   hn::Store(hn::BitCast(du, hn::VecFromMask(d, draws)), du, steps.draws + j);
 }
 
+// takes_dither_away() in each lane.
+HWY_INLINE MF TakesDitherAway(VF lo, VF step) {
+  const DF d;
+  const MF usual = hn::And(hn::Gt(step, hn::Set(d, 0x1p-126f)), hn::Lt(step, hn::Set(d, 0x1p124f)));
+  const MF far = hn::Or(hn::Lt(lo, hn::Zero(d)), hn::Ge(lo, hn::Mul(step, hn::Set(d, 0.5f))));
+  return hn::And(usual, far);
+}
+
+// Vectors are written as a whole. A vector that is read from parts would wait until all stores
+// before it are done, those that bypass the caches, too: a unit of 256 elements took 3 times as
+// long.
 template <bool kSplit>
 HWY_NOINLINE void ReadSteps(const UnpackJob& job, const Unit& unit, ColumnSteps& steps) {
   const DF d;
@@ -91,13 +102,19 @@ HWY_NOINLINE void ReadSteps(const UnpackJob& job, const Unit& unit, ColumnSteps&
   const uint16_t* meta =
       reinterpret_cast<const uint16_t*>(job.payload + job.layout.meta_offset(unit.group)) +
       (shared ? 0 : unit.col0);
-  alignas(64) uint32_t bits[kSplit ? 4 : 2][kMostColumns] = {};
-  for (auto& row : bits) {
-    for (size_t j = 0; j < cols; ++j) row[j] = uint32_t{meta[shared ? 0 : j]} << 16;
-    meta += job.layout.metas();
+  alignas(64) uint32_t bits[kSplit ? 4 : 2][kMostColumns];
+  if (!shared) {
+    for (auto& row : bits) {
+      size_t j = 0;
+      for (; j < cols; ++j) row[j] = uint32_t{meta[j]} << 16;
+      for (; j % lanes != 0; ++j) row[j] = 0;
+      meta += job.layout.metas();
+    }
   }
-  const auto meta_at = [&](int i, size_t j)
-                           HWY_ATTR { return hn::BitCast(d, hn::Load(du, bits[i] + j)); };
+  const auto meta_at = [&](int i, size_t j) HWY_ATTR {
+    return hn::BitCast(d,
+                       shared ? hn::Set(du, uint32_t{meta[i]} << 16) : hn::Load(du, bits[i] + j));
+  };
   for (size_t j = 0; j < cols; j += lanes) {
     if constexpr (kSplit) {
       const VF range[2] = {meta_at(1, j), meta_at(3, j)};
@@ -111,10 +128,11 @@ HWY_NOINLINE void ReadSteps(const UnpackJob& job, const Unit& unit, ColumnSteps&
       }
       hn::Store(Truncate(count[0]), du, steps.first + j);
     } else {
-      hn::Store(meta_at(0, j), d, steps.lo[0] + j);
-      hn::Store(meta_at(1, j), d, steps.step[0] + j);
-      for (size_t i = j; i < j + lanes; ++i)
-        steps.taken[i] = takes_dither_away(steps.lo[0][i], steps.step[0][i]) ? 1.0f : 0.0f;
+      const VF lo = meta_at(0, j), step = meta_at(1, j);
+      hn::Store(lo, d, steps.lo[0] + j);
+      hn::Store(step, d, steps.step[0] + j);
+      hn::Store(hn::IfThenElseZero(TakesDitherAway(lo, step), hn::Set(d, 1.0f)), d,
+                steps.taken + j);
     }
   }
   if constexpr (kSplit) {

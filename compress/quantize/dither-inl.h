@@ -39,11 +39,12 @@ class UnitWords {
   UnitWords(const CodeStream& s, int64_t col0, int cols, int64_t block0, int64_t blocks)
       : s_(s), block0_(block0), blocks_(blocks), vectors_(VectorsOf(static_cast<size_t>(cols))) {
     const uint32_t first = static_cast<uint32_t>((uint64_t{kM1} * s.counter[0]) >> 32) ^ s.key[0];
-    for (size_t pair = 0; pair < vectors_ * hn::Lanes(DW()); ++pair) {
-      const uint32_t word = first ^ static_cast<uint32_t>(col0 / 2 + static_cast<int64_t>(pair));
-      const uint64_t product = uint64_t{kM0} * word;
-      high_[pair] = product >> 32;
-      low_[pair] = product;
+    const DW d;
+    for (size_t pair = 0; pair < vectors_ * hn::Lanes(d); pair += hn::Lanes(d)) {
+      const VW column = hn::Iota(d, static_cast<uint64_t>(col0) / 2 + pair);
+      const VW product = Multiply(hn::Xor(hn::Set(d, first), column), hn::Set(DU(), kM0));
+      hn::Store(High(product), d, high_ + pair);
+      hn::Store(product, d, low_ + pair);
     }
     for (uint32_t round = 0; round < 4; ++round) {
       k0_[round] = s.key[0] + (round + 3) * kW0;
