@@ -39,9 +39,16 @@ std::string normalized(Lowering& l, const Op& op, const std::string& x) {
   return y;
 }
 
+std::string centred(Lowering& l, const std::string& x) {
+  return l.emit("Sub", {x, last_mean(l, x)});
+}
+
+// ONNX Runtime makes one node of the last centring and what follows it. Up to 1.21 that node takes
+// the variance as mean(x^2) - mean(x)^2, which is wrong where the mean is large: so its input is
+// centred already (findings/onnxruntime_layer_norm.sh).
 std::string layer_norm_of(Lowering& l, const Op& op) {
-  const std::string x = l.plain(op.input(0));
-  return normalized(l, op, l.emit("Sub", {x, last_mean(l, x)}));
+  const std::string x = centred(l, l.plain(op.input(0)));
+  return normalized(l, op, centred(l, x));
 }
 void layer_norm(Lowering& l, const Op& op) { l.set(op.output(), layer_norm_of(l, op)); }
 void layer_norm_relu(Lowering& l, const Op& op) {

@@ -207,7 +207,8 @@ OPS = {
     'GlobalAveragePool': lambda x: x.mean(tuple(range(2, x.ndim)), keepdims=True), 'Resize': resize,
     'Gather': lambda x, i, axis: np.take(x, i, axis), 'Unsqueeze': unsqueeze,
     'Squeeze': lambda x, axes: x.squeeze(tuple(int(a) for a in axes)),
-    'Equal': binary(np.equal), 'Less': binary(np.less), 'Greater': binary(np.greater), 'Not': np.logical_not,
+    'Equal': binary(np.equal), 'Less': binary(np.less), 'Greater': binary(np.greater),
+    'LessOrEqual': binary(np.less_equal), 'Max': binary(np.maximum), 'Or': binary(np.logical_or), 'Not': np.logical_not,
     'Where': where, 'Range': lambda a, b, step: np.arange(a, b, step, dtype=a.dtype), 'Split': split,
     'Expand': lambda x, shape: x * np.ones([int(s) for s in shape], x.dtype),
     'ScatterND': scatter_nd, 'ScatterElements': scatter_elements, 'TopK': top_k,
@@ -221,8 +222,22 @@ def attribute(a):
     return {1: a.f, 2: a.i, 3: a.s, 7: list(a.ints)}[a.type]
 
 
-def run(model, inputs):
-    """Outputs by name."""
+def centred_inputs(graph):
+    """Tensors of which the graph takes the mean away just before it squares them."""
+    of = {node.output[0]: node for node in graph.node}
+    found = []
+    for node in graph.node:
+        if node.op_type != 'Pow':
+            continue
+        centred = of.get(node.input[0])
+        mean = of.get(centred.input[1]) if centred is not None and centred.op_type == 'Sub' else None
+        if mean is not None and mean.op_type == 'ReduceMean' and mean.input[0] == centred.input[0]:
+            found.append(centred.input[0])
+    return found
+
+
+def run(model, inputs, also=()):
+    """Outputs by name, and the tensors whose names are in `also`."""
     values = {t.name: numpy_helper.to_array(t) for t in model.graph.initializer}
     for value in model.graph.input:
         x = inputs[value.name]
@@ -232,7 +247,7 @@ def run(model, inputs):
             assert not dim.HasField('dim_value') or dim.dim_value == extent, (value.name, x.shape)
         values[value.name] = x
     last_use = {name: i for i, node in enumerate(model.graph.node) for name in node.input}
-    keep = {o.name for o in model.graph.output}
+    keep = {o.name for o in model.graph.output} | set(also)
     for i, node in enumerate(model.graph.node):
         arguments = [values[name] if name else None for name in node.input]
         try:
