@@ -11,7 +11,7 @@ namespace frugal {
 Variable rotary_embedding(const Variable& x, const Tensor& positions,
                           const RotaryOptions& options) {
   const auto describe = [&](TracedOp& t) {
-    const RotaryOptions own = at_length(options, x.size(1), x.size(3));
+    const RotaryOptions own = ops::at_positions(options, x.value(), positions);
     t.tensor(positions);
     t.set("base", own.base);
     t.set("scaling", static_cast<int64_t>(own.scaling));

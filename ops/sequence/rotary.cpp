@@ -102,6 +102,19 @@ void rotary_kernel(Cpu, const Tensor& x, const Tensor& positions, const RotaryOp
   });
 }
 
+RotaryOptions at_positions(const RotaryOptions& options, const Tensor& x, const Tensor& positions) {
+  int64_t length = x.size(1);
+  if (options.scaling == RotaryOptions::Scaling::dynamic && positions.defined()) {
+    const int64_t end = end_of(contiguous(positions));
+    FRUGAL_CHECK(positions.dim() == 1 || static_cast<double>(end) <= options.first_length,
+                 "[rotary] expected positions below first_length {} where each row has its own and "
+                 "the scaling is dynamic, got {}",
+                 options.first_length, end - 1);
+    length = positions.dim() == 2 ? end : std::max(length, end);
+  }
+  return at_length(options, length, x.size(3));
+}
+
 Tensor rotary(const Tensor& x, const Tensor& positions, const RotaryOptions& options,
               bool inverse) {
   using Scaling = RotaryOptions::Scaling;
@@ -127,16 +140,7 @@ Tensor rotary(const Tensor& x, const Tensor& positions, const RotaryOptions& opt
   }
   Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
   const Tensor in = contiguous(x), at = contiguous_or_none(positions);
-  int64_t length = x.size(1);
-  if (options.scaling == Scaling::dynamic && at.defined()) {
-    const int64_t end = end_of(at);
-    FRUGAL_CHECK(at.dim() == 1 || static_cast<double>(end) <= options.first_length,
-                 "[rotary] expected positions below first_length {} where each row has its own and "
-                 "the scaling is dynamic, got {}",
-                 options.first_length, end - 1);
-    length = at.dim() == 2 ? end : std::max(length, end);
-  }
-  const RotaryOptions own = at_length(options, length, x.size(3));
+  const RotaryOptions own = at_positions(options, x, at);
   dispatch(x.device(), [&](auto backend) { rotary_kernel(backend, in, at, own, inverse, y); });
   return y;
 }
