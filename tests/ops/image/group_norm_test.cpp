@@ -49,6 +49,20 @@ TEST_CASE("group_norm: every group has mean 0 and variance 1; f32 and its gradie
     }
 }
 
+TEST_CASE("group_norm: a large mean costs no digits of the variance") {
+  // Steps of 1 / 8 about 4e3 and 1e6, which f32 holds exactly. findings/torch_group_norm.sh
+  for (const double centre : {4000.0, 1e6}) {
+    const Tensor x = Tensor::empty({2, 256, 8});
+    for (int64_t i = 0; i < x.numel(); ++i)
+      x.mut<float>()[i] = static_cast<float>(centre + (i % 2 == 0 ? 0.125 : -0.125));
+    const LayerNormOutput out = group_norm(x, 2, {}, {}, 1e-12);
+    CHECK(out.moments.mean.item(0) == centre);
+    CHECK(out.moments.invstd.item(0) == doctest::Approx(8).epsilon(1e-6));
+    for (int64_t i = 0; i < x.numel(); ++i)
+      REQUIRE(out.y.item(i) == doctest::Approx(i % 2 == 0 ? 1 : -1).epsilon(1e-6));
+  }
+}
+
 TEST_CASE("group_norm: what rebuild and backward refuse") {
   const Tensor x = normals({2, 3, 4}, 1);
   const RowMoments moments = group_norm(x, 2, {}, {}, 1e-5).moments;

@@ -36,6 +36,16 @@ TEST_CASE("embedding: rows of the table, and sums of gradients by id") {
   }
 }
 
+TEST_CASE("embedding: a gradient of bf16 is summed in f32") {
+  // A sum of ones in bf16 would stay at 256. findings/torch_bf16_sums.sh
+  const Tensor ids = Tensor::zeros({1000}, DType::i64),
+               dy = Tensor::full({1000, 8}, 1, DType::bf16);
+  const Tensor dweight = embedding_backward(dy, ids, 4);
+  CHECK(dweight.item(0) == 1000);
+  const SparseRows rows = embedding_backward_rows(dy, ids, 4);
+  CHECK(rows.rows.item(0) == 1000);
+}
+
 TEST_CASE("embedding: the number of threads does not matter") {
   const Tensor ids = random_ids(5000, 700), dy = normals({5000, 33}, 3),
                table = normals({700, 33}, 4);
