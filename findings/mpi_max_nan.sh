@@ -5,7 +5,7 @@
 # 2 for rank 2, although a rank holds 4; 4 and 3 for ranks 1 and 3. MPICH gives the ranks different results: with NaN at
 # rank 0 they get 4, 4, 4 and NaN. Ranks that decide by it whether to go on then decide differently, and wait for ever.
 # MPI_SUM gives all ranks NaN.
-# Frugal: ranks exchange sums alone (distributed/mpi.cpp), and whether something is finite follows from these;
+# Frugal: maxima are taken by code of ours (distributed/collectives.h), and are NaN on all ranks if one has NaN;
 # tests/distributed/communicator_test.cpp, "all_reduce keeps NaN and infinity, whichever rank has them".
 . "$(dirname "$0")/packages.sh"
 packages bookworm 'libopenmpi-dev=4.1.4*' openmpi-bin 'libmpich-dev=4.0.2*' mpich gcc libc6-dev
