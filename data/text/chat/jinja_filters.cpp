@@ -192,23 +192,27 @@ Value rounded(const Value& value, const Call& call) {
   const Value* digits = call.find(0, "precision");
   const double scale = std::pow(10.0, digits == nullptr ? 0 : digits->number());
   const std::string how = argument_text(call, 1, "method", "common");
+  if (how == "common" && value.as<int64_t>() != nullptr && scale >= 1) return value;
   const double scaled = value.number() * scale;
   if (how == "floor") return std::floor(scaled) / scale;
   if (how == "ceil") return std::ceil(scaled) / scale;
   return std::nearbyint(scaled) / scale;
 }
 
-void sort_list(List& list, const Call& call, const Value* attribute, bool reverse) {
-  const Value* cases = call.find(1, "case_sensitive");
-  const bool exact = cases != nullptr && cases->truth();
-  const auto key = [&](const Value& value) {
-    Value found = attribute == nullptr ? value : attribute_of(value, *attribute);
-    if (!exact && found.is_text())
-      return Value(with_letters(*found.as<std::string>(), Letters::lower));
-    return found;
-  };
+bool is_given(const Value* argument) { return argument != nullptr && argument->truth(); }
+
+// Filters compare values by this: the value or an attribute of it, in lower case unless `exact`.
+Value key_of(const Value& value, const Value* attribute, bool exact) {
+  Value found =
+      attribute == nullptr || attribute->is_none() ? value : attribute_of(value, *attribute);
+  if (!exact && found.is_text())
+    return Value(with_letters(*found.as<std::string>(), Letters::lower));
+  return found;
+}
+
+void sort_list(List& list, const Value* attribute, bool exact, bool reverse) {
   std::vector<std::pair<Value, Value>> keyed;
-  for (const Value& each : list) keyed.emplace_back(key(each), each);
+  for (const Value& each : list) keyed.emplace_back(key_of(each, attribute, exact), each);
   std::stable_sort(keyed.begin(), keyed.end(), [&](const auto& a, const auto& b) {
     const int order = compare(a.first, b.first);
     return reverse ? order > 0 : order < 0;
@@ -514,25 +518,32 @@ Value apply_filter(const std::string& name, const Value& value, Call& call, cons
   if (name == "items") return items_of(value);
   if (name == "dictsort") {
     List all = *items_of(value).list();
-    const Value by = int64_t{0};
-    sort_list(all, call, &by, false);
+    const std::string by = argument_text(call, 1, "by", "key");
+    if (by != "key" && by != "value")
+      throw TemplateError(fmt::format("expected key or value to sort by, got {}", in_quotes(by)));
+    const Value place = by == "key" ? int64_t{0} : int64_t{1};
+    sort_list(all, &place, is_given(call.find(0, "case_sensitive")),
+              is_given(call.find(2, "reverse")));
     return all;
   }
   if (name == "sort") {
     List all = elements();
-    Call cased;  // sort(reverse, case_sensitive, attribute)
-    const Value *reverse = call.find(0, "reverse"), *exact = call.find(1, "case_sensitive");
-    if (exact != nullptr) cased.named.emplace_back("case_sensitive", *exact);
-    sort_list(all, cased, call.find(2, "attribute"), reverse != nullptr && reverse->truth());
+    sort_list(all, call.find(2, "attribute"), is_given(call.find(1, "case_sensitive")),
+              is_given(call.find(0, "reverse")));
     return all;
   }
   if (name == "unique") {
-    List made;
+    const bool exact = is_given(call.find(0, "case_sensitive"));
+    List made, keys;
     const List all = elements();
     check_size(all.size(), 4096);
-    for (const Value& each : all)
-      if (std::none_of(made.begin(), made.end(), [&](const Value& x) { return equal(x, each); }))
-        made.push_back(each);
+    for (const Value& each : all) {
+      const Value key = key_of(each, call.find(1, "attribute"), exact);
+      if (std::any_of(keys.begin(), keys.end(), [&](const Value& x) { return equal(x, key); }))
+        continue;
+      keys.push_back(key);
+      made.push_back(each);
+    }
     return made;
   }
   if (name == "map" || name == "select" || name == "reject" || name == "selectattr" ||
@@ -552,7 +563,11 @@ Value apply_filter(const std::string& name, const Value& value, Call& call, cons
   if (name == "min" || name == "max") {
     const List all = elements();
     if (all.empty()) return Value::undefined("an element of nothing");
-    const auto less = [](const Value& a, const Value& b) { return compare(a, b) < 0; };
+    const bool exact = is_given(call.find(0, "case_sensitive"));
+    const Value* attribute = call.find(1, "attribute");
+    const auto less = [&](const Value& a, const Value& b) {
+      return compare(key_of(a, attribute, exact), key_of(b, attribute, exact)) < 0;
+    };
     return name == "min" ? *std::min_element(all.begin(), all.end(), less)
                          : *std::max_element(all.begin(), all.end(), less);
   }
