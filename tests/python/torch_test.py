@@ -240,6 +240,39 @@ class Steps(unittest.TestCase):
                 found.append(self.gradient(network, x, bits))
             self.assertTrue(torch.equal(*found), str(layer))
 
+    def test_inputs_that_are_not_read_take_nothing(self):
+        """findings/torch_unread_inputs.sh"""
+
+        class Of(nn.Module):
+            def __init__(self, f):
+                super().__init__()
+                self.f = f
+
+            def forward(self, x):
+                return self.f(x)
+
+        places = torch.zeros(8, 16, 16, 4, dtype=torch.long)
+        frozen = nn.Conv2d(16, 8, 3).requires_grad_(False)
+        for name, layer in {
+            "gather": Of(lambda x: x.gather(3, places)),
+            "take": Of(lambda x: x.take(torch.arange(1000))),
+            "masked_select": Of(lambda x: x.masked_select(x.detach() > 0)),
+            "unfold": nn.Unfold(3),
+            "convolution": frozen,
+            "batch norm": nn.BatchNorm2d(16).eval().requires_grad_(False),
+            "batch norm without weights": nn.BatchNorm2d(16, affine=False).eval(),
+        }.items():
+            network = nn.Sequential(nn.Conv2d(3, 16, 1), layer)
+            network[1].train(layer.training)
+            x, _ = batch()
+            plain = self.gradient(network, x)
+            network.zero_grad()
+            with ft.compress(network, bits=4) as memory:
+                network(x).sum().backward()
+            self.assertTrue(torch.equal(network[0].weight.grad, plain), name)
+            # The input takes 128 KiB, and 16 KiB in 4 bits. Places and masks are less.
+            self.assertLess(memory.kept, 8 * 16 * 16 * 16 // 2, (name, memory.whole))
+
     def test_dropout_takes_a_bit(self):
         network = nn.Sequential(nn.Linear(64, 64), nn.Dropout(0.5))
         with ft.compress(network, bits=4) as memory:

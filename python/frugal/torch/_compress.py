@@ -604,7 +604,8 @@ class compress:
         kwargs: Any,
     ) -> None:
         begun = time.perf_counter()
-        if form in ("values", "fine", "levels", "two or values") and not _rules.keeps_second(op, args):
+        lossy = form in ("values", "fine", "levels", "two or values")
+        if (lossy or op in _rules.NORMS) and not _rules.keeps_second(op, args):
             slot.once = op
         if form != "shape" and self._counted.get(self._place(tensor)):
             why = "whole for another op"  # so this one keeps it for nothing

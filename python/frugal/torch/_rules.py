@@ -104,6 +104,10 @@ for _name in (
     "nll_loss_forward",
     "nll_loss2d_forward",
     "mean",
+    "gather",
+    "take",
+    "masked_select",
+    "im2col",
 ):
     INPUTS[_name] = _one("shape")
 for _name in (
@@ -122,6 +126,8 @@ for _name in (
     "hardshrink",
 ):
     INPUTS[_name] = INPUTS[_name + "_"] = _one("levels")
+
+NORMS = {name for name, rules in INPUTS.items() if rules == _norm}
 
 # Products with weights. What they read may be rounded without bias whether a gradient flows through
 # it or not, as a batch that the model has cast or normalized.
@@ -144,7 +150,21 @@ def rules_of(op: str, args: Tuple[Any, ...]) -> Tuple[Saved, ...]:
     """What the op saves, by its arguments where these decide."""
     if op in ("pow", "pow_"):  # the gradient of a square is linear in its input, those of others are not
         return _one("values") if len(args) > 1 and args[1] == 2 else ()
-    return INPUTS.get(op, ())
+    rules = INPUTS.get(op, ())
+    if _reads_no_input(op, args):
+        return (Saved(0, "shape", rules[0].needs), *rules[1:])
+    return rules
+
+
+def _reads_no_input(op: str, args: Tuple[Any, ...]) -> bool:
+    """Does the gradient of the input alone, which does not read its values, save the input?
+
+    A convolution and a batch norm by running statistics save it for the gradient of their weight, whether the
+    weight is trained or not.
+    """
+    if op == "convolution" or (op in NORMS and "batch_norm" in op and len(args) > 5 and args[5] is False):
+        return not (isinstance(args[1], torch.Tensor) and args[1].requires_grad)
+    return False
 
 
 # Outputs, by the node of the graph that the output then has: the name under which the node saves the
