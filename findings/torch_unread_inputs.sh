@@ -8,7 +8,7 @@
 # The bytes kept are those of the input. Not so for layer_norm and clamp, whose gradients read it. mean(dim) keeps its
 # input in 1.13 and not in 2.6.
 # Frugal: frugal.torch keeps nothing of them (python/frugal/torch/_rules.py); tests/python/torch_test.py,
-# "test_inputs_that_are_not_read_take_nothing". Networks of Frugal's own save what gradients read: docs/design/saving.md.
+# "test_inputs_that_are_not_read_take_nothing". Frugal's own networks save what gradients read: docs/design/saving.md.
 . "$(dirname "$0")/packages.sh"
 packages bookworm 'python3-torch=1.13.1*'
 packages trixie 'python3-torch=2.6.0*'
