@@ -283,7 +283,7 @@ void ShardedOptimizer::gather(const std::vector<size_t>& parameters) const {
     const CategoryScope scope(Category::workspace);
     const Device device = parameters_[members.front()].whole.device();
     const Tensor together = Tensor::empty({bounds.back()}, kind.first, device);
-    const auto copy = [&](size_t rank, bool in) {
+    const auto copy = [&, &members = members](size_t rank, bool in) {
       int64_t at = bounds[rank];
       for (const size_t i : members) {
         const Parameter& p = parameters_[i];

@@ -156,12 +156,12 @@ EventFile::~EventFile() {
 void EventFile::add(int64_t step, const Scalars& scalars) {
   const std::string values = message([&](CodedOutputStream& out) {
     for (const auto& [name, number] : scalars)
-      WireFormatLite::WriteBytes(summary::kValue, message([&](CodedOutputStream& of) {
-                                   WireFormatLite::WriteString(value::kTag, name, &of);
-                                   WireFormatLite::WriteFloat(value::kSimpleValue,
-                                                              static_cast<float>(number), &of);
-                                 }),
-                                 &out);
+      WireFormatLite::WriteBytes(
+          summary::kValue, message([&name = name, &number = number](CodedOutputStream& of) {
+            WireFormatLite::WriteString(value::kTag, name, &of);
+            WireFormatLite::WriteFloat(value::kSimpleValue, static_cast<float>(number), &of);
+          }),
+          &out);
   });
   append(message([&](CodedOutputStream& out) {
     WireFormatLite::WriteDouble(event::kWallTime, seconds_now(), &out);

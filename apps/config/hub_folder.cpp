@@ -148,7 +148,7 @@ class Entries {
       if (value.is_null() || asked_.contains(key)) continue;
       const bool harmless =
           inside_.empty() && std::any_of(std::begin(kWithoutEffect), std::end(kWithoutEffect),
-                                         [&](const char* name) { return key == name; });
+                                         [&key = key](const char* name) { return key == name; });
       if (!harmless)
         fail(key, fmt::format("expected no such key, or null: what it changes is not known here; "
                               "got {}",

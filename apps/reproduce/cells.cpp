@@ -22,8 +22,8 @@ constexpr int kDefaults = 4;
 // Later values of a path replace earlier ones, at the earlier place. Null takes the path away.
 void add(Sets& all, const Sets& more) {
   for (const auto& [path, value] : more) {
-    const auto found =
-        std::find_if(all.begin(), all.end(), [&](const auto& each) { return each.first == path; });
+    const auto found = std::find_if(
+        all.begin(), all.end(), [&path = path](const auto& each) { return each.first == path; });
     if (found == all.end() && !value.is_null())
       all.emplace_back(path, value);
     else if (found != all.end() && value.is_null())

@@ -210,7 +210,8 @@ TEST_CASE("frozen layers beside updates in backward, plans, tracking and recompu
       {"acgc", {{"compression", {{"policy", "acgc"}}}}}};
   for (const auto& [name, keys] : with)
     for (const char* pattern : {"all but head", "layer2."}) {
-      CAPTURE(name);
+      const auto& this_name = name;
+      CAPTURE(this_name);
       CAPTURE(pattern);
       Json config = smaller();
       if (keys.contains("compression")) config["compression"].erase("bits");
@@ -236,7 +237,8 @@ TEST_CASE("layers that are thawed train from then on, and a cut run ends with th
          {{"guard", 0.05}, {"advanced", {{"track_interval", 2}, {"track_samples", 2}}}}}}},
       {"acgc", {{"compression", {{"policy", "acgc"}, {"acgc", {{"interval", 3}}}}}}}};
   for (const auto& [name, keys] : with) {
-    CAPTURE(name);
+    const auto& this_name = name;
+    CAPTURE(this_name);
     Json config = smaller();
     if (keys.contains("compression")) config["compression"].erase("bits");
     config.merge_patch(keys);

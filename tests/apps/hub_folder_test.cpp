@@ -118,7 +118,8 @@ TEST_CASE("hub: config.json gives the keys of the network, in both versions of i
                               {"rope_low", 1.0},
                               {"rope_high", 4.0}});
   for (const auto& [key, value] : expected.items()) {
-    CAPTURE(key);
+    const auto& this_key = key;
+    CAPTURE(this_key);
     CHECK(keys.at(key) == value);
   }
   // What the configuration says itself counts more.

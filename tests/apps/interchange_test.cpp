@@ -150,7 +150,8 @@ TEST_CASE("what is written here has the names, shapes and values of the file tha
   const auto ours = data::SafetensorsFile::open(folder / "ours");
   CHECK(ours.names().size() == there.size());
   for (const auto& [name, tensor] : there) {
-    CAPTURE(name);
+    const auto& this_name = name;
+    CAPTURE(this_name);
     REQUIRE(ours.contains(name));
     CHECK(ours.read(name).shape() == tensor.shape());
     CHECK(ours.read(name).to_vector() == tensor.to_vector());

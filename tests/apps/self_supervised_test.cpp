@@ -103,7 +103,8 @@ TEST_CASE("what contradicts learning from views names the key") {
       {"data.views.color_jitter", " --set data.views.color_jitter=[1]"},
       {"data.views.color_jitter", " --set data.shape=[8,8,1]"}};
   for (const auto& [key, sets] : wrong) {
-    CAPTURE(sets);
+    const auto& this_sets = sets;
+    CAPTURE(this_sets);
     CHECK(key_of(sets).find(key) != std::string::npos);
   }
 }

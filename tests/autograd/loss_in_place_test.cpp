@@ -251,7 +251,8 @@ TEST_CASE("losses that keep their gradient scale it where it lies") {
        }},
   };
   for (const auto& [name, loss] : losses) {
-    CAPTURE(name);
+    const auto& this_name = name;
+    CAPTURE(this_name);
     const Shape shape{1 << 16, kClasses};
     const Variable x = leaf(shape, kMeta);
     const Variable made = loss(x, kMeta);
@@ -261,7 +262,8 @@ TEST_CASE("losses that keep their gradient scale it where it lies") {
     CHECK(allocator(kMeta).report().peak_total - before < shape.numel());  // a fourth of the size
 
     // The product is that of a gradient which somebody else holds, too.
-    const auto wanted = gradient([&](const Variable& y) { return scale(loss(y, kCpu), 3); });
+    const auto wanted =
+        gradient([&loss = loss](const Variable& y) { return scale(loss(y, kCpu), 3); });
     Variable y = leaf({kLogitRows, kClasses});
     const Variable sum = scale(loss(y, kCpu), 3);
     const std::shared_ptr<Node> producer = sum.producer()->inputs[0].node;

@@ -38,8 +38,10 @@ TEST_CASE("parts give the rows of the whole, across their borders") {
   CHECK(parts.unpack().to_vector() == whole.to_vector());
   for (const auto& [begin, end] : std::initializer_list<std::pair<int64_t, int64_t>>{
            {0, 8}, {8, 16}, {3, 5}, {5, 30}, {1, 64}}) {
-    CAPTURE(begin);
-    CAPTURE(end);
+    const auto& this_begin = begin;
+    CAPTURE(this_begin);
+    const auto& this_end = end;
+    CAPTURE(this_end);
     CHECK(parts.unpack_rows(begin, end).to_vector() == whole.slice(0, begin, end).to_vector());
   }
 }

@@ -165,7 +165,8 @@ TEST_CASE("a graph network in slices, over its tensors, has the gradients of who
   const CopyCodec copies;
   for (const auto& [nodes, width] : {std::pair<int64_t, int64_t>{40, 8}, {41, 8}, {16389, 256}})
     for (const bool recipes : {false, true}) {
-      CAPTURE(nodes);
+      const auto& this_nodes = nodes;
+      CAPTURE(this_nodes);
       CAPTURE(recipes);
       const int64_t row = width * int64_t{sizeof(float)};
       SlicedPolicy whole(&copies, recipes, 0), some(&copies, recipes, nodes / 5 * row);

@@ -99,7 +99,8 @@ inline void check_same_state(const Optimizer& a, const Optimizer& b) {
   std::map<std::string, Tensor> others(y.begin(), y.end());
   CHECK(x.size() == y.size());
   for (const auto& [name, tensor] : x) {
-    CAPTURE(name);
+    const auto& this_name = name;
+    CAPTURE(this_name);
     REQUIRE(others.count(name) == 1);
     REQUIRE(describe(tensor) == describe(others[name]));
     CHECK((bits_of(tensor) == bits_of(others[name])));

@@ -307,7 +307,8 @@ TEST_CASE("ranks draw dropout and rounding of their own, and decide alike") {
   auto trainer = side.trainer();
   CHECK(trainer.run());
   for (const auto& [name, value] : side.values()) {
-    CAPTURE(name);
+    const auto& this_name = name;
+    CAPTURE(this_name);
     check_equal_everywhere(ops::contiguous(value));
   }
   // What steers later decisions.

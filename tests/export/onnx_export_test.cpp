@@ -220,7 +220,8 @@ TEST_CASE("a convolutional network looks as PyTorch writes it") {
   std::map<std::string, Tensor> initializers(graph.initializers.begin(), graph.initializers.end());
   for (const auto& [name, tensor] : models::state_dict(network)) {
     if (name.ends_with("num_batches_tracked")) continue;
-    CAPTURE(name);
+    const auto& this_name = name;
+    CAPTURE(this_name);
     REQUIRE(initializers.contains(name));
     CHECK(initializers[name].shape() == tensor.shape());
     CHECK(initializers[name].to_vector() == tensor.to_vector());
@@ -337,7 +338,8 @@ TEST_CASE("positions and means of texts whose length is free are written") {
   each_token->append(std::make_shared<models::Linear>(init, kWidth, kIds));
   mean->append(std::make_shared<models::MeanPool>());
   for (const auto& [name, network] : {std::pair("each_token", each_token), {"mean", mean}}) {
-    CAPTURE(name);
+    const auto& this_name = name;
+    CAPTURE(this_name);
     shake(*network);
     const OnnxGraph graph = to_onnx(*network, tokens);
     CHECK(count(graph, "Slice") == 1);
@@ -369,7 +371,8 @@ TEST_CASE("networks for pictures are written") {
       {"vit", std::make_shared<models::Vit>(init, vit), {32, 32, 3}},
   };
   for (const auto& [name, network, picture] : networks) {
-    CAPTURE(name);
+    const auto& this_name = name;
+    CAPTURE(this_name);
     shake(*network);
     const OnnxInputs inputs = of_shape(picture);
     const OnnxGraph graph = to_onnx(*network, inputs);

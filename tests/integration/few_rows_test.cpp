@@ -128,7 +128,8 @@ TEST_CASE("codes of any shape leave gradients as they are, up to rounding within
     const std::vector<double> exact = network.gradient(nullptr, 1);
     for (const auto& [bits, most] : {std::pair{4, 1.0}, std::pair{8, 1.0 / 16}})
       for (const Choice& options : policies(bits)) {
-        CAPTURE(bits);
+        const auto& this_bits = bits;
+        CAPTURE(this_bits);
         const auto policy = make_policy(options, kCpu, 0);
         for (uint64_t step = 1; step <= 2; ++step) {
           const double error = distance(network.gradient(policy.get(), step), exact);

@@ -184,10 +184,11 @@ TEST_CASE("gelu and silu of packed values: the correction takes the mean bias aw
            {"gelu tanh", [](const Variable& v) { return gelu(v, Gelu::tanh); }},
            {"silu", [](const Variable& v) { return silu(v); }}})
     for (int bits : {3, 4}) {
-      CAPTURE(std::string(name));
+      const auto& this_name = name;
+      CAPTURE(std::string(this_name));
       CAPTURE(bits);
       // The sums over rows of y^ and of dx, per channel; with the packed x's variance or without.
-      auto sums = [&](SavePolicy* policy, uint64_t step) {
+      auto sums = [&, &op = op](SavePolicy* policy, uint64_t step) {
         PolicyScope scope(policy);
         begin_step(step);
         Variable(x).zero_grad();

@@ -41,7 +41,8 @@ TEST_CASE("schemes round as `auto` would with their signs") {
       bench.rows("--set compression.advanced.rounding=stochastic", "schemes", "scheme");
   REQUIRE(usual.size() == 5);
   for (const auto& [name, variance] : usual) {
-    CAPTURE(name);
+    const auto& this_name = name;
+    CAPTURE(this_name);
     CHECK(variance != drawn.at(name));
   }
 }
@@ -53,7 +54,8 @@ TEST_CASE("policies round alike, but for AC-GC, which has its own rule") {
       bench.rows("--policies --set compression.advanced.rounding=stochastic", "policies", "policy");
   REQUIRE(usual.size() == 9);
   for (const auto& [name, variance] : usual) {
-    CAPTURE(name);
+    const auto& this_name = name;
+    CAPTURE(this_name);
     CHECK((variance == drawn.at(name)) == (name == "acgc, e = 1"));
   }
 }

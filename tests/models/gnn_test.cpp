@@ -17,7 +17,8 @@ TEST_CASE("nodes in another order give their outputs in that order") {
   for (int64_t v = 0; v < kNodes; ++v)
     ops::copy_into(moved.select(0, order[static_cast<size_t>(v)]), x.select(0, v));
   for (const auto& [name, make] : makers(0)) {
-    CAPTURE(name);
+    const auto& this_name = name;
+    CAPTURE(this_name);
     const auto net = make();
     const Tensor y = run(*net, x, context_of(edge_index(), nullptr, false));
     const Tensor z = run(*net, moved, context_of(edge_index(order), nullptr, false));
@@ -32,7 +33,8 @@ TEST_CASE("training lowers the loss, and every parameter takes part") {
   const Tensor target = Tensor::from<int64_t>({0, 1, 2, 0, 1, 2, 0}, {kNodes});
   const Tensor edges = edge_index(), x = features(DType::f32);
   for (const auto& [name, make] : makers(0)) {
-    CAPTURE(name);
+    const auto& this_name = name;
+    CAPTURE(this_name);
     const auto net = make();
     Rng rng(1);
     const auto loss_of = [&](bool training) {
@@ -70,7 +72,8 @@ TEST_CASE("sparse features give what the dense ones give") {
     row_ptr.push_back(static_cast<int64_t>(col.size()));
   }
   for (const auto& [name, make] : makers(0)) {
-    CAPTURE(name);
+    const auto& this_name = name;
+    CAPTURE(this_name);
     const auto a = make(), b = make();
     Context dense = context_of(edge_index()), sparse = context_of(edge_index());
     sparse.extras.emplace_back("x_row_ptr", Tensor::from(row_ptr, {kNodes + 1}));
@@ -197,7 +200,8 @@ TEST_CASE("a layer keeps one tensor of its width") {
 
 TEST_CASE("empty graphs, nodes without edges and NaN have defined results") {
   for (const auto& [name, make] : makers(0, false)) {
-    CAPTURE(name);
+    const auto& this_name = name;
+    CAPTURE(this_name);
     const auto net = make();
     const Tensor none = Tensor::zeros({2, 0}, DType::i64);
     for (const double v : run(*net, features(DType::f32), context_of(none)).to_vector())
@@ -214,7 +218,8 @@ TEST_CASE("empty graphs, nodes without edges and NaN have defined results") {
 
 TEST_CASE("on meta, a step has its shapes") {
   for (const auto& [name, make] : makers(0.5)) {
-    CAPTURE(name);
+    const auto& this_name = name;
+    CAPTURE(this_name);
     const auto net = make();
     for (const auto& p : net->parameters())
       p.parameter->set_value(Tensor::empty(p.parameter->shape(), p.parameter->dtype(), kMeta));

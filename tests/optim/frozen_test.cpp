@@ -52,7 +52,8 @@ Tensor gradient(uint64_t seed) { return normals({3, 4}, seed, DType::f32); }
 
 TEST_CASE("optimizers leave frozen parameters alone, however many, and resume with them") {
   for (const auto& [name, make] : makers()) {
-    CAPTURE(name);
+    const auto& this_name = name;
+    CAPTURE(this_name);
     Some some(4), other(4);
     for (Some* each : {&some, &other})
       for (const size_t frozen : {1, 2}) each->p[frozen].set_requires_grad(false);
@@ -77,7 +78,8 @@ TEST_CASE("optimizers leave frozen parameters alone, however many, and resume wi
 
 TEST_CASE("a leaf is its parameter's, also after parameters were frozen and thawed") {
   for (const auto& [name, make] : makers()) {
-    CAPTURE(name);
+    const auto& this_name = name;
+    CAPTURE(this_name);
     Some some(3), whole(3);
     some.p[0].set_requires_grad(false);
     const auto optimizer = make(some.groups), expected = make(whole.groups);
@@ -102,7 +104,8 @@ TEST_CASE("a leaf is its parameter's, also after parameters were frozen and thaw
 
 TEST_CASE("optimizers refuse a parameter that comes twice, frozen or not, and a name that does") {
   for (const auto& [name, make] : makers()) {
-    CAPTURE(name);
+    const auto& this_name = name;
+    CAPTURE(this_name);
     Some some(2);
     std::vector<ParameterGroup> twice = some.groups, alike = some.groups;
     twice[0].parameters.emplace_back("again", some.p[1]);

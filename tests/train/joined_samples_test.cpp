@@ -120,7 +120,8 @@ double distance(const Sums& a, const Sums& b) {
 
 TEST_CASE("samples that share rows: loss and every gradient are those of each sample alone") {
   for (const auto& [name, net] : networks()) {
-    CAPTURE(name);
+    const auto& this_name = name;
+    CAPTURE(this_name);
     for (const DType dtype : {DType::f32, DType::f64}) {
       models::to_dtype(*net, dtype);
       const double tolerance = dtype == DType::f64 ? 1e-9 : 2e-4;
@@ -143,7 +144,8 @@ TEST_CASE("samples that share rows: loss and every gradient are those of each sa
 
 TEST_CASE("samples that share rows: recipes without codes change no bit, and rows keep no more") {
   for (const auto& [name, net] : networks()) {
-    CAPTURE(name);
+    const auto& this_name = name;
+    CAPTURE(this_name);
     compress::FixedPolicyOptions whole, lossless;
     whole.bits = lossless.bits = 0;
     whole.recipes = false;

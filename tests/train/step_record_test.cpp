@@ -103,7 +103,8 @@ TEST_CASE("what is stored is what is live between forward and backward") {
   for (const TrainerOptions& options : kinds()) {
     CAPTURE(options.compression.choice.bits());
     for (const auto& [step, record] : trained(options, true).records) {
-      CAPTURE(step);
+      const auto& this_step = step;
+      CAPTURE(this_step);
       CHECK(record.memory.saved() == stored(record) + kLoss);
       int64_t packed = 0;
       for (const SavedRecord& tensor : record.tensors)
@@ -150,7 +151,8 @@ TEST_CASE("the curve holds the peak, and the largest parts are what is live ther
   for (const TrainerOptions& options : kinds()) {
     CAPTURE(options.compression.choice.bits());
     for (const auto& [step, record] : trained(options, true).records) {
-      CAPTURE(step);
+      const auto& this_step = step;
+      CAPTURE(this_step);
       REQUIRE(record.curve);
       const MemoryCurve& curve = *record.curve;
       REQUIRE(curve.peak < curve.points.size());

@@ -224,7 +224,7 @@ Batch Detection::part(const Batch& batch, int64_t begin, int64_t end) const {
   if (batch.samples.defined()) part.samples = batch.samples.slice(0, begin, end);
   for (const auto& [name, tensor] : batch.extras) {
     const auto* rows = std::find_if(kOfObjects.begin(), kOfObjects.end(),
-                                    [&](const Rows& each) { return name == each.name; });
+                                    [&name = name](const Rows& each) { return name == each.name; });
     if (rows == kOfObjects.end()) {
       part.extras.emplace_back(name, tensor.slice(0, begin, end));
     } else {

@@ -134,7 +134,8 @@ TEST_CASE("a plan of a network needs no file") {
         Wrong{"plan --model retinanet_resnet50_fpn", "depend on the boxes"},
         Wrong{"plan --model gcn --batch 8", "takes a whole graph"},
         Wrong{"plan --shape 16,16,3 c.json", "--model"}}) {
-    CAPTURE(arguments);
+    const auto& this_arguments = arguments;
+    CAPTURE(this_arguments);
     const Ran wrong = frugal(arguments);
     CHECK(wrong.status == 2);
     CHECK(has(wrong.err, said));

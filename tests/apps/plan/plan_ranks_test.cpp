@@ -69,7 +69,8 @@ TEST_CASE("a plan of one of two ranks is within 1 % of real ranks") {
            {"compression.bits=0", "none"},
            {"train.checkpointing=true", "optimizer"},
            {"distributed.bucket_bytes=100000", "none"}}) {
-    CAPTURE(sets);
+    const auto& this_sets = sets;
+    CAPTURE(this_sets);
     const std::string arguments = fmt::format(
         "{} --json --set data.test_samples=2 --set train.steps=2 --set threads=1 "
         "--set {} --set distributed.sharding={}",

@@ -286,7 +286,8 @@ TEST_CASE("decoder: logits and gradients follow the descriptions of the families
     return all;
   }();
   for (const auto& [name, f] : families()) {
-    CAPTURE(name);
+    const auto& this_name = name;
+    CAPTURE(this_name);
     const Weights weights = [&f = f] {
       Decoder net = made(f.options);
       fill(net);
@@ -316,7 +317,7 @@ TEST_CASE("decoder: logits and gradients follow the descriptions of the families
         const double along = sum_of_products(p.parameter->grad().to_vector(), direction);
         if (fine) {
           constexpr double kStep = 1e-5;
-          const auto moved = [&](double step) {
+          const auto moved = [&, &f = f](double step) {
             Weights other = weights;
             for (size_t i = 0; i < direction.size(); ++i) other[p.name][i] += step * direction[i];
             return sum_of_products(logits_of(other, f, list), by);
@@ -420,7 +421,8 @@ TEST_CASE("decoder: which layers have windows and turn positions") {
 
 TEST_CASE("decoder: tokens that follow cached ones get the states of the whole sequence") {
   for (const auto& [name, f] : families()) {
-    CAPTURE(name);
+    const auto& this_name = name;
+    CAPTURE(this_name);
     Decoder net = made(f.options);
     fill(net);
     Context context;
@@ -461,7 +463,8 @@ class WithoutPast : public LanguageModel {
 
 TEST_CASE("decoder: texts are the same with and without cached keys and values") {
   for (const auto& [name, f] : families()) {
-    CAPTURE(name);
+    const auto& this_name = name;
+    CAPTURE(this_name);
     Decoder net = made(f.options);
     fill(net);
     WithoutPast plain(net);

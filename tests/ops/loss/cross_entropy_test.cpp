@@ -41,7 +41,8 @@ TEST_CASE("cross_entropy: loss, log-sum-exp and counts follow the definition") {
     for (const double smoothing : {0.0, 0.1, 1.0})
       for (const auto& [n, classes] :
            {std::pair<int64_t, int64_t>{1, 1}, {3, 10}, {64, 10}, {130, 7}, {200, 1000}}) {
-        CAPTURE(n);
+        const auto& this_n = n;
+        CAPTURE(this_n);
         CAPTURE(smoothing);
         const Tensor x = normals({n, classes}, 1, dtype, 3), t = targets(n, classes);
         const CrossEntropyOptions options{smoothing, -100};

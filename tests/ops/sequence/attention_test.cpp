@@ -311,7 +311,8 @@ TEST_CASE("attention: heads of k and v that queries share are as repeated ones")
 TEST_CASE("attention: a window hides what an added mask hides") {
   for (const auto& [t, s, window] :
        {std::array<int64_t, 3>{5, 5, 1}, {7, 9, 3}, {150, 150, 40}, {3, 400, 130}, {9, 6, 4}}) {
-    CAPTURE(t);
+    const auto& this_t = t;
+    CAPTURE(this_t);
     AttentionInputs in = inputs_of({1, t, s, 2, 4});
     AttentionOptions options;
     options.causal = true;

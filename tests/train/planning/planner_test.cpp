@@ -42,7 +42,8 @@ TEST_CASE("real steps take what was planned, and tighter budgets give less memor
     for (const char* budget : budgets) {
       const PlannerOptions config = net.within(budget);
       const Planner planner(config);
-      CAPTURE(net.network + " " + budget);
+      const auto& this_net = net;
+      CAPTURE(this_net.network + " " + budget);
       const StepMemory& planned = planner.planned().memory;
       const int64_t taken =
           planner.of_activations() ? planned.saved() : planned.peak + planner.reserve();
@@ -70,7 +71,8 @@ TEST_CASE("steps of transformers take what was planned") {
       {gpt(), {"1/1.5 activations", "1/8 activations"}}};
   for (const auto& [net, budgets] : cases)
     for (const char* budget : budgets) {
-      CAPTURE(net.network + " " + budget);
+      const auto& this_net = net;
+      CAPTURE(this_net.network + " " + budget);
       const PlannerOptions config = net.within(budget);
       const Planner planner(config);
       const auto policy = make_policy(config.choice, kCpu, 1);
