@@ -6,6 +6,9 @@
 
 #ifdef FRUGAL_MPI
 #include <mpi.h>
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/lsan_interface.h>
+#endif
 
 #include <cstdlib>
 
@@ -36,6 +39,10 @@ class Library {
     int before = 0, level = 0;
     MPI_Initialized(&before);
     if (before == 0) {
+#ifdef __SANITIZE_ADDRESS__
+      // Open MPI unloads the plugins that it does not choose, and forgets what they allocated.
+      const __lsan::ScopedDisabler others_leak;
+#endif
       // Two threads make calls, never at the same time (distributed/peer_communicator.h).
       check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &level), "MPI_Init_thread");
       ours_ = true;
@@ -48,7 +55,12 @@ class Library {
     }
   }
   ~Library() {
-    if (ours_) MPI_Finalize();
+    if (!ours_) return;
+#ifdef __SANITIZE_ADDRESS__
+    // At its end, Open MPI does so with all plugins, so leaks are looked for before.
+    __lsan_do_leak_check();
+#endif
+    MPI_Finalize();
   }
   Library(const Library&) = delete;
   Library& operator=(const Library&) = delete;

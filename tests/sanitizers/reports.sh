@@ -13,8 +13,13 @@ cd "$2"
 all() { find . -name 'report*' -exec cat {} +; }
 reports=$(all | grep -acE "$found" || true)
 echo "$reports reports of sanitizers"
-{ all | grep -aE '^ *[0-9]+ .*(leak|race|race_top|deadlock|mutex|signal|thread|called_from_lib|interceptor_[a-z_]+):' || true; } |
-  awk '{ count[$NF] += $1 } END { for (name in count) print count[name], "by the suppression", name }' | sort -rn
+# LeakSanitizer lists suppressions in a table between lines of dashes, without the word before the colon.
+all | awk '
+  /^-+$/ { leaks = 0 }
+  leaks && NF == 3 { count["leak:" $3] += $1 }
+  /^ *count +bytes +template$/ { leaks = 1 }
+  /^ *[0-9]+ .*(race|race_top|deadlock|mutex|signal|thread|called_from_lib|interceptor_[a-z_]+):/ { count[$NF] += $1 }
+  END { for (name in count) print count[name], "by the suppression", name }' | sort -rn
 [ "$reports" -ne 0 ] || exit 0
 # The first lines of each kind: what was found, and where.
 find . -name 'report*' -exec grep -aEl "$found" {} + | sort | head -n 40 | while IFS= read -r file; do

@@ -21,7 +21,8 @@ for text in '==1==ERROR: AddressSanitizer: heap-use-after-free on address 0x1' '
   expect 1 "$text"
 done
 run clear
-printf 'Suppressions used:\n  count      bytes template\n      2        72 leak:libfoo\n' >"$here/reports/report.1"
+line=-----------------------------------------------------
+printf '%s\nSuppressions used:\n  count      bytes template\n      2        72 libfoo\n%s\n\n' $line $line >"$here/reports/report.1"
 printf 'ThreadSanitizer: Matched 1 suppressions (pid=3):\n3 race:libbar\n' >"$here/reports/report.2"
 run show
 expect 0 "2 by the suppression leak:libfoo"
