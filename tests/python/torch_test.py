@@ -273,6 +273,27 @@ class Steps(unittest.TestCase):
             # The input takes 128 KiB, and 16 KiB in 4 bits. Places and masks are less.
             self.assertLess(memory.kept, 8 * 16 * 16 * 16 // 2, (name, memory.whole))
 
+    def test_what_an_op_writes_after_it_has_saved_it(self):
+        """RReLU saves the slopes that it draws before it has drawn them."""
+
+        class Draws(nn.Linear):
+            def forward(self, x):
+                y = super().forward(x)
+                slopes = torch.zeros_like(y)  # memory of the system's may be zero in the same way
+                return torch._C._nn.rrelu_with_noise(y, slopes, 0.1, 0.3, True)
+
+        network = Draws(64, 64)
+        x = torch.randn(64, 64)
+        found = []
+        for bits in (0, 4):
+            network.zero_grad()
+            torch.manual_seed(1)
+            with ft.compress(network, bits=bits) as memory:
+                network(x).sum().backward()
+            found.append(network.weight.grad.clone())
+        self.assertTrue(torch.equal(*found))
+        self.assertEqual(memory.packed, 0)
+
     def test_dropout_takes_a_bit(self):
         network = nn.Sequential(nn.Linear(64, 64), nn.Dropout(0.5))
         with ft.compress(network, bits=4) as memory:

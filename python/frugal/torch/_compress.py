@@ -522,8 +522,11 @@ class compress:
                 del rules[number]
                 found[i] = rule
                 break
+        written = _rules.WRITTEN.get(op, len(args))
         for (tensor, slot), rule in zip(pending, found):
-            if rule is not None and rule.form == "shape":
+            if written < len(args) and tensor is args[written]:
+                self._count(tensor, 0, f"written by {op}")
+            elif rule is not None and rule.form == "shape":
                 self._keep(tensor, slot, "shape", op, func, args, kwargs)
             elif tensor.grad_fn is None or tensor.dtype not in _kept.FLOATING:
                 product = rule is not None and op in _rules.PRODUCTS and tensor.dtype in _kept.FLOATING

@@ -134,6 +134,10 @@ NORMS = {name for name, rules in INPUTS.items() if rules == _norm}
 PRODUCTS = {"convolution", "mm", "addmm", "bmm", "baddbmm", "addbmm"}
 
 
+# The argument that the op saves first and writes then: its values are not there yet when the hook sees it.
+WRITTEN = {"rrelu_with_noise": 1, "rrelu_with_noise_": 1}
+
+
 def keeps_second(op: str, args: Tuple[Any, ...]) -> bool:
     """Do second derivatives stay right where the values or the derivatives that the op saves are rounded?
 
