@@ -13,6 +13,7 @@ import sys
 import tempfile
 import threading
 import unittest
+import warnings
 
 try:
     import torch
@@ -753,6 +754,29 @@ class Steps(unittest.TestCase):
         found, memory = gradients(8)
         self.assertLess(distance(found, plain), 0.05)
         self.assertGreater(memory.ratio, 1.3)
+
+    def test_compiled_models_run_op_by_op(self):
+        if not hasattr(torch, "compile"):
+            self.skipTest("this PyTorch has no torch.compile")
+        network = nn.Sequential(nn.Linear(64, 64), nn.GELU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 8))
+        x = torch.randn(64, 64)
+
+        def gradients(called, context):
+            network.zero_grad()
+            with context as memory:
+                called(x).square().sum().backward()
+            return {name: p.grad.clone() for name, p in network.named_parameters()}, memory
+
+        exact, _ = gradients(network, contextlib.nullcontext())
+        compiled = torch.compile(network, backend="eager")
+        alone, wanted = gradients(network, ft.compress(network, bits=8))
+        for watched in (network, compiled):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # the compiler tells what it leaves out
+                found, memory = gradients(compiled, ft.compress(watched, bits=8))
+            self.assertEqual(distance(found, alone), 0)
+            self.assertEqual(memory.kept, wanted.kept)
+        self.assertLess(distance(found, exact), 0.01)
 
     def test_processes(self):
         """DistributedDataParallel: two processes with gloo have the gradients of one."""

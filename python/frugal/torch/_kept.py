@@ -260,9 +260,9 @@ class Table:
         self._places.clear()
 
 
-def _storage(tensor: torch.Tensor) -> Any:
-    get = getattr(tensor, "untyped_storage", None)
-    return get() if get is not None else tensor.storage()._storage
+_storage: Callable[[torch.Tensor], Any] = getattr(
+    torch.Tensor, "untyped_storage", lambda tensor: tensor.storage()._storage
+)
 
 
 def values_of(tensor: torch.Tensor) -> Optional[torch.Tensor]:
