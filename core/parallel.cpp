@@ -1,6 +1,7 @@
 #include "core/parallel.h"
 
 #include <omp.h>
+#include <pthread.h>
 
 #include <algorithm>
 #include <exception>
@@ -9,6 +10,14 @@
 #include "core/error.h"
 
 namespace frugal {
+namespace {
+
+// A child of fork() has one thread. OpenMP would wait in it for ever for the others that the parent
+// has. So they end before a fork, and the next loop of either process starts new ones.
+[[maybe_unused]] const int at_fork =
+    pthread_atfork([] { omp_pause_resource_all(omp_pause_soft); }, nullptr, nullptr);
+
+}  // namespace
 
 int num_threads() { return omp_get_max_threads(); }
 

@@ -3,6 +3,7 @@
 import gc
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -405,6 +406,38 @@ class Runs(InFolder):
         done.set()
         other.join()
         self.assertGreater(before[-1], before[0])
+
+
+class Processes(InFolder):
+    def loss(self, out):
+        config = {
+            **self.config,
+            "model": {"name": "mlp", "hidden": [512]},
+            "threads": 2,
+        }
+        return frugal.train(config, out=self.path(out), quiet=True).summary["final"]["test_loss"]
+
+    def test_a_child_trains_as_its_parent_does(self):
+        """The threads of the parent are not in its child."""
+        wanted = self.loss("a")
+        read, write = os.pipe()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Python warns where the process has threads
+            child = os.fork()
+        if child == 0:
+            try:
+                os.write(write, repr(self.loss("b")).encode())
+            finally:
+                os._exit(0)
+        os.close(write)
+        with open(read, "rb") as said:
+            ready, _, _ = select.select([said], [], [], 60)
+            if not ready:
+                os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            self.assertTrue(ready, "the child of fork() waits for ever")
+            self.assertEqual(float(said.read()), wanted)
+        self.assertEqual(self.loss("c"), wanted)
 
 
 class Examples(unittest.TestCase):
