@@ -2,8 +2,11 @@
 // program prints as JSON comes back as text.
 #include <pybind11/functional.h>
 #include <pybind11/stl.h>
+#include <unistd.h>
 
+#include <atomic>
 #include <csignal>
+#include <mutex>
 
 #include "apps/cli/commands.h"
 #include "apps/cli/report.h"
@@ -16,15 +19,23 @@ namespace {
 
 using apps::Json;
 
-// Commands catch signals. The program's own handlers come back when this ends.
+// Commands catch signals. The program's own handlers come back when the last command ends: those of
+// several threads may end in any order. A stack for handlers belongs to a thread.
 class Handlers {
  public:
   Handlers() {
-    for (size_t i = 0; i < std::size(kNumbers); ++i) sigaction(kNumbers[i], nullptr, &before_[i]);
     sigaltstack(nullptr, &stack_);
+    const std::lock_guard lock(mutex_);
+    if (commands_++ > 0) return;
+    for (size_t i = 0; i < std::size(kNumbers); ++i) sigaction(kNumbers[i], nullptr, &before_[i]);
   }
   ~Handlers() {
-    for (size_t i = 0; i < std::size(kNumbers); ++i) sigaction(kNumbers[i], &before_[i], nullptr);
+    {
+      const std::lock_guard lock(mutex_);
+      if (--commands_ == 0)
+        for (size_t i = 0; i < std::size(kNumbers); ++i)
+          sigaction(kNumbers[i], &before_[i], nullptr);
+    }
     stack_t now = stack_;
     if ((now.ss_flags & SS_DISABLE) != 0) now.ss_size = MINSIGSTKSZ;
     sigaltstack(&now, nullptr);
@@ -34,8 +45,30 @@ class Handlers {
 
  private:
   static constexpr int kNumbers[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGPIPE};
-  struct sigaction before_[std::size(kNumbers)] = {};
+  static inline std::mutex mutex_;
+  static inline int commands_ = 0;
+  static inline struct sigaction before_[std::size(kNumbers)] = {};
   stack_t stack_ = {};
+};
+
+// Lets one run train at a time: the memory of all tensors of the process is counted as the run's.
+// What a child of fork() inherits is a run of its parent.
+class OneRun {
+ public:
+  OneRun() {
+    pid_t before = process_;
+    if (before == getpid() || !process_.compare_exchange_strong(before, getpid()))
+      throw Error(
+          "[train] expected one run at a time, but another one trains in this process, and the "
+          "memory of both would be counted as that of each; wait until it ends, or train in a "
+          "process of its own (multiprocessing)");
+  }
+  ~OneRun() { process_ = 0; }
+  OneRun(const OneRun&) = delete;
+  OneRun& operator=(const OneRun&) = delete;
+
+ private:
+  static inline std::atomic<pid_t> process_ = 0;  // the one that trains
 };
 
 std::string text_of(const Json& document) {
@@ -111,6 +144,7 @@ std::string train(const std::string& config, const std::string& out,
                   const std::vector<std::string>& sets, bool resume, int64_t extend,
                   const std::string& init_from, bool overwrite, bool data_changed, bool quiet,
                   const py::object& on_step, const py::object& on_epoch) {
+  const OneRun alone;
   apps::TrainArguments arguments;
   arguments.config = config;
   arguments.out = out;

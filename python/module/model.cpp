@@ -1,6 +1,8 @@
 // The network of a run: what it says of arrays and files, and its weights.
 #include <pybind11/stl.h>
 
+#include <chrono>
+
 #include "python/module/bindings.h"
 #include "train/run/model.h"
 
@@ -19,17 +21,36 @@ py::object object_of(const Answer& answer) {
   return guesses;
 }
 
+// Tells now and then whether Python has got a signal, such as Ctrl-C, that raises an exception.
+class Signals {
+ public:
+  bool raised() {
+    using std::chrono::steady_clock;
+    if (steady_clock::now() < next_) return false;
+    next_ = steady_clock::now() + std::chrono::milliseconds(10);
+    const py::gil_scoped_acquire lock;
+    return PyErr_CheckSignals() != 0;
+  }
+
+ private:
+  std::chrono::steady_clock::time_point next_{};
+};
+
 // Answers come without the interpreter's lock, and become objects at the end.
 template <class F>
 py::list answers_of(const F& predict) {
   std::vector<Answer> answers;
+  bool ended = false;
   {
     const py::gil_scoped_release release;
+    Signals signals;
     predict([&](int64_t, const Answer& answer) {
       answers.push_back(answer);
-      return true;
+      ended = signals.raised();
+      return !ended;
     });
   }
+  if (ended) throw py::error_already_set();
   py::list list;
   for (const Answer& answer : answers) list.append(object_of(answer));
   return list;

@@ -390,6 +390,30 @@ class Runs(InFolder):
         with self.assertRaisesRegex(ZeroDivisionError, "mine"):
             frugal.train(self.config, callbacks=[fails], quiet=True)
 
+    def test_a_second_run_at_once_is_refused(self):
+        """The memory of both would be counted as that of each."""
+        refused = []
+
+        def other(report):
+            with self.assertRaisesRegex(frugal.Error, "another one trains in this process"):
+                frugal.train(self.config, quiet=True)
+            thread = threading.Thread(target=in_thread)
+            thread.start()
+            thread.join()
+            self.assertAlmostEqual(frugal.evaluate(self.path("b"))["loss"], report["test"]["loss"])
+
+        def in_thread():
+            try:
+                frugal.train(self.config, quiet=True)
+            except frugal.Error as error:
+                refused.append(error)
+
+        self.config["train"]["epochs"] = 1
+        frugal.train(self.config, out=self.path("b"), quiet=True)
+        frugal.train(self.config, callbacks=[other], quiet=True)
+        self.assertEqual(len(refused), 1)
+        frugal.train(self.config, quiet=True)  # nothing of them is left
+
     def test_other_threads_run_meanwhile(self):
         counted, done = [], threading.Event()
 
@@ -522,6 +546,53 @@ class Signals(InFolder):
         with self.assertRaises(KeyboardInterrupt):  # Python's own handler is back
             os.kill(os.getpid(), signal.SIGINT)
             time.sleep(5)
+
+    def test_handlers_come_back_when_the_last_command_ends(self):
+        """A command of another thread begins in a run, and ends after it."""
+        frugal.train(self.config, out=self.path("a"), quiet=True)
+        before = signal.getsignal(signal.SIGINT)
+        begun, thread = threading.Event(), []
+
+        def evaluates():
+            for _ in range(200):
+                begun.set()
+                frugal.evaluate(self.path("a"))
+
+        class Begins:
+            def on_step(self, report):
+                if not thread:
+                    thread.append(threading.Thread(target=evaluates))
+                    thread[0].start()
+                    begun.wait()
+
+        for _ in range(3):
+            thread.clear()
+            frugal.train(self.config, callbacks=[Begins()], quiet=True)
+            thread[0].join()
+            self.assertEqual(signal.getsignal(signal.SIGINT), before)
+            with self.assertRaises(KeyboardInterrupt):
+                os.kill(os.getpid(), signal.SIGINT)
+                time.sleep(5)
+
+    def test_predicting_ends_at_a_signal(self):
+        model = frugal.train(self.config, out=self.path("a"), quiet=True).load()
+        samples = np.zeros((200000, 8), np.float32)
+        begun = time.process_time()
+        model.predict(samples)
+        whole = time.process_time() - begun
+
+        def alarm(number, frame):
+            raise ZeroDivisionError
+
+        before = signal.signal(signal.SIGVTALRM, alarm)
+        begun = time.process_time()
+        try:
+            signal.setitimer(signal.ITIMER_VIRTUAL, whole / 20)
+            with self.assertRaises(ZeroDivisionError):
+                model.predict(samples)
+        finally:
+            signal.signal(signal.SIGVTALRM, before)
+        self.assertLess(time.process_time() - begun, whole / 2)
 
 
 if __name__ == "__main__":
