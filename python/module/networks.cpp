@@ -231,20 +231,30 @@ struct NoGradBlock {
 };
 
 // Packed tensors point to what their policy is made of, and a graph may live longer than the policy
-// of Python. So policies wait here until nothing is packed any more.
+// of Python. So policies wait here until nothing is packed any more. A loop that makes a policy for
+// each step ends it while its step is packed, so new policies look, too.
 class Policies {
  public:
   static void end(std::unique_ptr<SavePolicy> policy) {
-    static std::mutex mutex;
-    static std::vector<std::unique_ptr<SavePolicy>> ended;
-    const std::lock_guard lock(mutex);
-    if (allocator(kCpu).report().of(Category::packed) == 0) ended.clear();
-    ended.push_back(std::move(policy));
+    const std::lock_guard lock(mutex_);
+    free_unused();
+    ended_.push_back(std::move(policy));
   }
+  static void begin() {
+    const std::lock_guard lock(mutex_);
+    free_unused();
+  }
+
+ private:
+  static void free_unused() {
+    if (allocator(kCpu).report().of(Category::packed) == 0) ended_.clear();
+  }
+  static inline std::mutex mutex_;
+  static inline std::vector<std::unique_ptr<SavePolicy>> ended_;
 };
 
 struct Policy {
-  explicit Policy(std::unique_ptr<SavePolicy> made) : policy(std::move(made)) {}
+  explicit Policy(std::unique_ptr<SavePolicy> made) : policy(std::move(made)) { Policies::begin(); }
   Policy(Policy&&) = default;
   Policy& operator=(Policy&&) = delete;
   ~Policy() {

@@ -151,6 +151,25 @@ class Loops(unittest.TestCase):
         self.assertTrue(np.array_equal(found, self.gradient(4)[0]))
         self.assertFalse(np.array_equal(found, self.gradient(4, seed=1)[0]))
 
+    def test_a_policy_for_each_step_takes_no_memory(self):
+        def resident():
+            with open("/proc/self/statm") as file:
+                return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+        v = frugal.variable(np.ones((16, 16), np.float32), requires_grad=True)
+
+        def steps(count):
+            for _ in range(count):
+                with frugal.policy(bits=4, min_elements=1):
+                    loss = frugal.sum(frugal.exp(v * v))
+                loss.backward()
+                v.zero_grad()
+
+        steps(2000)
+        before = resident()
+        steps(20000)
+        self.assertLess(resident() - before, 20000 * 100)  # a policy takes more
+
     def test_learns(self):
         x, y = arrays(256)
         network = frugal.sequential([{"linear": 16}, "relu", {"linear": 2}], sample=[8], outputs=2)
