@@ -31,9 +31,9 @@ StoredRun run_of(const EvalArguments& arguments) {
     return run;
   }
   if (arguments.checkpoint.empty())
-    throw ConfigError("",
-                      "eval: expected the folder of a run, or a configuration and --checkpoint "
-                      "with its weights");
+    throw ConfigError("", fmt::format("eval: expected the folder of a run, or a configuration and "
+                                      "--checkpoint with its weights, got {}",
+                                      in_quotes(arguments.config)));
   StoredRun run;
   run.config = load_config(arguments.config, arguments.sets);
   resolve(run.config);

@@ -138,6 +138,8 @@ TrainingRun::TrainingRun(const Config& config, const TrainOptions& options)
       progress_->say(kept);
   if (progress_ != nullptr && state.step > 0)
     progress_->say(fmt::format("resumed at step {} of {}", state.step, trainer_->steps()));
+  else if (progress_ != nullptr && options.resume && !folder_->has_checkpoint())
+    progress_->say(fmt::format("no checkpoint in {}, so a new run begins", printable(options.out)));
 }
 
 // A run with a checkpoint takes from it what it trains.

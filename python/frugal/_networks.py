@@ -3,6 +3,7 @@
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Union
 
 from frugal import _frugal
+from frugal._arguments import said
 from frugal._frugal import Variable, no_grad
 from frugal._tensor import Tensor, tensor
 
@@ -86,6 +87,9 @@ def sequential(layers: Sequence[Any], *, sample: Sequence[int], outputs: int, se
 
     sample: the shape of one sample. outputs: how many numbers the last layer gives.
     """
+    for argument, value in (("layers", layers), ("sample", sample)):
+        if not isinstance(value, (list, tuple)):
+            raise TypeError(f"[sequential] expected {argument} to be a list, got {said(value)}")
     return Network(
         _frugal.make_network(
             "sequential",
@@ -107,6 +111,10 @@ def optimizer(name: str, parameters: Union[Network, Mapping[str, Variable]], **o
     """
     if isinstance(parameters, Network):
         parameters = parameters.parameters()
+    if not isinstance(parameters, Mapping):
+        raise TypeError(
+            f"[optimizer] expected parameters to be a network or a dict of variables, got {said(parameters)}"
+        )
     return _frugal.make_optimizer(name, dict(parameters), options)
 
 
@@ -161,6 +169,9 @@ def op(
     """
     if keeps not in ("inputs", "output", "nothing"):
         raise ValueError(f'[op] expected keeps to be "inputs", "output" or "nothing", got "{keeps}"')
+    for argument, function in (("forward", forward), ("backward", backward)):
+        if not callable(function):
+            raise TypeError(f"[op] expected {argument} to be a function, got {said(function)}")
     import numpy
 
     def arrays(function: Callable[..., Any]) -> Callable[..., Any]:

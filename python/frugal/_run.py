@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Union
 
 from frugal import _frugal
+from frugal._arguments import said
+from frugal._errors import Error
 
 Config = Union[str, "os.PathLike[str]", Mapping[str, Any]]
 PathName = Union[str, "os.PathLike[str]"]
@@ -42,6 +44,17 @@ def _file_of(config: Config) -> Iterator[str]:
         with open(file, "w", encoding="utf-8") as to:
             json.dump(config, to, default=_plain)
         yield file
+
+
+def _path(function: str, argument: str, value: Optional[PathName]) -> str:
+    """The name of a file or a folder; None is no name."""
+    if value is None:
+        return ""
+    if not isinstance(value, (str, os.PathLike)):
+        raise TypeError(
+            f"[{function}] expected {argument} to be the name of a file or a folder, got {said(value)}"
+        )
+    return os.fspath(value)
 
 
 def _sets(overrides: Optional[Mapping[str, Any]]) -> List[str]:
@@ -129,6 +142,7 @@ def train(
     callbacks: functions that get the report of each epoch as a dict, or objects with `on_epoch`,
         `on_step` or both. One that returns False ends the run after a checkpoint.
     set: other values for keys, such as {"train.epochs": 3}.
+    resume: goes on with the run in `out`. Where `out` holds none, a new one begins.
     The other arguments are the options of the command line.
 
     Ctrl-C ends the run at the next step, after a checkpoint, and raises Interrupted. A second
@@ -140,11 +154,11 @@ def train(
     with _file_of(config) as file:
         text = _frugal.train(
             config=file,
-            out="" if out is None else os.fspath(out),
+            out=_path("train", "out", out),
             sets=_sets(set),
             resume=resume,
             extend=extend,
-            init_from="" if init_from is None else os.fspath(init_from),
+            init_from=_path("train", "init_from", init_from),
             overwrite=overwrite,
             data_changed=data_changed,
             quiet=quiet,
@@ -173,8 +187,8 @@ def plan(
             _frugal.plan(
                 config=file,
                 sets=_sets(set),
-                memory=memory or "",
-                largest=largest or "",
+                memory="" if memory is None else memory,
+                largest="" if largest is None else largest,
                 explain=explain,
             )
         )
@@ -199,10 +213,10 @@ def evaluate(
         return json.loads(
             _frugal.evaluate(
                 config=file,
-                checkpoint="" if checkpoint is None else os.fspath(checkpoint),
+                checkpoint=_path("evaluate", "checkpoint", checkpoint),
                 weights=weights,
                 split=split,
-                data="" if data is None else os.fspath(data),
+                data=_path("evaluate", "data", data),
                 tta=tta,
                 sets=_sets(set),
             )
@@ -212,7 +226,7 @@ def evaluate(
 def report(*runs: PathName, out: Optional[PathName] = None) -> str:
     """Writes the page about a run, or about several beside each other, and gives its file."""
     return _frugal.write_report(
-        folders=[os.fspath(run) for run in runs], out="" if out is None else os.fspath(out)
+        folders=[_path("report", "each run", run) for run in runs], out=_path("report", "out", out)
     )
 
 
@@ -221,7 +235,7 @@ def load(run: PathName, *, weights: str = "best", device: str = "") -> "Model":
 
     weights: "best", "last" or a safetensors file. device: empty for that of the run.
     """
-    return Model(_frugal.load(os.fspath(run), weights, device))
+    return Model(_frugal.load(_path("load", "run", run), weights, device))
 
 
 class Model:
@@ -280,7 +294,7 @@ class Run:
     """A run: its folder, and what the folder holds."""
 
     def __init__(self, folder: Optional[PathName], summary: Optional[Dict[str, Any]] = None) -> None:
-        self.folder = None if folder is None else Path(folder)
+        self.folder = None if folder is None else Path(_path("run", "folder", folder))
         self._summary = summary
 
     def __repr__(self) -> str:
@@ -298,22 +312,57 @@ class Run:
             return True
         return self.folder is not None and (self.folder / "summary.json").exists()
 
+    def _read(self, name: str) -> str:
+        file = self._file(name)
+        try:
+            return file.read_text(encoding="utf-8")
+        except UnicodeDecodeError as error:
+            raise Error(f"[run] expected text in {file}: {error}") from None
+        except FileNotFoundError:
+            raise FileNotFoundError(
+                f"[run] expected {name} in {self.folder}, which "
+                + (
+                    "has none: " + ("the run has not ended" if name == "summary.json" else "it is no folder of a run")
+                    if file.parent.is_dir()
+                    else "is no folder"
+                )
+            ) from None
+
+    def _json(self, name: str) -> Dict[str, Any]:
+        try:
+            return json.loads(self._read(name))
+        except json.JSONDecodeError as error:
+            raise Error(f"[run] expected JSON in {self._file(name)}, which may be cut: {error}") from None
+
     @property
     def summary(self) -> Dict[str, Any]:
         """What summary.json says. A run that has not ended has none."""
         if self._summary is None:
-            self._summary = json.loads(self._file("summary.json").read_text(encoding="utf-8"))
+            self._summary = self._json("summary.json")
         return self._summary
 
     @property
     def config(self) -> Dict[str, Any]:
         """The configuration, with all defaults."""
-        return json.loads(self._file("config.json").read_text(encoding="utf-8"))
+        return self._json("config.json")
 
     def lines(self, kind: str) -> List[Dict[str, Any]]:
-        """The lines of metrics.jsonl of one kind: "step", "epoch", "convergence" and others."""
-        with open(self._file("metrics.jsonl"), encoding="utf-8") as file:
-            return [line for line in map(json.loads, file) if line.get("type") == kind]
+        """The lines of metrics.jsonl of one kind: "step", "epoch", "convergence" and others.
+
+        A last line that is not written to its end, as of a run that goes on, does not count.
+        """
+        text = self._read("metrics.jsonl")
+        found = []
+        for number, line in enumerate(text[: text.rfind("\n") + 1].splitlines(), 1):
+            try:
+                values = json.loads(line)
+            except json.JSONDecodeError as error:
+                raise Error(
+                    f"[run] expected JSON in line {number} of {self._file('metrics.jsonl')}: {error}"
+                ) from None
+            if values.get("type") == kind:
+                found.append(values)
+        return found
 
     def metrics(self, kind: str = "epoch") -> Any:
         """The numbers of these lines as a structured array, with a field for each name."""
@@ -369,15 +418,37 @@ def save_arrays(folder: PathName, **arrays: Any) -> str:
     """
     import numpy
 
+    folder = _path("save_arrays", "folder", folder)
     os.makedirs(folder, exist_ok=True)
     for split, pair in arrays.items():
         if split not in ("train", "val", "test"):
             raise ValueError(f"[save_arrays] expected train, val or test, got {split}")
         if not isinstance(pair, (tuple, list)):
-            batches = list(pair)
+            if not isinstance(pair, Iterable):
+                raise TypeError(
+                    f"[save_arrays] expected {split} to be (inputs, targets) or an iterator of such pairs, "
+                    f"got {said(pair)}"
+                )
+            batches = [_pair(split, batch) for batch in pair]
             if not batches:
                 raise ValueError(f"[save_arrays] expected batches for {split}, got none")
             pair = [numpy.concatenate(parts) for parts in zip(*batches)]
-        inputs, targets = pair
+        inputs, targets = _pair(split, pair)
         numpy.savez(os.path.join(folder, f"{split}.npz"), input=inputs, target=targets)
-    return os.fspath(folder)
+    return folder
+
+
+def _pair(split: str, pair: Any) -> Any:
+    """Inputs and as many targets as arrays."""
+    import numpy
+
+    if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+        count = f"{len(pair)} arrays" if isinstance(pair, (tuple, list)) else said(pair)
+        raise ValueError(f"[save_arrays] expected {split} to be (inputs, targets), got {count}")
+    inputs, targets = (numpy.asarray(one) for one in pair)
+    if inputs.ndim == 0 or targets.ndim == 0 or len(inputs) != len(targets):
+        raise ValueError(
+            f"[save_arrays] expected as many targets as inputs in {split}, got inputs of shape "
+            f"{list(inputs.shape)} and targets of shape {list(targets.shape)}"
+        )
+    return inputs, targets

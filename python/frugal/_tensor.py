@@ -3,7 +3,7 @@
 from typing import Any
 
 from frugal import _frugal
-from frugal._frugal import Tensor
+from frugal._frugal import Tensor, Variable
 
 
 def from_dlpack(array: Any) -> Tensor:
@@ -63,3 +63,4 @@ def _array(self: Tensor, dtype: Any = None, copy: Any = None) -> Any:
 
 Tensor.__array__ = _array  # type: ignore[method-assign]
 Tensor.numpy = lambda self: _array(self)  # type: ignore[attr-defined]
+Variable.__array__ = lambda self, dtype=None, copy=None: _array(self.value, dtype, copy)  # type: ignore[attr-defined]

@@ -15,6 +15,9 @@ void add_commands(py::module_& module);
 void add_model(py::module_& module);
 void add_networks(py::module_& module);
 
+// Makes the errors of all functions and classes that the module has say which argument is wrong.
+void explain_arguments(py::module_& module);
+
 // A tensor over the memory of a Tensor of ours, of a DLPack capsule, of an object with __dlpack__,
 // or of a buffer that may be written. Nothing is copied.
 // Errors: BufferError for memory that cannot be shared, saying why.

@@ -9,4 +9,5 @@ PYBIND11_MODULE(_frugal, module) {
   add_commands(module);
   add_model(module);
   add_networks(module);
+  explain_arguments(module);
 }

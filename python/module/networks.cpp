@@ -4,6 +4,8 @@
 
 #include <mutex>
 #include <set>
+#include <type_traits>
+#include <variant>
 
 #include "autograd/engine.h"
 #include "autograd/functions.h"
@@ -25,7 +27,14 @@ using by_name::Value;
 Value value_of(const py::handle& object) {
   if (object.is_none()) return {};
   if (py::isinstance<py::bool_>(object)) return object.cast<bool>();
-  if (py::isinstance<py::int_>(object)) return object.cast<int64_t>();
+  if (py::isinstance<py::int_>(object)) {
+    int overflows = 0;
+    const int64_t number = PyLong_AsLongLongAndOverflow(object.ptr(), &overflows);
+    if (overflows != 0)
+      throw py::value_error("[options] expected whole numbers of 64 bits, got " +
+                            py::str(object).cast<std::string>());
+    return number;
+  }
   if (py::isinstance<py::float_>(object)) return object.cast<double>();
   if (py::isinstance<py::str>(object)) return object.cast<std::string>();
   if (py::isinstance<py::dict>(object)) {
@@ -62,16 +71,49 @@ auto without_lock(const F& f) {
   return f();
 }
 
+// A number of Python or of another library, or an array without axes.
+bool is_number(const py::object& object) {
+  if (PyFloat_Check(object.ptr()) || PyLong_Check(object.ptr())) return true;
+  if (!py::hasattr(object, "__float__")) return false;
+  return !py::hasattr(object, "shape") || py::len(object.attr("shape")) == 0;
+}
+
+// An operator with variables, numbers and arrays on either side. Arrays and numbers are constants.
+template <class F>
+void add_operator(py::class_<Variable>& variables, const std::string& name, const F& f) {
+  const auto of = [f](const Variable& x, const py::object& other, bool reflected) -> py::object {
+    const auto both = [&](const auto& y) {
+      return py::cast(without_lock([&] { return reflected ? f(y, x) : f(x, y); }));
+    };
+    if (py::isinstance<Variable>(other)) return both(py::cast<Variable>(other));
+    if constexpr (std::is_invocable_v<F, Variable, double>)
+      if (is_number(other)) return both(py::cast<double>(other));
+    if (!py::isinstance<Tensor>(other) && !py::hasattr(other, "__array__") &&
+        !py::hasattr(other, "__dlpack__"))
+      return py::reinterpret_borrow<py::object>(Py_NotImplemented);
+    return both(
+        Variable(py::cast<Tensor>(py::module_::import("frugal._tensor").attr("tensor")(other))));
+  };
+  variables.def(("__" + name + "__").c_str(),
+                [of](const Variable& x, const py::object& other) { return of(x, other, false); });
+  variables.def(("__r" + name + "__").c_str(),
+                [of](const Variable& x, const py::object& other) { return of(x, other, true); });
+}
+
+using Axes = std::variant<int, std::vector<int>>;
+
+std::vector<int> list_of(const Axes& axes) {
+  if (const int* one = std::get_if<int>(&axes)) return {*one};
+  return std::get<std::vector<int>>(axes);
+}
+
 void add_variables(py::module_& module) {
   using namespace py::literals;
-  const auto two = [](Variable (*f)(const Variable&, const Variable&)) {
-    return
-        [f](const Variable& a, const Variable& b) { return without_lock([&] { return f(a, b); }); };
-  };
   const auto one = [](Variable (*f)(const Variable&)) {
     return [f](const Variable& x) { return without_lock([&] { return f(x); }); };
   };
-  py::class_<Variable>(module, "Variable")
+  py::class_<Variable> variables(module, "Variable");
+  variables
       .def(py::init([](const py::object& array, bool requires_grad) {
              return Variable(shared_tensor(array), requires_grad);
            }),
@@ -99,37 +141,38 @@ void add_variables(py::module_& module) {
       .def("backward", [](const Variable& x) { without_lock([&] { backward(x); }); })
       .def("__repr__",
            [](const Variable& x) { return "<frugal.Variable " + describe(x.value()) + ">"; })
-      .def("__add__", two(&add))
-      .def("__sub__", two(&sub))
-      .def("__mul__", two(&mul))
-      .def("__truediv__", two(&div))
-      .def("__matmul__", two(&matmul))
       .def("__neg__", one(&neg))
-      .def("__add__", [](const Variable& x, double term) { return add_scalar(x, term); })
-      .def("__sub__", [](const Variable& x, double term) { return add_scalar(x, -term); })
-      .def("__mul__", [](const Variable& x, double factor) { return scale(x, factor); })
-      .def("__truediv__", [](const Variable& x, double divisor) { return scale(x, 1 / divisor); })
-      .def("__radd__", [](const Variable& x, double term) { return add_scalar(x, term); })
-      .def("__rsub__", [](const Variable& x, double term) { return add_scalar(neg(x), term); })
-      .def("__rmul__", [](const Variable& x, double factor) { return scale(x, factor); });
-  module.def("relu", one(&relu));
-  module.def("tanh", one(&tanh));
-  module.def("sigmoid", one(&sigmoid));
-  module.def("silu", one(&silu));
-  module.def("exp", one(&exp));
-  module.def("log", one(&log));
-  module.def("gelu", [](const Variable& x) { return without_lock([&] { return gelu(x); }); });
-  module.def("softmax", [](const Variable& x) { return without_lock([&] { return softmax(x); }); });
-  module.def("reshape", [](const Variable& x, const std::vector<int64_t>& shape) {
-    Shape to;
-    for (const int64_t extent : shape) to.push_back(extent);
-    return reshape(x, to);
-  });
+      .def("__pos__", [](const Variable& x) { return x; });
+  variables.attr("__array_ufunc__") = py::none();  // NumPy leaves `array + variable` to __radd__
+  add_operator(variables, "add", [](const auto& a, const auto& b) { return a + b; });
+  add_operator(variables, "sub", [](const auto& a, const auto& b) { return a - b; });
+  add_operator(variables, "mul", [](const auto& a, const auto& b) { return a * b; });
+  add_operator(variables, "truediv", [](const auto& a, const auto& b) { return a / b; });
+  add_operator(variables, "matmul",
+               [](const Variable& a, const Variable& b) { return matmul(a, b); });
+  module.def("relu", one(&relu), "x"_a);
+  module.def("tanh", one(&tanh), "x"_a);
+  module.def("sigmoid", one(&sigmoid), "x"_a);
+  module.def("silu", one(&silu), "x"_a);
+  module.def("exp", one(&exp), "x"_a);
+  module.def("log", one(&log), "x"_a);
   module.def(
-      "sum", [](const Variable& x, const std::vector<int>& axes) { return sum(x, axes); }, "x"_a,
+      "gelu", [](const Variable& x) { return without_lock([&] { return gelu(x); }); }, "x"_a);
+  module.def(
+      "softmax", [](const Variable& x) { return without_lock([&] { return softmax(x); }); }, "x"_a);
+  module.def(
+      "reshape",
+      [](const Variable& x, const std::vector<int64_t>& shape) {
+        Shape to;
+        for (const int64_t extent : shape) to.push_back(extent);
+        return reshape(x, to);
+      },
+      "x"_a, "shape"_a);
+  module.def(
+      "sum", [](const Variable& x, const Axes& axes) { return sum(x, list_of(axes)); }, "x"_a,
       "axes"_a = std::vector<int>{});
   module.def(
-      "mean", [](const Variable& x, const std::vector<int>& axes) { return mean(x, axes); }, "x"_a,
+      "mean", [](const Variable& x, const Axes& axes) { return mean(x, list_of(axes)); }, "x"_a,
       "axes"_a = std::vector<int>{});
   module.def(
       "cross_entropy",
@@ -140,14 +183,20 @@ void add_variables(py::module_& module) {
         return without_lock([&] { return cross_entropy(logits, classes, options); });
       },
       "logits"_a, "target"_a, "label_smoothing"_a = 0.0);
-  module.def("binary_cross_entropy", [](const Variable& logits, const py::object& target) {
-    const Tensor answers = shared_tensor(target);
-    return without_lock([&] { return binary_cross_entropy(logits, answers); });
-  });
-  module.def("mse_loss", [](const Variable& x, const py::object& target) {
-    const Variable wanted = variable_of(target);
-    return without_lock([&] { return mse_loss(x, wanted); });
-  });
+  module.def(
+      "binary_cross_entropy",
+      [](const Variable& logits, const py::object& target) {
+        const Tensor answers = shared_tensor(target);
+        return without_lock([&] { return binary_cross_entropy(logits, answers); });
+      },
+      "logits"_a, "target"_a);
+  module.def(
+      "mse_loss",
+      [](const Variable& x, const py::object& target) {
+        const Variable wanted = variable_of(target);
+        return without_lock([&] { return mse_loss(x, wanted); });
+      },
+      "x"_a, "target"_a);
 }
 
 // ---- ops of Python
@@ -345,9 +394,14 @@ void add_networks(py::module_& module) {
       "make_optimizer",
       [](const std::string& name, const py::dict& parameters, const py::dict& given) {
         ParameterGroup group;
-        for (const auto& [key, variable] : parameters)
+        for (const auto& [key, variable] : parameters) {
+          if (!py::isinstance<Variable>(variable))
+            throw py::type_error(
+                fmt::format("[optimizer] expected variables by name as parameters, got {} for {}",
+                            Py_TYPE(variable.ptr())->tp_name, py::str(key).cast<std::string>()));
           group.parameters.emplace_back(py::str(key).cast<std::string>(),
                                         variable.cast<Variable>());
+        }
         return optim::make(name, {group}, options_of(given));
       },
       "name"_a, "parameters"_a, "options"_a);

@@ -2,6 +2,7 @@
 
 import gc
 import json
+import operator
 import os
 import select
 import signal
@@ -247,18 +248,82 @@ class Loops(unittest.TestCase):
             with self.assertRaisesRegex(frugal.Error, "wide: expected a gradient of f32 for input 0"):
                 frugal.sum(wide(v)).backward()
 
-    def test_numbers_stand_on_either_side(self):
-        v = frugal.variable(np.array([1.0, 4.0], np.float32), requires_grad=True)
-        for found, wanted in ((2 * v, [2, 8]), (2 + v, [3, 6]), (2 - v, [1, -2]), (v * 2, [2, 8])):
-            np.testing.assert_array_equal(np.asarray(found.value), wanted)
-        frugal.sum(3 * (1 - v)).backward()
-        np.testing.assert_array_equal(np.asarray(v.grad), [-3, -3])
+    def test_numbers_and_arrays_stand_on_either_side(self):
+        a = np.array([[1.0, 4.0], [2.0, 0.5]], np.float32)
+        b = np.array([[2.0, 0.5], [8.0, 1.0]], np.float32)
+        fixed = b.copy()
+        fixed.flags.writeable = False
+        for other in (2, 2.0, np.float32(2), np.int64(2), np.float64(2), b, fixed, frugal.tensor(b), frugal.variable(b)):
+            number = np.asarray(other, np.float32)
+            for op in (operator.add, operator.sub, operator.mul, operator.truediv, operator.matmul):
+                if op is operator.matmul and number.ndim == 0:
+                    continue
+                v = frugal.variable(a)
+                for found, wanted in ((op(v, other), op(a, number)), (op(other, v), op(number, a))):
+                    self.assertIsInstance(found, frugal.Variable)
+                    np.testing.assert_allclose(np.asarray(found), wanted, rtol=1e-6)
+        v = frugal.variable(a, requires_grad=True)
+        frugal.sum(3 * (1 - v) + 2 / v + b / v + b @ v).backward()
+        wanted = -3 - (2 + b) / a**2 + b.sum(0)[:, None]
+        np.testing.assert_allclose(np.asarray(v.grad), wanted, rtol=1e-6)
+        np.testing.assert_array_equal(np.asarray(-v), -a)
+        for other in ("a", None, [1.0], 1j):
+            with self.assertRaisesRegex(TypeError, r"unsupported operand type\(s\) for \+"):
+                v + other
+        with self.assertRaises(frugal.Error):
+            v + np.ones((2, 2))  # f64 beside f32
+
+    def test_an_axis_or_several(self):
+        x = np.arange(6, dtype=np.float32).reshape(2, 3)
+        for axes in (0, 1, -1, [0], (0, 1), []):
+            of = tuple(axes) if isinstance(axes, (list, tuple)) else axes
+            for function, wanted in ((frugal.sum, np.sum), (frugal.mean, np.mean)):
+                found = np.asarray(function(frugal.variable(x), axes))
+                np.testing.assert_allclose(found, wanted(x, of if of != () else None), rtol=1e-6)
 
     def test_item_takes_one_number(self):
         self.assertEqual(frugal.variable([[3.0]]).item(), 3)
         for many in ([1.0, 2.0], np.ones((0, 2))):
             with self.assertRaisesRegex(frugal.Error, "expected one number"):
                 frugal.variable(many).item()
+
+    def test_messages_name_the_argument(self):
+        v = frugal.variable(np.ones((2, 2), np.float32))
+        optimizer = frugal.optimizer("sgd", {"v": v})
+        for call, message in (
+            (lambda: frugal.relu(np.ones(3)), r"\[relu\] expected x to be a variable, got ndarray of shape \[3\]; frugal.variable"),
+            (lambda: frugal.reshape(v, 4), r"\[reshape\] expected shape to be a list of whole numbers, got int 4"),
+            (lambda: frugal.reshape(v, [2.5]), r"\[reshape\] expected shape to be a list of whole numbers, got list \[2.5\]"),
+            (lambda: frugal.sum(v, "a"), r"\[sum\] expected axes to be a whole number or a list of whole numbers, got str 'a'"),
+            (lambda: frugal.sum(v, axis=0), r"\[sum\] expected the arguments x, axes; got another one, axis"),
+            (lambda: optimizer.step("a"), r"\[step\] expected lr to be a number, got str 'a'"),
+            (lambda: optimizer.step(), r"\[step\] expected lr, a number; got nothing for it"),
+            (lambda: optimizer.zero_grad(1), r"\[zero_grad\] expected the arguments none; got 1 without a name"),
+            (lambda: frugal.policy(bits=4.5), r"\[policy\] expected bits to be a whole number, got float 4.5"),
+            (lambda: frugal.network("resnet20", seed=-1), r"\[network\] expected seed to be a whole number in its range, got -1"),
+            (lambda: frugal.network(3), r"\[network\] expected name to be a text, got int 3"),
+            (lambda: frugal.optimizer("sgd", [v]), r"\[optimizer\] expected parameters to be a network or a dict of variables"),
+            (lambda: frugal.optimizer("sgd", {"a": 3}), r"\[optimizer\] expected variables by name as parameters, got int for a"),
+            (lambda: frugal.cross_entropy(v, [0, 1], label_smoothing="a"), r"\[cross_entropy\] expected label_smoothing to be a number"),
+            (lambda: frugal.sequential("a", sample=[3], outputs=2), r"\[sequential\] expected layers to be a list, got str 'a'"),
+            (lambda: frugal.op("a", 3, 4), r"\[op\] expected forward to be a function, got int 3"),
+            (lambda: frugal.train({}, resume="yes"), r"\[train\] expected resume to be True or False, got str 'yes'"),
+            (lambda: frugal.train({}, extend=1.5), r"\[train\] expected extend to be a whole number, got float 1.5"),
+            (lambda: frugal.train({}, out=3), r"\[train\] expected out to be the name of a file or a folder, got int 3"),
+            (lambda: frugal.load("runs/a", weights=3), r"\[load\] expected weights to be a text, got int 3"),
+            (lambda: frugal.plan({}, memory=3), r"\[plan\] expected memory to be a text, got int 3"),
+            (lambda: frugal.Run(3), r"\[run\] expected folder to be the name of a file or a folder, got int 3"),
+        ):  # fmt: skip
+            with self.assertRaisesRegex(TypeError, "^" + message):
+                call()
+        with self.assertRaisesRegex(ValueError, "64 bits"):
+            frugal.optimizer("sgd", {"v": v}, momentum=2**70)
+
+        def inner(x):
+            raise TypeError("relu(): incompatible function arguments, says somebody else")
+
+        with self.assertRaisesRegex(TypeError, "somebody else"):  # the errors of others stay
+            frugal.op("mine", inner, inner)(v)
 
     def test_wrong_arguments(self):
         with self.assertRaisesRegex(ValueError, "min_elements"):
@@ -277,6 +342,22 @@ class Loops(unittest.TestCase):
             self.assertEqual(seen, [4, 8])
             with self.assertRaisesRegex(ValueError, "expected batches"):
                 frugal.save_arrays(folder, train=iter(()))
+
+    def test_arrays_go_together(self):
+        x, y = arrays(8)
+        with tempfile.TemporaryDirectory() as folder:
+            for wrong, message in (
+                ((x, y[:5]), r"as many targets as inputs in train, got inputs of shape \[8, 8\] and targets of shape \[5\]"),
+                (iter([(x, y), (x[:3], y)]), "as many targets as inputs in train"),
+                ((x, 3), r"targets of shape \[\]"),
+                ((x,), r"expected train to be \(inputs, targets\), got 1 arrays"),
+                (x, r"expected train to be \(inputs, targets\), got ndarray"),
+            ):
+                with self.assertRaisesRegex(ValueError, message):
+                    frugal.save_arrays(folder, train=wrong)
+            with self.assertRaisesRegex(TypeError, "expected train to be .* got int 3"):
+                frugal.save_arrays(folder, train=3)
+            self.assertEqual(os.listdir(folder), [])
 
 
 class Runs(InFolder):
@@ -372,6 +453,47 @@ class Runs(InFolder):
         run = frugal.train(self.config, out=self.path("a"), resume=True, quiet=True)
         self.assertTrue(run.finished)
         self.assertEqual(run.summary["final"]["test_loss"], whole.summary["final"]["test_loss"])
+
+    def test_resume_begins_a_run_where_none_is(self):
+        """As on the command line, so that a job can be sent again."""
+        with open(self.path("config.json"), "w") as file:
+            json.dump(self.config, file)
+        said = subprocess.run(
+            [os.environ["FRUGAL_PROGRAM"], "train", self.path("config.json"), "--out", self.path("a"), "--resume"],
+            check=True, capture_output=True, text=True,
+        )  # fmt: skip
+        self.assertIn(f"no checkpoint in {self.path('a')}, so a new run begins", said.stdout + said.stderr)
+        run = frugal.train(self.config, out=self.path("b"), resume=True, quiet=True)
+        self.assertEqual(run.lines("step"), frugal.Run(self.path("a")).lines("step"))
+
+    def test_files_of_a_run_that_are_cut(self):
+        run = frugal.train(self.config, out=self.path("a"), quiet=True)
+        whole = run.lines("step")
+        self.assertEqual(len(whole), 8)
+        with open(self.path("a/metrics.jsonl"), "a") as file:
+            file.write('{"type": "step", "st')  # a line that is being written
+        self.assertEqual(run.lines("step"), whole)
+        with open(self.path("a/metrics.jsonl"), "a") as file:
+            file.write("\n")
+        with self.assertRaisesRegex(frugal.Error, "expected JSON in line .*metrics.jsonl"):
+            run.lines("step")
+        for name, content, message in (
+            ("summary.json", b'{"a": ', "expected JSON in .*summary.json, which may be cut"),
+            ("config.json", b"", "expected JSON in .*config.json"),
+            ("config.json", b"\xff\xfe", "expected text in .*config.json"),
+        ):
+            with open(self.path("a/" + name), "wb") as file:
+                file.write(content)
+            with self.assertRaisesRegex(frugal.Error, message):
+                run = frugal.Run(self.path("a"))
+                run.summary if name == "summary.json" else run.config
+        os.remove(self.path("a/summary.json"))
+        with self.assertRaisesRegex(FileNotFoundError, "expected summary.json in .*the run has not ended"):
+            frugal.Run(self.path("a")).summary
+        with self.assertRaisesRegex(FileNotFoundError, "which is no folder"):
+            frugal.Run(self.path("nothing")).metrics()
+        with self.assertRaisesRegex(frugal.ConfigError, "nothing"):
+            frugal.evaluate(self.path("nothing"))
 
     def test_false_of_numpy_ends_the_run(self):
         run = frugal.train(
