@@ -4,10 +4,12 @@
 #include <cmath>
 #include <numeric>
 #include <set>
+#include <utility>
 
 #include "autograd/functions.h"
 #include "autograd/packed_functions.h"
 #include "autograd/record.h"
+#include "core/log.h"
 #include "core/random_streams.h"
 #include "models/pack.h"
 #include "ops/dense/copy.h"
@@ -74,6 +76,19 @@ void penalize(std::vector<double>& logits, const std::vector<int64_t>& tokens, d
   }
 }
 
+// Takes what was seen, as far as `tokens` begins with it. The last token is left to be computed.
+Past take_past(SeenText* seen, const std::vector<int64_t>& tokens, int64_t longest) {
+  if (seen == nullptr) return {};
+  const SeenText before = std::exchange(*seen, {});
+  const auto end =
+      std::mismatch(before.ids.begin(), before.ids.end(), tokens.begin(), tokens.end() - 1).first;
+  const int64_t shared = end - before.ids.begin();
+  if (shared == 0 || static_cast<int64_t>(tokens.size()) > longest) return {};
+  Past past = before.past;
+  cut(past, shared);
+  return past;
+}
+
 }  // namespace
 
 const Tensor& append(Tensor& past, const Tensor& own) {
@@ -99,6 +114,13 @@ const Tensor& append(Tensor& past, const Tensor& own) {
   return past;
 }
 
+void cut(Past& past, int64_t tokens) {
+  FRUGAL_ASSERT(tokens <= past.tokens);
+  for (std::vector<Tensor>* all : {&past.keys, &past.values})
+    for (Tensor& one : *all) one = one.slice(1, 0, tokens);
+  past.tokens = tokens;
+}
+
 void prepare_to_generate(LanguageModel& model) {
   if (model.device() != kCpu || model.activations() != DType::f32) return;
   pack_exact(model);
@@ -109,7 +131,7 @@ void prepare_to_generate(LanguageModel& model) {
 }
 
 Tensor generate(LanguageModel& model, const Tensor& prompt, const GenerateOptions& options,
-                const std::function<bool(int64_t)>& on_token) {
+                const std::function<bool(int64_t)>& on_token, SeenText* seen) {
   FRUGAL_CHECK(prompt.dim() == 2 && prompt.dtype() == DType::i64 && prompt.size(0) == 1 &&
                    prompt.size(1) >= 1,
                "[generate] expected a prompt [1, T] i64 of at least one token, got {}",
@@ -134,12 +156,13 @@ Tensor generate(LanguageModel& model, const Tensor& prompt, const GenerateOption
   for (size_t i = 0; i < tokens.size(); ++i)
     tokens[i] = static_cast<int64_t>(prompt.item(static_cast<int64_t>(i)));
   const size_t given = tokens.size();
-  Past past;
+  Past past = take_past(seen, tokens, model.past_length());
+  log().debug("[generate] the network computes {} of the {} tokens of the prompt",
+              given - static_cast<size_t>(past.tokens), given);
   for (int64_t n = 0; n < options.tokens; ++n) {
-    const auto seen = std::min(static_cast<int64_t>(tokens.size()), model.context_length());
-    const bool continues =
-        model.keeps_past() && static_cast<int64_t>(tokens.size()) <= model.context_length();
-    const int64_t fresh = continues ? seen - past.tokens : seen;
+    const auto visible = std::min(static_cast<int64_t>(tokens.size()), model.context_length());
+    const bool continues = static_cast<int64_t>(tokens.size()) <= model.past_length();
+    const int64_t fresh = continues ? visible - past.tokens : visible;
     const std::vector<int64_t> window(tokens.end() - fresh, tokens.end());
     const Tensor ids = to_device(Tensor::from(window, {1, fresh}), context.device);
     if (!continues) past = {};
@@ -155,6 +178,10 @@ Tensor generate(LanguageModel& model, const Tensor& prompt, const GenerateOption
     penalize(logits, tokens, options.repetition_penalty);
     tokens.push_back(draw(logits, options, static_cast<uint64_t>(n)));
     if (on_token && !on_token(tokens.back())) break;
+  }
+  if (seen != nullptr) {
+    seen->ids.assign(tokens.begin(), tokens.begin() + past.tokens);
+    seen->past = std::move(past);
   }
   const std::vector<int64_t> fresh(tokens.begin() + static_cast<int64_t>(given), tokens.end());
   return Tensor::from(fresh, {1, static_cast<int64_t>(fresh.size())});

@@ -13,20 +13,27 @@ struct Past {
   int64_t tokens = 0;
   std::vector<Tensor> keys, values;
 };
+// A text as far as a model has seen it: its tokens, and what the model keeps of them.
+struct SeenText {
+  std::vector<int64_t> ids;  // past.tokens of them
+  Past past;
+};
 // Adds the rows `own` [1, T, ...] to `past`, and returns all of it. The bytes of `past` have room
 // for some tokens more, so a token does not copy all that came before it. A copy of `past` shares
 // this room, so only one of the two may grow.
 const Tensor& append(Tensor& past, const Tensor& own);
+// Leaves the first tokens of `past`. REQUIRES: tokens <= past.tokens.
+void cut(Past& past, int64_t tokens);
 
 // A model whose logits at a position depend only on the tokens up to that position.
 class LanguageModel : public HeadedModule {
  public:
-  // Whether continued() may be called.
-  virtual bool keeps_past() const { return false; }
+  // The longest text, in tokens, in which the keys and values of a token do not depend on what
+  // follows it; 0: the model keeps none.
+  virtual int64_t past_length() const { return 0; }
   // The hidden states of the tokens ids [1, T] i64, which follow the tokens of `past`. `past` grows
   // by these tokens. The result equals the last rows of hidden() for all tokens, except for
-  // rounding. Computes no gradients. REQUIRES: keeps_past(), NoGrad, past.tokens + T <=
-  // context_length().
+  // rounding. Computes no gradients. REQUIRES: NoGrad, past.tokens + T <= past_length().
   virtual Variable continued(const Tensor& ids, Past& past, Context& context) {
     (void)past;
     return hidden(ids, context);
@@ -69,13 +76,15 @@ struct GenerateOptions {
 void prepare_to_generate(LanguageModel& model);
 
 // Continues prompt [1, T] i64, T >= 1, with at most `tokens` new tokens, [1, n] i64. The model sees
-// the last context_length() tokens. As long as all tokens fit, a new token costs a step of one
-// token if the model keeps_past(). After that, each new token changes all positions, and all of
-// them are computed again. `on_token` gets each new token and ends the generation by returning
-// false. Equal seeds give equal tokens. Errors: another shape or dtype, a temperature that is
-// negative or not finite, a negative top_k or tokens, top_p outside (0, 1], min_p outside [0, 1], a
-// repetition penalty that is not above 0, logits that are not finite.
+// the last context_length() tokens. As long as there are at most past_length() tokens, a new token
+// costs a step of one token. After that, each new token changes all positions, and all of them are
+// computed again. `on_token` gets each new token and ends the generation by returning false. `seen`
+// is what an earlier call with this model has left: tokens with which the prompt begins are not
+// computed again. An error empties it. Equal seeds give equal tokens. Errors: another shape or
+// dtype, a temperature that is negative or not finite, a negative top_k or tokens, top_p outside
+// (0, 1], min_p outside [0, 1], a repetition penalty that is not above 0, logits that are not
+// finite.
 Tensor generate(LanguageModel& model, const Tensor& prompt, const GenerateOptions& options = {},
-                const std::function<bool(int64_t)>& on_token = {});
+                const std::function<bool(int64_t)>& on_token = {}, SeenText* seen = nullptr);
 
 }  // namespace frugal::models

@@ -80,22 +80,25 @@ struct Writer {
   data::SampleEncoder encoder;
   models::GenerateOptions options;
   std::vector<std::string> stops;
+  models::SeenText seen = {};
 
   // What comes behind `begin`, up to the end of a text or one of `stops`; it is printed, and a line
   // end behind it.
-  std::string write(const data::TokenIds& begin) const {
+  std::string write(const data::TokenIds& begin) {
     const std::vector<int64_t> ids(begin.begin(), begin.end());
     data::TokenStream text(*encoder.tokenizer, begin);
     UpToStop out(stops);
     bool stopped = false;
-    models::generate(model, Tensor::from(ids, {1, static_cast<int64_t>(ids.size())}), options,
-                     [&](int64_t id) {
-                       if (id == encoder.end) return false;
-                       // Outputs beyond the tokenizer's tokens stand for nothing.
-                       if (id < encoder.tokenizer->size())
-                         stopped = !out.add(text.add(static_cast<int32_t>(id)));
-                       return std::fflush(stdout) == 0 && !stopped;
-                     });
+    models::generate(
+        model, Tensor::from(ids, {1, static_cast<int64_t>(ids.size())}), options,
+        [&](int64_t id) {
+          if (id == encoder.end) return false;
+          // Outputs beyond the tokenizer's tokens stand for nothing.
+          if (id < encoder.tokenizer->size())
+            stopped = !out.add(text.add(static_cast<int32_t>(id)));
+          return std::fflush(stdout) == 0 && !stopped;
+        },
+        &seen);
     if (!stopped) stopped = !out.add(text.finish());
     if (!stopped) out.finish();
     std::fputs("\n", stdout);
@@ -104,7 +107,7 @@ struct Writer {
   }
 };
 
-void continue_text(const Writer& writer, const std::string& prompt) {
+void continue_text(Writer& writer, const std::string& prompt) {
   data::TokenIds begin = writer.encoder.tokenizer->encode(prompt);
   if (begin.empty()) throw ConfigError("", "--prompt: expected a text of at least one token");
   const data::TokenIds before = writer.encoder.tokenizer->before_text();

@@ -1,5 +1,6 @@
 #include "models/zoo/decoder.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "autograd/functions.h"
@@ -360,6 +361,13 @@ Decoder::Decoder(Init& init, const DecoderOptions& options) : options_(options) 
 Variable Decoder::embedded(const Tensor& ids, Context& context) const {
   const Variable x = as_activation(tokens_->rows(ids), context);
   return options_.is_gemma() ? scale(x, std::sqrt(static_cast<double>(options_.hidden))) : x;
+}
+
+// Beyond first_length, a dynamic scaling turns all tokens anew with each token that comes.
+int64_t Decoder::past_length() const {
+  const RotaryOptions& rotary = options_.rotary;
+  if (rotary.scaling != RotaryOptions::Scaling::dynamic) return context_length();
+  return std::min(context_length(), static_cast<int64_t>(rotary.first_length));
 }
 
 Variable Decoder::continued(const Tensor& ids, Past& past, Context& context) {

@@ -87,7 +87,7 @@ class Decoder : public LanguageModel {
  public:
   Decoder(Init& init, const DecoderOptions& options);
   Variable hidden(const Tensor& ids, Context& context) override;
-  bool keeps_past() const override { return true; }
+  int64_t past_length() const override;
   Variable continued(const Tensor& ids, Past& past, Context& context) override;
   Head head(Variable hidden) override;
   void untie_head() override;

@@ -50,7 +50,7 @@ class Gpt2 : public LanguageModel {
  public:
   Gpt2(Init& init, const Gpt2Options& options);
   Variable hidden(const Tensor& ids, Context& context) override;
-  bool keeps_past() const override { return true; }
+  int64_t past_length() const override { return context_length(); }
   Variable continued(const Tensor& ids, Past& past, Context& context) override;
   Head head(Variable hidden) override;
   void untie_head() override;

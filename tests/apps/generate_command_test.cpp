@@ -76,6 +76,11 @@ TEST_CASE("generate --chat: messages are answered up to the end of a turn") {
   // The second answer depends on the first, which the template wrote with its end.
   write_file(folder / "input", "a\n\n  \nb\r\n");
   CHECK(frugal(command + "< " + folder / "input").out == "yes\nno no\n");
+  // The network computes the beginning of the conversation once.
+  const std::string told =
+      run_shell("FRUGAL_LOG=debug " FRUGAL_BINARY " " + command + "< " + folder / "input").err;
+  CHECK(has(told, "computes 4 of the 4 tokens"));
+  CHECK(has(told, "computes 5 of the 12 tokens"));
   CHECK(frugal(command + "< /dev/null").out == "");
   CHECK(frugal("generate " + run + " --system be --prompt a").status == 2);
   const std::string past = frugal(command + "--prompt 'x" + std::string(400, 'y') + "'").err;

@@ -133,7 +133,7 @@ namespace {
 class Counting : public Gpt2 {
  public:
   Counting(Init& init, bool keeps) : Gpt2(init, {2, 8, 2, 12, 9}), keeps_(keeps) {}
-  bool keeps_past() const override { return keeps_; }
+  int64_t past_length() const override { return keeps_ ? context_length() : 0; }
   Variable hidden(const Tensor& ids, Context& context) override {
     computed += ids.size(1);
     return Gpt2::hidden(ids, context);
@@ -166,6 +166,43 @@ TEST_CASE("generate: the keys and values of a token are computed once") {
   options.tokens = 10;
   CHECK(text(keeps) == text(forgets));
   CHECK(keeps.computed == 9 + 2 * 9);
+}
+
+TEST_CASE("generate: tokens that an earlier call has seen are not computed again") {
+  Init one, other;
+  Counting keeps(one, true), forgets(other, false);
+  GenerateOptions options;
+  options.tokens = 2;
+  SeenText seen;
+  // What was computed for the prompt's answer, which is that of a model that has seen nothing.
+  const auto computed = [&](const std::vector<int64_t>& begin) {
+    CAPTURE(begin.size());
+    keeps.computed = 0;
+    CHECK(generate(keeps, prompt(begin), options, {}, &seen).to_vector() ==
+          generate(forgets, prompt(begin), options).to_vector());
+    CHECK(seen.past.tokens == static_cast<int64_t>(seen.ids.size()));
+    return keeps.computed;
+  };
+  CHECK(computed({1, 2, 3}) == 3 + 1);
+  std::vector<int64_t> next = seen.ids;  // the prompt and the first of its two new tokens
+  CHECK(next.size() == 4);
+  next.push_back(7);
+  CHECK(computed(next) == 1 + 1);
+  CHECK(computed(next) == 1 + 1);       // what follows the last token is not kept
+  CHECK(computed({1, 2, 5}) == 1 + 1);  // another end
+  CHECK(computed({1}) == 1 + 1);        // a beginning alone
+  CHECK(computed({2, 2, 5}) == 3 + 1);  // another beginning
+  CHECK(computed({2, 2, 5, 4, 3, 2, 1, 0}) == 5 + 1);
+  CHECK(computed({2, 2, 5, 4, 3, 2, 1, 0, 6}) == 1 + 9);  // the answer leaves the window
+  CHECK(seen.ids.empty());
+  CHECK(computed({1, 2, 3}) == 3 + 1);
+  CHECK(computed({1, 2, 3, 4, 5, 6, 7, 8, 9, 10}) == 9 + 9);  // longer than the window
+  CHECK(computed({1, 2, 3}) == 3 + 1);
+  // Nothing is left of a text at which a call has failed.
+  CHECK_THROWS_WITH_AS(generate(keeps, prompt({1, 2, 99}), options, {}, &seen),
+                       doctest::Contains("99"), Error);
+  CHECK(seen.ids.empty());
+  CHECK(computed({1, 2, 3}) == 3 + 1);
 }
 
 TEST_CASE("generate: weights that are numbers of bf16 are read as such, and the tokens stay") {

@@ -477,6 +477,42 @@ TEST_CASE("decoder: texts are the same with and without cached keys and values")
             generate(plain, start, options).to_vector());
     }
   }
+  // The base of all positions grows with a text beyond the 8 tokens of its first length.
+  DecoderOptions longer = families().at("mistral").options;
+  longer.rotary.scaling = RotaryOptions::Scaling::dynamic;
+  longer.rotary.factor = 8;
+  longer.rotary.first_length = 8;
+  Decoder net = made(longer);
+  fill(net);
+  WithoutPast plain(net);
+  const GenerateOptions options{.tokens = 12, .temperature = 0};
+  for (uint64_t seed = 1; seed < 9; ++seed) {
+    const Tensor start = ids({1, 3}, 11, seed);
+    CHECK(generate(net, start, options).to_vector() == generate(plain, start, options).to_vector());
+  }
+}
+
+TEST_CASE("decoder: a conversation whose beginning is kept has the same texts") {
+  for (const auto& [name, f] : families()) {
+    CAPTURE(name);
+    Decoder net = made(f.options);
+    fill(net);
+    WithoutPast plain(net);
+    const GenerateOptions options{.tokens = 3, .temperature = 0};
+    SeenText seen;
+    std::vector<int64_t> said;
+    for (int64_t turn = 0; turn < 5; ++turn) {  // the last one is longer than the 16 tokens
+      CAPTURE(turn);
+      said.push_back((3 * turn + 1) % 11);
+      said.push_back((5 * turn + 2) % 11);
+      const Tensor text = Tensor::from(said, {1, static_cast<int64_t>(said.size())});
+      const Tensor answer = generate(net, text, options, {}, &seen);
+      CHECK(answer.to_vector() == generate(plain, text, options).to_vector());
+      // The template writes one of the three tokens in another way.
+      said.push_back(static_cast<int64_t>(answer.item(0)));
+      said.push_back(static_cast<int64_t>(answer.item(1) + 1) % 11);
+    }
+  }
 }
 
 TEST_CASE("decoder: steps learn, weights go out and in, checkpointing gives the same gradients") {
