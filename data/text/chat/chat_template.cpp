@@ -149,8 +149,15 @@ std::optional<ChatTemplate> ChatTemplate::of_folder(const std::string& folder) {
   if (found != config.end() && found->is_string()) source = found->get<std::string>();
   if (found != config.end() && found->is_array())
     for (const OrderedJson& each : *found)
-      if (each.is_object() && each.value("name", "") == "default")
-        source = each.value("template", "");
+      if (each.is_object() && each.value("name", OrderedJson()) == "default") {
+        const OrderedJson text = each.value("template", OrderedJson());
+        if (!text.is_string())
+          throw Error(fmt::format(
+              "[chat_template] {}, chat_template: expected a text as the template named default, "
+              "got {}",
+              in_quotes(folder + "/" + kTokenizerConfig, 300), printable(text.dump(), 80)));
+        source = text.get<std::string>();
+      }
   if (source.empty()) return std::nullopt;
   return ChatTemplate(source, folder + "/" + kTokenizerConfig, special_tokens(folder));
 }

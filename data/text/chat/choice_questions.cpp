@@ -31,11 +31,13 @@ std::vector<std::string> choices_of(const OrderedJson& line) {
     throw Error(fmt::format("expected a list of 2 to {} texts as \"choices\", got {}", kMostChoices,
                             printable(list.dump(), 80)));
   std::vector<std::string> choices;
-  for (const OrderedJson& choice : list) {
-    if (!choice.is_string() || choice.get_ref<const std::string&>().empty())
-      throw Error(fmt::format("expected choices that are texts of at least one character, got {}",
-                              printable(choice.dump(), 80)));
-    choices.push_back(choice.get<std::string>());
+  for (size_t i = 0; i < list.size(); ++i) {
+    if (!list[i].is_string() || list[i].get_ref<const std::string&>().empty())
+      throw Error(
+          fmt::format("expected choices that are texts of at least one character, got {} as "
+                      "\"choices[{}]\"",
+                      printable(list[i].dump(), 80), i));
+    choices.push_back(list[i].get<std::string>());
   }
   return choices;
 }
@@ -95,11 +97,14 @@ Prompt prompt_of(const OrderedJson& line, const SampleEncoder& encoder) {
                             chat ? "both" : member_names(line)));
   if (!chat) return {text_member(line, "prompt")};
   const OrderedJson& messages = line.at("messages");
-  const ChatTemplate& chat_template = template_for(messages, encoder.chat);
+  check_messages(messages, "messages");
+  const ChatTemplate& chat_template = template_for(encoder.chat);
   if (const OrderedJson& role = messages.back().at("role"); role != "user")
     throw Error(fmt::format("expected messages that end with one of the role user, got {}",
                             printable(role.dump(), 80)));
-  return {chat_template.render({messages, line.value("tools", OrderedJson())}, true), true};
+  Prompt written = {chat_template.render({messages, tools_of(line)}, true), true};
+  check_parts_are_read(messages, written.text);
+  return written;
 }
 
 Sequence choice_behind(const Prompt& prompt, const std::string& choice, const TokenIds& before,

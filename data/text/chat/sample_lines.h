@@ -16,11 +16,20 @@ void for_json_objects(const std::string& path,
 
 // The names of an object's members, for a message; "nothing": it has none.
 std::string member_names(const nlohmann::ordered_json& object);
-// A member that is a text. Errors: another type. REQUIRES: there is one.
-std::string text_member(const nlohmann::ordered_json& object, const char* name);
+// A member that is a text. `place` is the object's in its line, for messages: "messages[2].".
+// Errors: another type. REQUIRES: there is one.
+std::string text_member(const nlohmann::ordered_json& object, const char* name,
+                        const std::string& place = "");
 
-// The template that writes `messages`. Errors: no list of messages with a role each; no template.
-const ChatTemplate& template_for(const nlohmann::ordered_json& messages,
-                                 const std::optional<ChatTemplate>& chat);
+// Errors, with the entry of the list `name` that is wrong: no list; an entry without a role; a
+// content that is neither a text nor a list of parts, or that is missing where the message calls no
+// tool; tool_calls that are no list of objects.
+void check_messages(const nlohmann::ordered_json& messages, const std::string& name);
+// The tools of a line, or null. Errors: no list of objects.
+nlohmann::ordered_json tools_of(const nlohmann::ordered_json& line);
+// The template that writes `messages`. Errors: there is none.
+const ChatTemplate& template_for(const std::optional<ChatTemplate>& chat);
+// Errors: a content in parts that `text`, which a template has written, shows as a list.
+void check_parts_are_read(const nlohmann::ordered_json& messages, const std::string& text);
 
 }  // namespace frugal::data

@@ -26,7 +26,10 @@ class SampleWriter {
 
   // Errors: without file and line.
   WrittenSample write(const OrderedJson& line) const {
-    if (line.contains("messages")) return of_messages(line.at("messages"), line);
+    if (line.contains("messages")) {
+      check_messages(line.at("messages"), "messages");
+      return of_messages(line.at("messages"), line);
+    }
     if (line.contains("conversations")) return of_messages(renamed(line), line);
     if (line.contains("prompt") && line.contains("completion")) return of_prompt(line);
     if (line.contains("instruction") && line.contains("output")) return of_instruction(line);
@@ -48,16 +51,23 @@ class SampleWriter {
   // ShareGPT's {"from", "value"} as {"role", "content"}.
   static OrderedJson renamed(const OrderedJson& line) {
     const OrderedJson& turns = line.at("conversations");
+    const auto has_role = [](const OrderedJson& turn) {
+      return turn.is_object() && turn.contains("role");
+    };
+    if (!turns.is_array() || turns.empty() || has_role(turns[0])) {
+      check_messages(turns, "conversations");
+      return turns;
+    }
     OrderedJson messages = OrderedJson::array();
     if (const std::string system = text_or_nothing(line, "system"); !system.empty())
       messages.push_back({{"role", "system"}, {"content", system}});
-    if (!turns.is_array()) return turns;
-    for (const OrderedJson& turn : turns) {
-      if (!turn.is_object() || !turn.contains("from") || !turn.contains("value")) {
-        messages.push_back(turn);
-        continue;
-      }
-      std::string role = text_member(turn, "from");
+    for (size_t i = 0; i < turns.size(); ++i) {
+      const OrderedJson& turn = turns[i];
+      const std::string place = fmt::format("conversations[{}]", i);
+      if (!turn.is_object() || !turn.contains("from") || !turn.contains("value"))
+        throw Error(fmt::format("expected \"from\" and \"value\" in {}, got {}", in_quotes(place),
+                                printable(turn.dump(), 80)));
+      std::string role = text_member(turn, "from", place + ".");
       for (const auto& [name, known] : {std::pair{"human", "user"},
                                         {"gpt", "assistant"},
                                         {"chatgpt", "assistant"},
@@ -66,19 +76,20 @@ class SampleWriter {
                                         {"model", "assistant"},
                                         {"observation", "tool"}})
         if (role == name) role = known;
-      messages.push_back({{"role", role}, {"content", text_member(turn, "value")}});
+      messages.push_back({{"role", role}, {"content", text_member(turn, "value", place + ".")}});
     }
     return messages;
   }
 
   WrittenSample of_messages(const OrderedJson& messages, const OrderedJson& line) const {
-    ConversationText made = template_for(messages, encoder_.chat)
-                                .training_text({messages, line.value("tools", OrderedJson())});
+    ConversationText made = template_for(encoder_.chat).training_text({messages, tools_of(line)});
+    check_parts_are_read(messages, made.text);
     return {std::move(made.text), std::move(made.answers), true};
   }
 
   WrittenSample of_prompt(const OrderedJson& line) const {
     if (line.at("prompt").is_array() && line.at("completion").is_array()) {
+      for (const char* name : {"prompt", "completion"}) check_messages(line.at(name), name);
       OrderedJson messages = line.at("prompt");
       for (const OrderedJson& message : line.at("completion")) messages.push_back(message);
       return of_messages(messages, line);

@@ -185,6 +185,14 @@ TEST_CASE("chat templates: files of a folder") {
   CHECK(chat->render({OrderedJson::array(), OrderedJson()}, false) == "<s>x");
   CHECK(special_tokens(folder.path()) ==
         SpecialTokens{{"bos_token", "<s>"}, {"eos_token", "</s>"}});
+  const std::string config =
+      R"({"chat_template": [{"name": 5}, {"name": "default", "template": 7}]})";
+  const TemporaryFolder numbers;
+  numbers.write("tokenizer_config.json", config);
+  fails(
+      "tokenizer_config.json\", chat_template: expected a text as the template named default, got "
+      "7",
+      [&] { ChatTemplate::of_folder(numbers.path()); });
   folder.write("chat_template.jinja", "{{ eos_token }}{{ strftime_now('%d %b %Y') }}\n");
   CHECK(ChatTemplate::of_folder(folder.path())
             ->render({OrderedJson::array(), OrderedJson()}, false) == "</s>26 Jul 2024");

@@ -103,6 +103,23 @@ TEST_CASE("choice questions: an answer is a number, a letter or the text of a ch
   CHECK(answer(R"(["a", "b"])", "\" A \"") == 0);
   for (const char* wrong : {"2", "-1", "1.0", "true", "null", "[0]", "\"C\"", "\"1\"", "\"\""})
     fails("line 1: expected as \"answer\"", [&] { answer(R"(["a", "b"])", wrong); });
+  for (const char* wrong : {"5", "null", "\"\"", "[]"})
+    fails(
+        fmt::format("line 1: expected choices that are texts of at least one character, got {} as "
+                    "\"choices[1]\"",
+                    wrong),
+        [&] { answer(fmt::format(R"(["a", {}])", wrong), "0"); });
+  const auto asked = [&](const std::string& what) {
+    questions.read("{" + what + R"(, "choices": ["a", "b"], "answer": 0})");
+  };
+  fails("line 1: expected a text as \"prompt\", got 5", [&] { asked(R"("prompt": 5)"); });
+  fails("line 1: expected a text as \"messages[0].content\"",
+        [&] { asked(R"("messages": [{"role": "user", "content": 5}])"); });
+  fails("line 1: expected a text as the content of message 0", [&] {
+    asked(R"("messages": [{"role": "user", "content": [{"type": "text", "text": "a"}]}])");
+  });
+  fails("line 1: expected a list of objects as \"tools\"",
+        [&] { asked(R"("messages": [{"role": "user", "content": "a"}], "tools": 5)"); });
   fails("an answer that names one choice", [&] { answer(R"(["b", " b"])", "\"b\""); });
 }
 

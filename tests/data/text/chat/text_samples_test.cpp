@@ -128,6 +128,79 @@ TEST_CASE("samples: long ones are errors or are cut, and counted") {
   });
 }
 
+TEST_CASE("samples: a member of a wrong type is named with file, line and entry") {
+  Samples samples;
+  const std::string user = R"({"role": "user", "content": "a"})";
+  const auto rejects = [&](const std::string& line, const std::string& why) {
+    CAPTURE(line);
+    fails("x.jsonl\", line 2: expected " + why, [&] { samples.read("\n" + line + "\n"); });
+  };
+  for (const std::string wrong : {"5", "null", "{}", "true", "1.5"}) {
+    const std::string got = ", got " + wrong, text = "a text as \"";
+    const std::string parts =
+        ", or a list of parts such as {\"type\": \"text\", \"text\": \"...\"}" + got;
+    for (const std::string name : {"messages", "conversations"})
+      rejects(
+          "{\"" + name + "\": [" + user + R"(, {"role": "assistant", "content": )" + wrong + "}]}",
+          text + name + "[1].content\"" + parts);
+    rejects(
+        R"({"messages": [{"role": "user", "content": [{"type": "text", "text": )" + wrong + "}]}]}",
+        text + "messages[0].content[0].text\"");
+    rejects(R"({"messages": [{"role": "user", "content": [)" + wrong + "]}]}",
+            "as \"messages[0].content[0]\" a part such as");
+    rejects(R"({"messages": [{"content": "a", "role": )" + wrong + "}]}",
+            text + "messages[0].role\"" + got);
+    rejects("{\"messages\": [" + wrong + "]}",
+            "a message with a role and a content as \"messages[0]\"" + got);
+    for (const std::string name : {"messages", "conversations"})
+      rejects("{\"" + name + "\": " + wrong + "}", "a list of messages as \"" + name + "\"" + got);
+    rejects(R"({"conversations": [{"from": "human", "value": )" + wrong + "}]}",
+            text + "conversations[0].value\"" + got);
+    rejects(R"({"conversations": [{"value": "a", "from": )" + wrong + "}]}",
+            text + "conversations[0].from\"" + got);
+    rejects("{\"prompt\": \"a\", \"completion\": " + wrong + "}", text + "completion\"" + got);
+    rejects("{\"completion\": \"a\", \"prompt\": " + wrong + "}", text + "prompt\"" + got);
+    rejects("{\"prompt\": [" + user + R"(], "completion": [{"role": "assistant", "content": )" +
+                wrong + "}]}",
+            text + "completion[0].content\"" + parts);
+    rejects("{\"text\": " + wrong + "}", text + "text\"" + got);
+    rejects("{\"output\": \"a\", \"instruction\": " + wrong + "}", text + "instruction\"" + got);
+    rejects("{\"instruction\": \"a\", \"output\": " + wrong + "}", text + "output\"" + got);
+    if (wrong == "null") continue;  // as if it was not there
+    rejects(R"({"instruction": "a", "output": "b", "input": )" + wrong + "}",
+            text + "input\"" + got);
+    rejects(R"({"instruction": "a", "output": "b", "system": )" + wrong + "}",
+            text + "system\"" + got);
+    rejects(R"({"conversations": [{"from": "human", "value": "a"}], "system": )" + wrong + "}",
+            text + "system\"" + got);
+    rejects("{\"messages\": [" + user + "], \"tools\": " + wrong + "}",
+            "a list of objects as \"tools\"" + got);
+    rejects(R"({"messages": [{"role": "user", "content": "a", "tool_calls": )" + wrong + "}]}",
+            "a list of objects as \"messages[0].tool_calls\"" + got);
+  }
+  rejects(R"({"messages": [{"role": "user"}]})", "a text as \"messages[0].content\"");
+  rejects(R"({"conversations": [{"from": "human"}]})",
+          "\"from\" and \"value\" in \"conversations[0]\", got {\"from\":\"human\"}");
+}
+
+TEST_CASE("samples: contents in parts and calls of tools are as the template reads them") {
+  Samples samples;
+  const std::string line =
+      R"({"messages": [{"role": "user", "content": [{"type": "text", "text": "a"}]},
+                       {"role": "assistant", "content": null, "tool_calls": [{}]}]})";
+  const auto with = [&](const std::string& written) {
+    samples.encoder.chat.emplace("{% for m in messages %}" + written + "{% endfor %}", "t.jinja");
+  };
+  with(
+      "<|im_start|>{% for p in m.content or [] %}{{ p.text }}{% endfor %}{% if m.tool_calls %}b"
+      "{% endif %}");
+  CHECK(samples.shown(one_line(line)) == Texts{"<|im_start|>a[<|im_start|>b]"});
+  with("<|im_start|>{{ m.content }}");
+  fails(
+      "line 1: expected a text as the content of message 0, since the chat template reads no parts",
+      [&] { samples.read(one_line(line)); });
+}
+
 TEST_CASE("samples: lines that cannot be name file and line") {
   Samples samples;
   const auto rejects = [&](const std::string& line, const char* why) {
@@ -141,7 +214,8 @@ TEST_CASE("samples: lines that cannot be name file and line") {
           "instruction and output, or text, got a, b");
   rejects(R"({"text": 3})", "line 2: expected a text as \"text\", got 3");
   rejects(R"({"messages": []})", "line 2: expected a list of messages");
-  rejects(R"({"messages": [{"content": "x"}]})", "line 2: expected messages with a role");
+  rejects(R"({"messages": [{"content": "x"}]})",
+          "line 2: expected a message with a role and a content as \"messages[0]\", got");
   rejects(R"({"messages": [{"role": "user", "content": "a"}, {"role": "critic", "content": "b"},
                            {"role": "assistant", "content": "c"}]})",
           "it writes nothing of message 1, whose role is \"critic\"");
