@@ -8,6 +8,7 @@
 #include <future>
 
 #include "core/cores.h"
+#include "core/nouns.h"
 #include "core/quoted.h"
 #include "distributed/operation_text.h"
 #include "ops/dense/copy.h"
@@ -29,7 +30,7 @@ constexpr double kSpin = 0.0002;
 constexpr double kLastSeconds = 10;  // for the transport to end the job
 
 std::string join(const std::vector<int>& ranks) {
-  std::string text = ranks.size() == 1 ? "rank" : "ranks";
+  std::string text = noun_for(static_cast<int64_t>(ranks.size()), "rank");
   for (size_t i = 0; i < ranks.size(); ++i)
     text += (i == 0 ? " " : ", ") + std::to_string(ranks[i]);
   return text;

@@ -17,6 +17,7 @@
 #include "apps/config/planned_run.h"
 #include "apps/config/resolve.h"
 #include "apps/config/train_options.h"
+#include "core/nouns.h"
 #include "core/quoted.h"
 #include "core/stopwatch.h"
 #include "data/formats/json_strict.h"
@@ -152,10 +153,7 @@ Json train(Runs& runs, int64_t ranks, int64_t threads, const std::string& config
 
 // "2 ranks x 1 thread"
 std::string counted(int64_t ranks, int64_t threads) {
-  const auto several = [](int64_t n, const char* what) {
-    return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s");
-  };
-  return several(ranks, "rank") + " x " + several(threads, "thread");
+  return with_noun(ranks, "rank") + " x " + with_noun(threads, "thread");
 }
 
 Json measure_scaling(Runs& runs, const DistributedBenchArguments& arguments) {

@@ -7,6 +7,7 @@
 #include "apps/cli/report.h"
 #include "autograd/engine.h"
 #include "bench/op_table/op_table.h"
+#include "core/nouns.h"
 #include "core/parallel.h"
 #include "train/statistics.h"
 
@@ -76,8 +77,9 @@ void bench_ops(const BenchArguments& arguments) {
     print_json(document);
     return;
   }
-  std::printf("%s, %d threads, %s, medians of %lld\n%s", arguments.device.c_str(), num_threads(),
-              arguments.dtype.c_str(), static_cast<long long>(repeats), table(lines).c_str());
+  std::printf("%s, %s, %s, medians of %lld\n%s", arguments.device.c_str(),
+              with_noun(num_threads(), "thread").c_str(), arguments.dtype.c_str(),
+              static_cast<long long>(repeats), table(lines).c_str());
 }
 
 }  // namespace frugal::apps

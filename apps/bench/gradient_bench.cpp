@@ -5,6 +5,7 @@
 #include "apps/config/planned_run.h"
 #include "apps/config/set_up_device.h"
 #include "apps/config/train_options.h"
+#include "core/nouns.h"
 #include "train/noise/sensitivity.h"
 #include "train/planning/planner.h"
 #include "train/policy_parts.h"
@@ -53,8 +54,8 @@ std::string estimate_text(const Estimate& e, double unit) {
 
 std::string setting_text(int64_t train_steps, int64_t draws, int64_t batches,
                          const train::GradientErrors& errors) {
-  return fmt::format("after {} steps; {} draws; over {}{}; intervals of 95 %", train_steps, draws,
-                     errors.unit_name(),
+  return fmt::format("after {}; {}; over {}{}; intervals of 95 %", with_noun(train_steps, "step"),
+                     with_noun(draws, "draw"), errors.unit_name(),
                      errors.has_minibatches() ? fmt::format(" (of {})", batches) : "");
 }
 

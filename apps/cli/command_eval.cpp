@@ -14,6 +14,7 @@
 #include "apps/config/set_up_device.h"
 #include "apps/config/stored_run.h"
 #include "core/log.h"
+#include "core/nouns.h"
 #include "core/quoted.h"
 #include "data/text/chat/choice_questions.h"
 #include "data/text/sequence_batches.h"
@@ -190,8 +191,8 @@ void evaluate_questions(const LineReader& of, const BatchSpec& spec, const std::
                         const data::TextSampleOptions& options, bool json) {
   data::ChoiceQuestions read = data::read_choice_questions(path, of.encoder, options);
   if (read.cut > 0)
-    log().warn("[eval] {}: {} prompts lose their beginnings at data.max_length {}", in_quotes(path),
-               read.cut, options.max_length);
+    log().warn("[eval] {}: without their beginnings, because of data.max_length {}: {}",
+               in_quotes(path), options.max_length, with_noun(read.cut, "prompt"));
   const size_t questions = read.questions.size(), choices = read.samples.size();
   const train::MultipleChoice task(spec, std::move(read.questions), std::move(read.bytes));
   const Evaluation result = evaluate_sequences(task, of, std::move(read.samples));
@@ -236,10 +237,9 @@ void evaluate_lines(const EvalArguments& arguments) {
     std::vector<data::Sequence> samples =
         data::read_text_samples(path, of.encoder, options, counts);
     if (counts.cut > 0 || counts.without_answers > 0)
-      log().warn(
-          "[eval] {}: {} samples are cut at data.max_length {}, and {} samples without an answer "
-          "are left out",
-          in_quotes(path), counts.cut, options.max_length, counts.without_answers);
+      log().warn("[eval] {}: cut at data.max_length {}: {}; left out without an answer: {}",
+                 in_quotes(path), options.max_length, with_noun(counts.cut, "sample"),
+                 with_noun(counts.without_answers, "sample"));
     const train::TaskPtr task = make_task(config, spec);
     print_evaluation(evaluate_sequences(*task, of, std::move(samples)), *task, of.weights,
                      arguments.json);

@@ -15,6 +15,7 @@
 #include "apps/config/set_up_device.h"
 #include "apps/config/stored_run.h"
 #include "core/log.h"
+#include "core/nouns.h"
 #include "data/text/token_stream.h"
 #include "models/generate.h"
 
@@ -149,9 +150,9 @@ void chat(Writer writer, const GenerateArguments& arguments) {
     const auto room = writer.model.context_length() - static_cast<int64_t>(ids.size());
     if (room < 0 && !told)
       log().warn(
-          "[generate] the conversation has {} tokens, and the network sees {}: it no longer knows "
-          "the beginning",
-          ids.size(), writer.model.context_length());
+          "[generate] the conversation has {}, and the network sees {}: it no longer knows the "
+          "beginning",
+          with_noun(ids.size(), "token"), writer.model.context_length());
     told = told || room < 0;
     say("assistant", writer.write(ids));
     ++writer.options.seed;  // other draws for the next answer

@@ -8,6 +8,7 @@
 #include "apps/config/make_model.h"
 #include "apps/config/make_run.h"
 #include "apps/config/stored_run.h"
+#include "core/nouns.h"
 #include "core/quoted.h"
 #include "data/formats/safetensors_shards.h"
 #include "models/adapters/adapters.h"
@@ -99,10 +100,10 @@ void inspect_hub_folder(const std::string& path, bool json) {
     for (const auto& [dtype, count] : folder.dtypes)
       kinds.push_back(fmt::format("{} {}", count, dtype));
     std::printf("%s", table(rows).c_str());
-    std::printf("%lld parameters; %lld tensors (%s), %s\n",
-                static_cast<long long>(folder.parameters), static_cast<long long>(folder.tensors),
-                fmt::format("{}", fmt::join(kinds, ", ")).c_str(),
-                readable_bytes(folder.bytes).c_str());
+    std::printf("%s", fmt::format("{}; {} ({}), {}\n", with_noun(folder.parameters, "parameter"),
+                                  with_noun(folder.tensors, "tensor"), fmt::join(kinds, ", "),
+                                  readable_bytes(folder.bytes))
+                          .c_str());
     for (const std::string& name : folder.ignored)
       std::printf("ignored, as no result depends on it: %s\n", printable(name).c_str());
     if (folder.misfit.empty()) std::printf("all parameters are loaded\n");
@@ -122,10 +123,9 @@ void inspect_adapter(const std::string& path, bool json) {
   Json found = adapter_contents(path);
   if (!json) {
     std::printf("%s", section_table("adapter", found["adapter"]).c_str());
-    std::printf("an adapter of the format %s: %lld tensors, %lld elements\n",
-                found["format"].get<std::string>().c_str(),
-                static_cast<long long>(found["tensors"].get<int64_t>()),
-                static_cast<long long>(found["elements"].get<int64_t>()));
+    std::printf("an adapter of the format %s: %s, %s\n", found["format"].get<std::string>().c_str(),
+                with_noun(found["tensors"].get<int64_t>(), "tensor").c_str(),
+                with_noun(found["elements"].get<int64_t>(), "element").c_str());
     return;
   }
   found["file"] = path;
@@ -157,9 +157,9 @@ void inspect_run(const std::string& path, bool json) {
     return;
   }
   if (layers > 0) std::printf("%s", section_table("adapter", keys).c_str());
-  std::printf("%s: %lld of %lld parameters are trained; adapters in %zu layers\n",
+  std::printf("%s: %lld of %lld parameters are trained; adapters in %s\n",
               run.config.model.name.c_str(), static_cast<long long>(trained),
-              static_cast<long long>(all), layers);
+              static_cast<long long>(all), with_noun(layers, "layer").c_str());
   if (!base.is_null())
     std::printf("frozen weights: %s\nsha256: %s\n", printable(base["weights"].dump()).c_str(),
                 printable(base["sha256"].dump()).c_str());
@@ -207,8 +207,8 @@ void inspect_command(const std::string& path, bool json) {
     return;
   }
   std::printf("%s", table(rows).c_str());
-  std::printf("%zu tensors, %lld elements, %s\n", file.names().size(),
-              static_cast<long long>(elements), readable_bytes(bytes).c_str());
+  std::printf("%s, %s, %s\n", with_noun(file.names().size(), "tensor").c_str(),
+              with_noun(elements, "element").c_str(), readable_bytes(bytes).c_str());
   for (const auto& [key, value] : file.metadata())
     std::printf("metadata %s: %s\n", printable(key).c_str(),
                 printable(value, kMetadataShown).c_str());

@@ -17,6 +17,7 @@
 #include "apps/config/resolve.h"
 #include "apps/config/set_up_device.h"
 #include "apps/config/train_options.h"
+#include "core/nouns.h"
 #include "core/quoted.h"
 #include "train/planning/bytes.h"
 #include "train/planning/planner.h"
@@ -62,7 +63,8 @@ void print_budget(const Config& config, const Planner& planner) {
             ? "all"
             : fmt::format("the first {}", report["checkpointed_blocks"].get<int64_t>()).c_str());
   if (!planned.plan.kept.empty())
-    std::printf("%zu tensors that could be rebuilt stay raw\n", planned.plan.kept.size());
+    std::printf("raw although they could be rebuilt: %s\n",
+                with_noun(planned.plan.kept.size(), "tensor").c_str());
   if (planned.plan.moved > 0)
     std::printf("tensors before %llu go to the file\n",
                 static_cast<unsigned long long>(planned.plan.moved));
@@ -246,7 +248,7 @@ void plan_command(const PlanArguments& arguments) {
   }
   if (budget != nullptr) {
     print_budget(config, *budget);
-    std::printf("%lld steps on meta, %.2f s\n\n", static_cast<long long>(budget->meta_steps()),
+    std::printf("%s on meta, %.2f s\n\n", with_noun(budget->meta_steps(), "step").c_str(),
                 took.count());
   }
   std::printf("%s\n%s", title(config).c_str(), text_of(plan.ways).c_str());

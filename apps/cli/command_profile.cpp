@@ -7,6 +7,7 @@
 #include "apps/config/make_run.h"
 #include "apps/config/resolve.h"
 #include "apps/config/set_up_device.h"
+#include "core/nouns.h"
 #include "core/parallel.h"
 #include "data/formats/atomic_file.h"
 #include "train/planning/bytes.h"
@@ -87,9 +88,10 @@ void print(const Config& config, const ProfileArguments& arguments, const train:
   };
   for (const ProfileRow& row : rows) add(row);
   add(sum);
-  std::printf("%s, batch %lld, %s %s, %d threads, %lld steps\n%s%s", run_title(config).c_str(),
+  std::printf("%s, batch %lld, %s %s, %s, %s\n%s%s", run_title(config).c_str(),
               static_cast<long long>(config.data.batch_size), config.run.device.c_str(),
-              config.run.precision.c_str(), num_threads(), static_cast<long long>(profile.steps),
+              config.run.precision.c_str(), with_noun(num_threads(), "thread").c_str(),
+              with_noun(profile.steps, "step").c_str(),
               timed ? ("milliseconds of a step\n" + table(times) + "\n").c_str() : "",
               table(bytes).c_str());
   std::printf("peak %s\n", readable_bytes(profile.memory.peak).c_str());

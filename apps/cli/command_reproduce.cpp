@@ -10,6 +10,7 @@
 #include "apps/reproduce/measures.h"
 #include "apps/reproduce/runner.h"
 #include "apps/reproduce/writers.h"
+#include "core/nouns.h"
 #include "core/quoted.h"
 #include "data/fetch/sources.h"
 #include "data/formats/atomic_file.h"
@@ -251,8 +252,8 @@ void reproduce_command(const ReproduceArguments& arguments) {
     options.say = [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); };
     report = run_cells(cells, store, options);
     for (const auto& [missing, count] : report.left_out)
-      std::fprintf(stderr, "%lld results were left out, because they need %s\n",
-                   static_cast<long long>(count), missing.c_str());
+      std::fprintf(stderr, "left out, for want of %s: %s\n", missing.c_str(),
+                   with_noun(count, "result").c_str());
     write_tables(with_written(tables, folder, out), store, out);
   }
   if (!arguments.page.empty()) {

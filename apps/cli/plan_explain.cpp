@@ -7,6 +7,7 @@
 #include "apps/cli/report.h"
 #include "apps/config/keys/config_readers.h"
 #include "apps/text/wrapped.h"
+#include "core/nouns.h"
 #include "train/planning/bytes.h"
 #include "train/planning/way_steps.h"
 
@@ -119,8 +120,8 @@ std::string text_of(const Explanation& explanation) {
                                 tensor.lower.empty() ? "" : "; " + tensor.lower));
   }
   if (explanation.others > 0)
-    text += fmt::format("{:>6}  {} other tensors\n", short_bytes(explanation.other_bytes),
-                        explanation.others);
+    text += fmt::format("{:>6}  {}\n", short_bytes(explanation.other_bytes),
+                        with_noun(explanation.others, "other tensor"));
   if (explanation.rest > 0)
     text +=
         fmt::format("{:>6}  no op's tensor, or moved to a file\n", short_bytes(explanation.rest));

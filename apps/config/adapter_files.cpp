@@ -9,6 +9,7 @@
 
 #include "apps/config/hub_folder.h"
 #include "apps/config/make_model.h"
+#include "core/nouns.h"
 #include "core/quoted.h"
 #include "data/formats/atomic_file.h"
 #include "data/formats/gguf.h"
@@ -767,7 +768,7 @@ void load_adapter(Module& network, const Config& config, const std::string& path
   if (!missing.empty())
     fail(source.tensors,
          fmt::format("expected all tensors that are trained, got none for {}{}", missing.front(),
-                     missing.size() > 1 ? fmt::format(" and {} others", missing.size() - 1)
+                     missing.size() > 1 ? " and " + with_noun(missing.size() - 1, "other")
                                         : std::string()));
   for (const Module::NamedParameter& p : trained) {
     const Tensor value = p.parameter->value();

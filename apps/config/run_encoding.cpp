@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "apps/config/data/data_kinds.h"
+#include "core/nouns.h"
 #include "core/quoted.h"
 #include "data/fetch/sha256.h"
 #include "data/formats/file_bytes.h"
@@ -175,8 +176,8 @@ std::string data_change(const Config& config, const RunEncoding& known) {
   const std::optional<DataDigest> now = digest_of(config);
   if (!now || *now == *known.digest) return "";
   const auto shown = [](const DataDigest& digest) {
-    return fmt::format("{} {} of {} bytes", digest.files, digest.files == 1 ? "file" : "files",
-                       digest.bytes);
+    return fmt::format("{} of {}", with_noun(digest.files, "file"),
+                       with_noun(digest.bytes, "byte"));
   };
   if (now->files == known.digest->files && now->bytes == known.digest->bytes)
     return fmt::format("{}, as many as when the run began, with other names or contents",

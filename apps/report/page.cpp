@@ -11,6 +11,7 @@
 #include "apps/report/run_facts.h"
 #include "apps/whole_number.h"
 #include "core/memory.h"
+#include "core/nouns.h"
 #include "core/quoted.h"
 #include "data/formats/json_strict.h"
 
@@ -116,9 +117,9 @@ std::string tiles(const RunFacts& facts) {
   text += tile(
       "Step time", or_dash(facts.step_ms, "{:.1f} ms"),
       facts.step_ms
-          ? fmt::format("median; about {} for {} steps",
+          ? fmt::format("median; about {} for {} {}",
                         readable_seconds(*facts.step_ms / 1000 * static_cast<double>(facts.step)),
-                        counted(facts.step))
+                        counted(facts.step), noun_for(facts.step, "step"))
           : "known when the run has ended");
   if (facts.rate)
     text += tile("Speed", short_number(*facts.rate), escaped(facts.unit) + " per second");
@@ -544,7 +545,7 @@ std::string plan_section(const RunFacts& facts) {
                         readable_bytes(whole_number(plan["limit_bytes"])));
   return section(
       "plan", "Plan and measurement",
-      fmt::format("The plan of step {}: {} tensors, {} of them raw, {} bits on average.",
+      fmt::format("The plan of step {}. Tensors: {}, raw ones: {}, bits on average: {}.",
                   counted(whole_number(plan.at("step"))), plan.value("tensors", Json(0)).dump(),
                   plan.value("raw_tensors", Json(0)).dump(),
                   short_number(plan.value("average_bits", 0.0))),
@@ -585,7 +586,8 @@ std::string config_section(const ReportRun& run) {
 
 std::string header(const ReportRun& run, const RunFacts& facts) {
   std::string about = escaped(facts.title) + " · " + escaped(run.config.data.name);
-  about += fmt::format(" · {} steps, {} epochs", counted(facts.step), counted(facts.epoch));
+  about += fmt::format(" · {} {}, {} {}", counted(facts.step), noun_for(facts.step, "step"),
+                       counted(facts.epoch), noun_for(facts.epoch, "epoch"));
   if (run.summary.is_object() && run.summary.contains("version") &&
       run.summary["version"].is_string())
     about += " · frugal " + escaped(run.summary["version"].get<std::string>());
@@ -603,7 +605,8 @@ struct Compared {
 std::string overlay_header(const std::vector<Compared>& all) {
   std::string names;
   for (const Compared& each : all) names += (names.empty() ? "" : ", ") + escaped(each.run.name);
-  return fmt::format("<header><h1>{} runs</h1><p>{}</p></header>\n", all.size(), names);
+  return fmt::format("<header><h1>{}</h1><p>{}</p></header>\n", with_noun(all.size(), "run"),
+                     names);
 }
 
 std::string comparison(const std::vector<Compared>& all) {
@@ -809,7 +812,7 @@ std::string overlay_page(const std::vector<ReportRun>& runs) {
         section("bits", "Bits and noise", "What the policies decided and what it costs.",
                 grid(noise)) +
         section("config", "Configuration", "Keys in which the runs differ.", differing_keys(all));
-    return page(fmt::format("{} runs", all.size()), overlay_header(all) + navigation(body) + body);
+    return page(with_noun(all.size(), "run"), overlay_header(all) + navigation(body) + body);
   } catch (const std::exception& e) {
     throw Error(fmt::format("[report] the files are not those of runs: {}", data::json_reason(e)));
   }

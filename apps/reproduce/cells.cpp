@@ -6,6 +6,7 @@
 
 #include "apps/config/keys/config_table.h"
 #include "apps/reproduce/measures.h"
+#include "core/nouns.h"
 #include "data/fetch/sha256.h"
 #include "data/formats/atomic_file.h"
 
@@ -193,8 +194,8 @@ void add_search(Cell& cell, const TableFile& table, const TableRow& row, const T
       add(own, {{"train.epochs", std::max<int64_t>(epochs, 1)}});
       round.push_back(
           cell_of(table, row, column, cell.way, cell.scale, seeds, place, own, cell.pretraining));
-      round.back().row +=
-          fmt::format(", {}, {} epochs", candidate.name, round.back().config.train.epochs);
+      round.back().row += fmt::format(", {}, {}", candidate.name,
+                                      with_noun(round.back().config.train.epochs, "epoch"));
       hashes.push_back(round.back().hash);
     }
   }

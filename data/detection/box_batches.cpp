@@ -6,6 +6,7 @@
 
 #include "core/integers.h"
 #include "core/log.h"
+#include "core/nouns.h"
 #include "core/parallel.h"
 #include "core/quoted.h"
 #include "core/random_streams.h"
@@ -382,7 +383,7 @@ void BoxBatches::skip_faults(Job& job) {
       continue;
     }
     FRUGAL_CHECK(options_.skip_bad, "{}; data.skip_bad: true leaves it out", job.loaded[i].fault);
-    log().warn("picture {} is left out, the {}th until now: {}", job.places[i], ++skipped_,
+    log().warn("picture {} is left out, the {} until now: {}", job.places[i], ordinal(++skipped_),
                job.loaded[i].fault);
     const auto at = static_cast<std::ptrdiff_t>(i);
     job.loaded.erase(job.loaded.begin() + at);

@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "core/log.h"
+#include "core/nouns.h"
 #include "core/quoted.h"
 #include "data/formats/file_bytes.h"
 
@@ -65,15 +66,14 @@ void BadEntries::add_empty(const std::string& where) { empty_.add(where); }
 void BadEntries::warn(const std::string& what) const {
   if (clipped_.count > 0)
     log().warn(
-        "{}: {} boxes reached up to a pixel beyond their pictures and now end at the edge; "
-        "the first: {}",
-        what, clipped_.count, clipped_.first);
+        "{}: up to a pixel beyond their pictures, and now ending at the edge: {}; the first: {}",
+        what, with_noun(clipped_.count, "box", "boxes"), clipped_.first);
   if (empty_.count > 0)
-    log().warn("{}: {} boxes without area are left out; the first: {}", what, empty_.count,
-               empty_.first);
+    log().warn("{}: left out without area: {}; the first: {}", what,
+               with_noun(empty_.count, "box", "boxes"), empty_.first);
   if (bad_.count > 0)
-    log().warn("{}: {} bad entries are left out with their pictures; the first: {}", what,
-               bad_.count, bad_.first);
+    log().warn("{}: left out with their pictures: {}; the first: {}", what,
+               with_noun(bad_.count, "bad entry", "bad entries"), bad_.first);
 }
 
 bool is_voc(const std::string& folder) {

@@ -25,6 +25,7 @@
 #endif
 
 #include "core/error.h"
+#include "core/nouns.h"
 
 namespace frugal::data {
 
@@ -173,9 +174,9 @@ class Download {
       failures = part_.have() > most ? 1 : failures + 1;
       most = std::max(most, part_.have());
       FRUGAL_CHECK(failures <= options_.retries,
-                   "[fetch] cannot get {}: {} ({} attempts); {} bytes are kept in {}.part, and the "
+                   "[fetch] cannot get {}: {} ({}); {} bytes are kept in {}.part, and the "
                    "next fetch goes on there",
-                   url_, why, failures, part_.have(), path_);
+                   url_, why, with_noun(failures, "attempt"), part_.have(), path_);
       const auto delay =
           std::min<int64_t>(int64_t{options_.delay_ms} << std::min(failures - 1, 16), 30000);
       if (options_.say)

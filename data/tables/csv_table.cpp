@@ -12,6 +12,7 @@
 #include <unordered_set>
 
 #include "core/log.h"
+#include "core/nouns.h"
 #include "core/quoted.h"
 #include "data/formats/table.h"
 #include "data/text/unicode.h"
@@ -363,10 +364,9 @@ void CsvEncoder::encode_input(const CsvTable& table, const CsvEncoding::Input& i
     unknown += known ? 0 : 1;
   }
   if (unknown > 0)
-    log().warn(
-        "[csv] {}: {} categories of column {} do not occur in the training part; they count "
-        "as none",
-        in_quotes(table.path()), unknown, in_quotes(input.name));
+    log().warn("[csv] {}: of column {}, not in the training part, and counted as none: {}",
+               in_quotes(table.path()), in_quotes(input.name),
+               with_noun(unknown, "category", "categories"));
   const auto count = static_cast<int64_t>(input.categories.size());
   for (int64_t row = 0; row < table.rows(); ++row, out += width) {
     const int32_t code = column.codes[static_cast<size_t>(row)];

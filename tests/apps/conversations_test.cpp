@@ -69,6 +69,13 @@ TEST_CASE("conversations: a run, its folder, evaluations and texts") {
       fmt::format("bench step {}{} --only --repeats 1 --json", folder / "config.json", keys));
   REQUIRE_MESSAGE(bench.status == 0, bench.err);
   CHECK(data::parse_json<nlohmann::json>(bench.out).at("sample") == nlohmann::json::array({19}));
+  // A content that is no text is named with its file and line.
+  write_file(folder / "talks.jsonl",
+             talk("who?", "me") + R"({"messages": [{"role": "user", "content": 5}]})");
+  const Ran number = frugal(fmt::format("train {}{}", folder / "config.json", keys));
+  CHECK(number.status == 1);
+  CHECK(has(number.err, "talks.jsonl\", line 2: expected a text as \"messages[0].content\""));
+  write_file(folder / "talks.jsonl", lines);
   // The run's folder is enough.
   std::filesystem::remove_all(folder / "model");
   const Ran judged = frugal(fmt::format("eval {} --json", folder / "run"));
@@ -122,7 +129,7 @@ TEST_CASE("conversations: questions with choices follow the run's template") {
   CHECK(has(refused.err, "line 1: expected a prompt and a choice of at most 24 inputs"));
   const Ran cut = eval(lengthy, "--set data.truncate=true");
   REQUIRE_MESSAGE(cut.status == 0, cut.err);
-  CHECK(has(cut.err, "1 prompts lose their beginnings at data.max_length 24"));
+  CHECK(has(cut.err, "because of data.max_length 24: 1 prompt\n"));
   CHECK(data::parse_json<nlohmann::json>(cut.out).at("accuracy") == 1);
   // Texts of such a file are all evaluated, one of them alone as well.
   const Ran text = eval(talk("who?", "the dog"));
@@ -146,7 +153,7 @@ TEST_CASE("conversations: samples that share rows give the losses of samples alo
   };
   const Ran ran = train("--set data.join=true", folder / "run");
   REQUIRE_MESSAGE(ran.status == 0, ran.err);
-  CHECK(has(ran.err, "18 samples share 12 rows"));
+  CHECK(has(ran.err, "18 samples in 12 rows of at most 24 tokens"));
   const auto loss_of = [&](const std::string& more) {
     const Ran judged = frugal(fmt::format("eval {} --json {}", folder / "run", more));
     REQUIRE_MESSAGE(judged.status == 0, judged.err);
@@ -179,7 +186,7 @@ TEST_CASE("conversations: what is wrong is named with file and line") {
   const std::string good = talk("who?", "me"), lengthy = talk("who?", std::string(40, 'a'));
   const Ran cut = train(good + lengthy + good + good, "--set data.truncate=true");
   REQUIRE_MESSAGE(cut.status == 0, cut.err);
-  CHECK(has(cut.err, "1 samples are cut at data.max_length 24"));
+  CHECK(has(cut.err, "cut at data.max_length 24: 1 sample; left out without an answer: 0 samples"));
   const Ran longer = train(good + lengthy);
   CHECK(longer.status == 1);
   CHECK(has(longer.err, "talks.jsonl\", line 2: expected a sample of at most 24 inputs"));

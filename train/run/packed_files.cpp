@@ -6,6 +6,7 @@
 #include <set>
 
 #include "core/integers.h"
+#include "core/nouns.h"
 #include "core/quoted.h"
 #include "data/formats/json_strict.h"
 #include "ops/dense/packed_matrix.h"
@@ -257,12 +258,13 @@ Tensor PackedFiles::unpacked(const Weight4& w) const {
 std::string PackedFiles::describe() const {
   std::string text;
   if (as_they_are_ > 0)
-    text = fmt::format("{} weights that bitsandbytes has packed keep their bytes", as_they_are_);
+    text = fmt::format("with their bytes as bitsandbytes has packed them: {}",
+                       with_noun(as_they_are_, "weight"));
   if (through_f32_ > 0)
     text += fmt::format(
-        "{}{} weights that bitsandbytes has packed otherwise than in nf4 with double "
-        "quantization are read as f32",
-        text.empty() ? "" : "; ", through_f32_);
+        "{}read as f32, because bitsandbytes has packed them otherwise than in nf4 with double "
+        "quantization: {}",
+        text.empty() ? "" : "; ", with_noun(through_f32_, "weight"));
   return text;
 }
 

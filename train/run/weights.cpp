@@ -8,6 +8,7 @@
 
 #include "core/dtype_switch.h"
 #include "core/log.h"
+#include "core/nouns.h"
 #include "core/quoted.h"
 #include "train/run/packed_files.h"
 
@@ -139,7 +140,8 @@ std::string describe(const data::SafetensorsShards& weights, const models::State
   std::string text = fmt::format("weights of {}", weights.path());
   if (!notes.reset.empty()) {
     text +=
-        fmt::format("\n  the last layer starts anew, with {} classes{} ({}):{}", notes.classes,
+        fmt::format("\n  the last layer starts anew, with {}{} ({}):{}",
+                    with_noun(notes.classes, "class", "classes"),
                     notes.classes_of_file > 0 ? fmt::format(" instead of {}", notes.classes_of_file)
                                               : std::string(),
                     notes.reset.size(), some_of(notes.reset));

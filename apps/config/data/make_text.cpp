@@ -10,6 +10,7 @@
 #include "apps/config/keys/config_readers.h"
 #include "apps/config/make_model.h"
 #include "core/log.h"
+#include "core/nouns.h"
 #include "core/quoted.h"
 #include "core/random_streams.h"
 #include "core/rng.h"
@@ -506,11 +507,12 @@ std::unique_ptr<data::BatchSource> OpenTexts::conversations(const Config& config
     found = samples_.emplace(path, data::read_text_samples(path, *encoder, options, counts)).first;
     if (counts.cut > 0 || counts.without_answers > 0)
       log().warn(
-          "[conversations] {}: {} samples are cut at data.max_length {}, and {} samples without an "
-          "answer are left out",
-          in_quotes(path), counts.cut, config.data.max_length, counts.without_answers);
-    log().info("[conversations] {}: {} samples of {} tokens; {} tokens count in the loss",
-               in_quotes(path), counts.samples, counts.ids, counts.counted);
+          "[conversations] {}: cut at data.max_length {}: {}; left out without an answer: {}",
+          in_quotes(path), config.data.max_length, with_noun(counts.cut, "sample"),
+          with_noun(counts.without_answers, "sample"));
+    log().info("[conversations] {}: {} of {}; in the loss: {}", in_quotes(path),
+               with_noun(counts.samples, "sample"), with_noun(counts.ids, "token"),
+               with_noun(counts.counted, "token"));
   }
   Sequences all = found->second;
   const bool train = split == Split::train;
@@ -528,8 +530,9 @@ std::unique_ptr<data::BatchSource> OpenTexts::conversations(const Config& config
   auto source =
       sequences(config, std::move(all), train, encoder->end.value_or(0), true, config.data.join);
   if (config.data.join)
-    log().info("[conversations] {}: {} samples share {} rows of at most {} tokens", in_quotes(path),
-               count, source->samples(), config.data.max_length);
+    log().info("[conversations] {}: {} in {} of at most {}", in_quotes(path),
+               with_noun(count, "sample"), with_noun(source->samples(), "row"),
+               with_noun(config.data.max_length, "token"));
   return source;
 }
 

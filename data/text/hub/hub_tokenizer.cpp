@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "core/nouns.h"
 #include "core/quoted.h"
 #include "data/formats/file_bytes.h"
 #include "data/formats/json_strict.h"
@@ -325,8 +326,8 @@ std::string HubTokenizer::decode(const TokenIds& ids, bool special) const {
 
 std::string HubTokenizer::describe() const {
   const std::string& cuts = parts_->pre_tokenizers.describe;
-  return fmt::format("{}, {} tokens and {} added, {}", parts_->model->describe(),
-                     parts_->model->table().count(), parts_->added.all().size(),
+  return fmt::format("{}, {} and {} added, {}", parts_->model->describe(),
+                     with_noun(parts_->model->table().count(), "token"), parts_->added.all().size(),
                      cuts.empty() ? "whole texts" : "words by " + cuts);
 }
 
