@@ -306,20 +306,22 @@ Fitting fitting(Module& module, const NamedTensors& published, const std::string
   const bool wrong_head = std::any_of(missing.begin(), missing.end(), in_head) ||
                           std::any_of(wrong.begin(), wrong.end(), in_head);
   const std::string of = from.empty() ? "" : " of " + from;
-  FRUGAL_CHECK(
-      !wrong_head || other_than_head,
-      "[load_state_dict] expected weights of a last layer with {} classes, as the network "
-      "has, got {}{}. model.head=reset (in C++: LoadOptions::reset_head) takes all other "
-      "weights and starts that layer anew{}{}{}",
-      classes, classes_of_file > 0 ? std::to_string(classes_of_file) : std::string("no such layer"),
-      of, list("missing", missing), list("unexpected", unexpected), list("wrong shape", wrong));
-  FRUGAL_CHECK(missing.empty() && unexpected.empty() && wrong.empty() && dtypes.empty(),
-               "[load_state_dict] the weights{} do not fit the model{}{}{}{}{}", of,
-               list("missing", missing), list("unexpected", unexpected), list("wrong shape", wrong),
-               list("wrong dtype", dtypes),
-               unexpected == std::vector<std::string>{kUntied}
-                   ? "\nmodel.tied=false gives the network an output head of its own"
-                   : "");
+  if (wrong_head && !other_than_head)
+    throw OtherNetwork(fmt::format(
+        "[load_state_dict] expected weights of a last layer with {} classes, as the network "
+        "has, got {}{}. model.head=reset (in C++: LoadOptions::reset_head) takes all other "
+        "weights and starts that layer anew{}{}{}",
+        classes,
+        classes_of_file > 0 ? std::to_string(classes_of_file) : std::string("no such layer"), of,
+        list("missing", missing), list("unexpected", unexpected), list("wrong shape", wrong)));
+  if (!missing.empty() || !unexpected.empty() || !wrong.empty() || !dtypes.empty())
+    throw OtherNetwork(
+        fmt::format("[load_state_dict] the weights{} do not fit the model{}{}{}{}{}", of,
+                    list("missing", missing), list("unexpected", unexpected),
+                    list("wrong shape", wrong), list("wrong dtype", dtypes),
+                    unexpected == std::vector<std::string>{kUntied}
+                        ? "\nmodel.tied=false gives the network an output head of its own"
+                        : ""));
   std::set<uint64_t> as_given;
   for (const auto& [name, tensor] : published) as_given.insert(tensor.storage()->id());
   for (auto& entry : state) {

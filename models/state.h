@@ -62,12 +62,18 @@ struct StateNotes {
 // The values of a tensor of a state that is on `meta`, when they are needed.
 using ReadTensor = std::function<Tensor(const Tensor& described)>;
 
+// The error of weights whose names, shapes or dtypes are those of another network.
+class OtherNetwork : public Error {
+ public:
+  using Error::Error;
+};
+
 // Fills every parameter and buffer in place. bf16, f16 and f64 are cast to the dtype of the module,
 // and narrower integers to wider ones; no other casts are made. Names of published files are
 // understood (models/published_names.h). `from` names the file in messages. Errors: one message
 // with counts that lists the first ten of the missing and of the unexpected names, and of the wrong
-// shapes and dtypes; where only the classes differ, both numbers of them; reset_head for a module
-// without a head. The module is then unchanged.
+// shapes and dtypes; where only the classes differ, both numbers of them (both OtherNetwork);
+// reset_head for a module without a head. The module is then unchanged.
 //
 // A weight that the module has packed (models/pack.h) is packed from a whole one, or taken as it is
 // from a state that has it in the same format; a whole one is unpacked from a packed one.

@@ -26,6 +26,7 @@
 #include "compress/policies/width_profile.h"
 #include "core/cuda/cuda_memory.h"
 #include "core/memory_trace.h"
+#include "core/nouns.h"
 #include "core/parallel.h"
 #include "core/quoted.h"
 #include "data/formats/atomic_file.h"
@@ -355,7 +356,8 @@ void record(const std::string& path, const std::vector<Variant>& variants) {
   for (const Variant& v : variants)
     if (v.failed.empty() && !v.meter->profile().tensors.empty())
       runs.push_back({v.config, v.meter->profile()});
-  if (runs.empty()) throw Error("--record-profile: expected a row that packs tensors, got none");
+  if (runs.empty())
+    throw ConfigError("", "--record-profile: expected a row that packs tensors, got none");
   write_profiles(path, runs);
 }
 
@@ -533,16 +535,16 @@ void bench_step(const BenchArguments& arguments) {
     print_json(report);
     return;
   }
-  std::printf("%s, batch %lld of %s, %s %s, %d threads\n%s", config.model.name.c_str(),
+  std::printf("%s, batch %lld of %s, %s %s, %s\n%s", config.model.name.c_str(),
               static_cast<long long>(config.data.batch_size), sample.str().c_str(),
-              config.run.device.c_str(), config.run.precision.c_str(), num_threads(),
-              table(results.rows).c_str());
+              config.run.device.c_str(), config.run.precision.c_str(),
+              with_noun(num_threads(), "thread").c_str(), table(results.rows).c_str());
   if (!runs)
     for (const Variant& v : variants)
       if (const std::string widths = widths_on_meta(v.config); !widths.empty())
         std::printf("%s: %s\n", v.name.c_str(), widths.c_str());
   for (const ops::LibraryFallback& one : ops::library_fallbacks())
-    std::printf("slower, %lld times: %s: %s instead\n", static_cast<long long>(one.count),
+    std::printf("slower, %s: %s: %s instead\n", with_noun(one.count, "time").c_str(),
                 one.what.c_str(), one.instead.c_str());
   if (const std::string kept = kept_gradients(config); !kept.empty())
     std::printf("%s\n", kept.c_str());

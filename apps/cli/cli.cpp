@@ -75,10 +75,11 @@ void add_eval(CLI::App& app) {
   static EvalArguments a;
   CLI::App* sub = command(app, "eval", "Loss and accuracy of a run's weights, or of others");
   sub->add_option("RUN", a.config, "Folder of a run, or a configuration with --checkpoint")
-      ->required();
+      ->required()
+      ->check(check_there);
   sub->add_option("--checkpoint", a.checkpoint, "Weights, safetensors")
       ->type_name("FILE")
-      ->check(check_named);
+      ->check(check_there);
   add_weights(sub, a.weights);
   sub->add_option("--split", a.split, "test or val")
       ->check(CLI::IsMember({"test", "val"}))
@@ -87,7 +88,7 @@ void add_eval(CLI::App& app) {
                   "Of a language model: JSON lines of texts, or of questions with choices, in the "
                   "place of the run's data")
       ->type_name("FILE")
-      ->check(check_named);
+      ->check(check_there);
   add_tta(sub, a.tta);
   add_sets(sub, a.sets);
   sub->add_flag("--json", a.json,
@@ -128,17 +129,17 @@ void add_grad(CLI::App& app) {
   sub->add_option("--weights", a.weights, "Every parameter and buffer, PyTorch's names and layouts")
       ->required()
       ->type_name("FILE")
-      ->check(check_named);
+      ->check(check_there);
   sub->add_option("--batch", a.batch,
                   "input [N, C, H, W] f32 and target [N] i64; without target the loss is the sum "
                   "of the output")
       ->required()
       ->type_name("FILE")
-      ->check(check_named);
+      ->check(check_there);
   sub->add_option("--out", a.out, "Gets loss, output, grad/<parameter> and buffer/<name>")
       ->required()
       ->type_name("FILE")
-      ->check(check_named);
+      ->check(check_place);
   sub->add_flag("--f64", a.f64,
                 "Compute in f64 on the CPU, which is slow, and write f64: a difference that stays "
                 "is no rounding");
@@ -205,7 +206,7 @@ void add_profile(CLI::App& app) {
   sub->add_option("--trace", a.trace,
                   "Also write each op and the memory over time, for ui.perfetto.dev")
       ->type_name("FILE")
-      ->check(check_named);
+      ->check(check_place);
   add_sets(sub, a.sets);
   sub->add_flag("--json", a.json, "Print JSON");
   sub->callback([] { profile_command(a); });
@@ -232,11 +233,11 @@ void add_lr_find(CLI::App& app) {
 void add_curve(CLI::App& app) {
   static CurveArguments a;
   CLI::App* sub = command(app, "curve", "Draw the loss or accuracy of runs over their steps");
-  sub->add_option("RUN", a.folders, "Folders given to train --out")->required()->check(check_named);
+  sub->add_option("RUN", a.folders, "Folders given to train --out")->required()->check(check_there);
   sub->add_option("--of", a.of, "loss, accuracy, lr or grad_norm")
       ->check(CLI::IsMember({"loss", "accuracy", "lr", "grad_norm"}))
       ->capture_default_str();
-  sub->add_option("--svg", a.svg, "Also write an SVG file")->type_name("FILE")->check(check_named);
+  sub->add_option("--svg", a.svg, "Also write an SVG file")->type_name("FILE")->check(check_place);
   sub->add_flag("--json", a.json, "Print the points as JSON");
   sub->callback([] { curve_command(a); });
 }
@@ -246,12 +247,12 @@ void add_report(CLI::App& app) {
   CLI::App* sub = command(app, "report", "Make a page of one run, or of several beside each other");
   sub->add_option("RUN", a.folders, "Folders given to train --out, also of runs that are at work")
       ->required()
-      ->check(check_named);
+      ->check(check_there);
   sub->add_option("--out", a.out,
                   "The page to write; default: report.html in the folder of the run, or here for "
                   "several runs")
       ->type_name("FILE")
-      ->check(check_named);
+      ->check(check_place);
   sub->callback([] { report_command(a); });
 }
 
@@ -265,14 +266,14 @@ void add_files(CLI::App& app) {
       ->add_option("FILE", file,
                    "A safetensors file, a folder of Hugging Face's hub, an adapter, or a run")
       ->required()
-      ->check(check_named);
+      ->check(check_there);
   inspect->add_flag("--json", json, "Print JSON");
   inspect->callback([] { inspect_command(file, json); });
   CLI::App* compare =
       command(app, "compare", "Finished runs side by side, as multiples of the first");
   compare->add_option("DIR", folders, "Folders given to train --out")
       ->required()
-      ->check(check_named);
+      ->check(check_there);
   compare->add_flag("--json", json, "Print their summaries as JSON");
   compare->callback([] { compare_command(folders, json); });
   command(app, "schema", "Print the JSON Schema of configurations")->callback([] {
@@ -284,10 +285,11 @@ void add_generate(CLI::App& app) {
   static GenerateArguments a;
   CLI::App* sub = command(app, "generate", "Text from a language model");
   sub->add_option("RUN", a.config, "Folder of a run, or a configuration with --checkpoint")
-      ->required();
+      ->required()
+      ->check(check_there);
   sub->add_option("--checkpoint", a.checkpoint, "Weights, safetensors")
       ->type_name("FILE")
-      ->check(check_named);
+      ->check(check_there);
   add_weights(sub, a.weights);
   add_sets(sub, a.sets);
   sub->add_option("--prompt", a.prompt, "Text to continue; with --chat, a message to answer");
@@ -329,7 +331,7 @@ void add_export(CLI::App& app) {
       command(app, "export", "A network for other programs: ONNX, safetensors or a folder");
   sub->add_option("RUN", a.source, "Folder of a run, or a configuration with --checkpoint")
       ->required()
-      ->check(check_named);
+      ->check(check_there);
   sub->add_option("--format", a.format,
                   "onnx, safetensors, or hf: a folder as Hugging Face's hub has it. Of a run with "
                   "an adapter also merged: hf, with the adapter in the weights; and the adapter "
@@ -344,7 +346,7 @@ void add_export(CLI::App& app) {
       ->capture_default_str();
   sub->add_option("--checkpoint", a.checkpoint, "Other weights, safetensors")
       ->type_name("FILE")
-      ->check(check_named);
+      ->check(check_there);
   sub->add_option("--dtype", a.dtype,
                   "Of safetensors, hf, merged, peft and mlx-lora: f32, f16 or bf16")
       ->check(CLI::IsMember({"f32", "f16", "bf16"}))
@@ -352,7 +354,7 @@ void add_export(CLI::App& app) {
   sub->add_option("--example", a.example,
                   "Of ONNX: write random inputs and what the network makes of them, safetensors")
       ->type_name("FILE")
-      ->check(check_named);
+      ->check(check_place);
   sub->add_flag("--trunk", a.trunk,
                 "Of simsiam, byol and moco_v2: the trained trunk alone, under torchvision's names");
   sub->add_flag("--random", a.random, "Export random weights of a configuration");
@@ -418,7 +420,7 @@ void add_reproduce(CLI::App& app) {
       ->check(check_named);
   sub->add_option("--page", a.page, "Write a page with all tables and the results that there are")
       ->type_name("FILE")
-      ->check(check_named);
+      ->check(check_place);
   sub->add_flag("--commands", a.commands, "Print the command of each cell, and run nothing");
   sub->add_flag("--json", a.json, "Print JSON");
   sub->callback([] { reproduce_command(a); });
@@ -504,12 +506,12 @@ void add_bench(CLI::App& app) {
   step->add_option("--trace", a.trace,
                    "Write live bytes after each allocation and release of one more step, CSV")
       ->type_name("FILE")
-      ->check(check_named);
+      ->check(check_place);
   step->add_option("--record-profile", a.profile,
                    "Write how many bytes each packed tensor took, for compression.advanced.profile "
                    "on meta")
       ->type_name("FILE")
-      ->check(check_named);
+      ->check(check_place);
   step->add_flag("--only", a.only, "No row of L0 without recipes, and no ratios to it");
   add_sets(step, a.sets);
   step->callback([] { bench_step(a); });

@@ -52,8 +52,8 @@ void compare_command(const std::vector<std::string>& folders, bool json) {
   Json all = Json::object();
   for (const std::string& folder : folders) {
     const std::string path = folder + "/summary.json";
-    FRUGAL_CHECK(std::filesystem::exists(path), "[compare] {} holds no finished run: no {}", folder,
-                 path);
+    if (!std::filesystem::exists(path))
+      throw ConfigError("", fmt::format("[compare] {} holds no finished run: no {}", folder, path));
     configs.push_back(parse_config(read_json(folder + "/config.json")));
     std::string name = std::filesystem::path(folder).lexically_normal().string();
     while (name.size() > 1 && name.back() == '/') name.pop_back();

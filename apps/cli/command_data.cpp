@@ -11,6 +11,7 @@
 #include "apps/json.h"
 #include "apps/text/wrapped.h"
 #include "core/error.h"
+#include "core/quoted.h"
 #include "data/fetch/sources.h"
 
 namespace frugal::apps {
@@ -166,6 +167,12 @@ void data_list_command(const DataArguments& arguments) {
 void data_check_command(const DataArguments& arguments) {
   const std::vector<std::string> folders = folders_of(arguments);
   const bool all = arguments.names.empty();
+  std::error_code ignored;
+  if (!arguments.dir.empty() && !std::filesystem::is_directory(arguments.dir, ignored))
+    throw ConfigError(
+        "",
+        fmt::format("--dir: expected a folder, got {}, which is {}", in_quotes(arguments.dir, 300),
+                    std::filesystem::exists(arguments.dir, ignored) ? "none" : "not there"));
   size_t wrong = 0, sets = 0;
   for (const Source& source : all ? data::sources() : named(arguments.names)) {
     auto [folder, there] = presence(source, folders);

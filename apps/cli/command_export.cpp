@@ -4,6 +4,7 @@
 
 #include "apps/cli/commands.h"
 #include "apps/cli/export_inputs.h"
+#include "apps/cli/given_path.h"
 #include "apps/cli/report.h"
 #include "apps/config/adapter_files.h"
 #include "apps/config/hub_folder.h"
@@ -12,6 +13,7 @@
 #include "apps/config/resolve.h"
 #include "apps/config/set_up_device.h"
 #include "apps/config/stored_run.h"
+#include "core/nouns.h"
 #include "core/quoted.h"
 #include "data/formats/atomic_file.h"
 #include "data/formats/safetensors.h"
@@ -169,9 +171,9 @@ Json export_onnx(const ExportArguments& arguments, const std::string& output,
   int64_t elements = 0;
   for (const auto& [name, tensor] : graph.initializers) elements += tensor.numel();
   if (!arguments.json) {
-    std::printf("%s: ONNX, opset %lld, %zu nodes, %lld weights\n", output.c_str(),
-                static_cast<long long>(exports::kOpset), graph.nodes.size(),
-                static_cast<long long>(elements));
+    std::printf(
+        "%s: ONNX, opset %lld, %s, %s\n", output.c_str(), static_cast<long long>(exports::kOpset),
+        with_noun(graph.nodes.size(), "node").c_str(), with_noun(elements, "weight").c_str());
     for (const exports::OnnxValue& value : graph.inputs)
       std::printf("  input  %-16s %s\n", value.name.c_str(), shown(value).c_str());
     for (const exports::OnnxValue& value : graph.outputs)
@@ -215,6 +217,10 @@ int64_t elements_of(const models::NamedTensors& tensors) {
   return elements;
 }
 
+std::string sizes_text(size_t tensors, int64_t elements) {
+  return with_noun(tensors, "tensor") + ", " + with_noun(elements, "element");
+}
+
 Json export_safetensors(const ExportArguments& arguments, const std::string& output,
                         const ExportSource& source) {
   const models::NamedTensors tensors = exported_tensors(arguments, source);
@@ -223,8 +229,8 @@ Json export_safetensors(const ExportArguments& arguments, const std::string& out
   for (const auto& [key, value] : notes_of(source)) metadata[key] = value;
   data::write_safetensors(output, tensors, metadata);
   if (!arguments.json)
-    std::printf("%s: safetensors, %s, %zu tensors, %lld elements\n", output.c_str(),
-                arguments.dtype.c_str(), tensors.size(), static_cast<long long>(elements));
+    std::printf("%s: safetensors, %s, %s\n", output.c_str(), arguments.dtype.c_str(),
+                sizes_text(tensors.size(), elements).c_str());
   return {{"format", "safetensors"},
           {"dtype", arguments.dtype},
           {"tensors", tensors.size()},
@@ -269,9 +275,8 @@ Json export_folder(const ExportArguments& arguments, const std::string& format,
     files.push_back(name);
   }
   if (!arguments.json)
-    std::printf("%s: %s, %s, %zu tensors, %lld elements\n", output.c_str(),
-                config["model_type"].get<std::string>().c_str(), arguments.dtype.c_str(),
-                tensors.size(), static_cast<long long>(elements_of(tensors)));
+    std::printf("%s: %s, %s, %s\n", output.c_str(), config["model_type"].get<std::string>().c_str(),
+                arguments.dtype.c_str(), sizes_text(tensors.size(), elements_of(tensors)).c_str());
   return {{"format", format},
           {"dtype", arguments.dtype},
           {"tensors", tensors.size()},
@@ -288,8 +293,8 @@ Json export_adapter(const ExportArguments& arguments, const std::string& format,
   const WrittenAdapter written =
       write_adapter(*source.model, source.config, kind, output, dtype_named(arguments.dtype));
   if (!arguments.json)
-    std::printf("%s: %s, %s, %zu tensors, %lld elements\n", output.c_str(), format.c_str(),
-                arguments.dtype.c_str(), written.tensors, static_cast<long long>(written.elements));
+    std::printf("%s: %s, %s, %s\n", output.c_str(), format.c_str(), arguments.dtype.c_str(),
+                sizes_text(written.tensors, written.elements).c_str());
   return {{"format", format},
           {"dtype", arguments.dtype},
           {"tensors", written.tensors},
@@ -323,6 +328,10 @@ void export_command(const ExportArguments& arguments) {
   };
   if (!arguments.output.empty()) check_free(arguments.output);
   if (!arguments.example.empty()) check_free(arguments.example);
+  const bool is_file = format == "onnx" || format == "safetensors" || format == "gguf-lora";
+  if (const std::string wrong = check_place(arguments.output);
+      is_file && !arguments.output.empty() && !wrong.empty())
+    throw ConfigError("", "--output: " + wrong);
   ExportSource source = open_source(arguments);
   std::string output = arguments.output;
   const bool adapter_alone = format == "peft" || format == "mlx-lora" || format == "gguf-lora";

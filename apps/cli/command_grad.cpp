@@ -7,6 +7,7 @@
 #include "apps/cli/report.h"
 #include "apps/config/make_run.h"
 #include "apps/config/set_up_device.h"
+#include "apps/config/stored_run.h"
 #include "compress/policies/choice.h"
 #include "compress/policies/policy_kind.h"
 #include "core/random_streams.h"
@@ -50,7 +51,7 @@ void grad_command(const GradArguments& arguments) {
     const train::RunRecipe recipe = run_recipe(config, spec);
     const TrainerOptions& options = recipe.options;
     const auto model = recipe.make_model(device);
-    load_weights(*model, weights);
+    with_named_weights("", [&] { return load_weights(*model, weights); });
     if (arguments.f64) to_f64(*model, batch);
     const auto policy = make_policy(options.compression.choice, device, options.seed);
     const train::SingleGradient found =

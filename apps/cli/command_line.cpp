@@ -96,10 +96,6 @@ CLI::App* command(CLI::App& app, const std::string& name, const std::string& hel
   return sub;
 }
 
-std::string check_named(const std::string& name) {
-  return name.empty() ? "expected a name, got an empty one" : "";
-}
-
 CLI::Option* one_each(CLI::Option* option) {
   return option->expected(1)->take_all()->allow_extra_args(false);
 }

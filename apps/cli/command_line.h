@@ -6,12 +6,11 @@
 #include <string>
 #include <vector>
 
+#include "apps/cli/given_path.h"
+
 namespace frugal::apps {
 
 CLI::App* command(CLI::App& app, const std::string& name, const std::string& help);
-
-// A check of the name of a file or folder: what is wrong with it; empty: nothing.
-std::string check_named(const std::string& name);
 
 // An option that may be given several times, with one value each: a greedy one would take CONFIG
 // for one more of its values.

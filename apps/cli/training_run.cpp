@@ -15,7 +15,9 @@
 #include "apps/report/page.h"
 #include "apps/report/record_json.h"
 #include "core/log.h"
+#include "core/nouns.h"
 #include "core/quoted.h"
+#include "data/formats/file_bytes.h"
 #include "data/formats/json_strict.h"
 #include "models/adapters/adapters.h"
 #include "models/pack.h"
@@ -108,19 +110,7 @@ TrainingRun::TrainingRun(const Config& config, const TrainOptions& options)
   load_start();
   trainer_ = &run_.trainer([&](TrainerOptions& all) { add_reports(all); });
   const RunState& state = trainer_->state();
-  constexpr auto with_checkpoint = RunFolder::Lasting::with_checkpoint;
-  // The configuration after all that can fail: a start that fails leaves nothing.
-  if (folder_ != nullptr && (options.extend || !folder_->has_checkpoint()))
-    folder_->write("config.json", to_json(config).dump(2) + "\n", with_checkpoint);
-  if (folder_ != nullptr && !folder_->has_checkpoint())
-    for (const auto& [name, text] : describing_files(config))
-      folder_->write(name, text, with_checkpoint);
-  if (folder_ != nullptr && !folder_->has_checkpoint()) write_input_files(*folder_, config, spec_);
-  if (folder_ != nullptr && !folder_->has_checkpoint() && run_.model().leaves_out_frozen())
-    folder_->write("base.json", base_json(config), with_checkpoint);
-  if (folder_ != nullptr && folder_->has_checkpoint() && options.data_changed)
-    if (const std::string text = data_json_now(config, options.out); !text.empty())
-      folder_->write("data.json", text, with_checkpoint);
+  if (folder_ != nullptr) write_starting_files();
   first_step_ = state.step;
   if (folder_ != nullptr) csv_ = std::make_unique<MetricsCsv>(folder_, state);
   if (state.metrics_bytes == 0)
@@ -142,6 +132,37 @@ TrainingRun::TrainingRun(const Config& config, const TrainOptions& options)
     progress_->say(fmt::format("no checkpoint in {}, so a new run begins", printable(options.out)));
 }
 
+// The files come after all that can fail: a start that fails leaves nothing. A run that goes on
+// writes those again that its folder has lost.
+void TrainingRun::write_starting_files() {
+  constexpr auto with_checkpoint = RunFolder::Lasting::with_checkpoint;
+  const bool resumes = folder_->has_checkpoint();
+  const auto is_new = [&](const std::string& name) {
+    return !resumes || !data::is_file(options_.out + "/" + name);
+  };
+  std::vector<std::string> lost;
+  const auto write = [&](const std::string& name, const std::string& text) {
+    folder_->write(name, text, with_checkpoint);
+    if (resumes) lost.push_back(name);
+  };
+  // Before the file comes that says otherwise.
+  const std::string changed =
+      resumes && options_.data_changed ? data_json_now(config_, options_.out) : "";
+  if (!changed.empty()) folder_->write("data.json", changed, with_checkpoint);
+  const std::string config = to_json(config_).dump(2) + "\n";
+  if (is_new("config.json"))
+    write("config.json", config);
+  else if (options_.extend)
+    folder_->write("config.json", config, with_checkpoint);
+  for (const auto& [name, text] :
+       starting_files(config_, spec_, run_.model().leaves_out_frozen(), is_new))
+    write(name, text);
+  if (!lost.empty())
+    log().warn(
+        "[run] {} has no {}: written as the configuration and the data as they are now say it",
+        in_quotes(options_.out), fmt::format("{}", fmt::join(lost, ", ")));
+}
+
 // A run with a checkpoint takes from it what it trains.
 void TrainingRun::load_start() {
   Module& model = run_.model();
@@ -153,7 +174,9 @@ void TrainingRun::load_start() {
   if (resumes) return;
   if (config_.model.weights) {
     const auto weights = open_base(config_);
-    started_from_ = describe(weights, load_base(model, weights, config_));
+    started_from_ = describe(weights, with_named_weights("model.weights", [&] {
+                               return load_base(model, weights, config_);
+                             }));
   }
   if (config_.model.adapter) {
     load_adapter(model, config_, *config_.model.adapter);
@@ -171,8 +194,8 @@ std::string TrainingRun::frozen_text() {
   const int64_t packed = models::packed_weights(run_.model());
   all += packed, frozen += packed;
   if (const size_t layers = models::adapted_layers(run_.model()).size(); layers > 0)
-    return fmt::format("adapters in {} layers: {} of {} weights are trained", layers, all - frozen,
-                       all);
+    return fmt::format("adapters in {}: {} of {} weights are trained", with_noun(layers, "layer"),
+                       all - frozen, all);
   const int64_t epochs = config_.train.freeze_epochs;
   return fmt::format(
       "frozen: {} of {} weights{}", frozen, all,
@@ -357,13 +380,14 @@ void TrainingRun::show(const EpochReport& report) {
   const EarlyStopOptions stopping = config_.train.stopping();
   const int64_t best = trainer_->state().best->epoch;
   if (config_.train.patience > 0)
-    progress_->say(fmt::format("stopped: {} epochs without a lower validation loss than epoch {}'s",
-                               stopping.patience, best));
+    progress_->say(fmt::format("stopped: {} without a lower validation loss than epoch {}'s",
+                               with_noun(stopping.patience, "epoch"), best));
   else
-    progress_->say(
-        fmt::format("stopped: {} {} without a better {} than epoch {}'s", stopping.patience,
-                    stopping.unit == EarlyStopOptions::Unit::epochs ? "epochs" : "evaluations",
-                    stopping_metric(config_, spec_), best));
+    progress_->say(fmt::format(
+        "stopped: {} without a better {} than epoch {}'s",
+        with_noun(stopping.patience,
+                  stopping.unit == EarlyStopOptions::Unit::epochs ? "epoch" : "evaluation"),
+        stopping_metric(config_, spec_), best));
 }
 
 void TrainingRun::add_event(int64_t step, const Scalars& scalars) {

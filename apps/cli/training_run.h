@@ -60,6 +60,7 @@ class TrainingRun {
   void show(const StepRecord& record, int64_t step);
   void write_report() const;
   void append(const char* type, int64_t step, const Json& values);
+  void write_starting_files();
   void load_start();
   std::string frozen_text();
   ProgressLine progress_line(const StepReport& report) const;

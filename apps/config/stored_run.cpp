@@ -206,10 +206,14 @@ train::ModelDescription description_of(const Config& config) {
 
 }  // namespace
 
-void write_input_files(RunFolder& folder, const Config& config, const BatchSpec& spec) {
-  constexpr auto lasting = RunFolder::Lasting::with_checkpoint;
-  folder.write(kInput, input_json(config, spec).dump(2) + "\n", lasting);
-  for (const auto& [name, content] : tokenizer_files(config)) folder.write(name, content, lasting);
+std::map<std::string, std::string> starting_files(
+    const Config& config, const BatchSpec& spec, bool leaves_out_frozen,
+    const std::function<bool(const std::string& name)>& wanted) {
+  std::map<std::string, std::string> files = describing_files(config, wanted);
+  if (wanted(kInput)) files[kInput] = input_json(config, spec).dump(2) + "\n";
+  for (auto& [name, content] : tokenizer_files(config, wanted)) files[name] = std::move(content);
+  if (leaves_out_frozen && wanted(kBase)) files[kBase] = base_json(config);
+  return files;
 }
 
 bool is_folder(const std::string& path) {
@@ -226,7 +230,8 @@ bool has_file(const std::string& folder, const char* name) {
 
 }  // namespace
 
-std::shared_ptr<RunEncoding> read_encoding(const std::string& folder, const Config& config) {
+std::shared_ptr<RunEncoding> read_encoding(const std::string& folder, const Config& config,
+                                           bool with_tokenizer) {
   const auto known = std::make_shared<RunEncoding>();
   bool has_boxes = false;
   std::vector<int64_t> category_ids;
@@ -237,7 +242,7 @@ std::shared_ptr<RunEncoding> read_encoding(const std::string& folder, const Conf
     has_boxes = input.spec.has_boxes();
     category_ids = input.category_ids;
   }
-  known->tokenizer = read_tokenizer(folder, known->samples);
+  if (with_tokenizer) known->tokenizer = read_tokenizer(folder, known->samples);
   if (has_file(folder, kClasses))
     known->class_names = read_own(folder + "/" + kClasses, names_from);
   if (has_file(folder, kColumns))
@@ -377,7 +382,8 @@ void continue_encoding(Config& config, const std::string& folder, bool changed) 
     // Earlier versions had another default.
     if (!config.data.test_batch_size) config.data.test_batch_size = before.data.test_batch_size;
   }
-  const std::shared_ptr<RunEncoding> known = read_encoding(folder, config);
+  const std::shared_ptr<RunEncoding> known =
+      read_encoding(folder, config, !has_lost_tokenizer_files(folder, config));
   config.data.known = known;
   if (changed) return;
   if (const std::string change = data_change(config, *known); !change.empty())
@@ -501,6 +507,11 @@ std::string base_json(const Config& config) {
 }
 
 data::SafetensorsShards open_base_again(const std::string& folder, const Config& config) {
+  if (!has_file(folder, kBase)) {
+    log().warn("[run] {} has no {}: the weights of {} are taken for those that the run began with",
+               in_quotes(folder), kBase, in_quotes(*config.model.weights));
+    return open_base(config);
+  }
   const auto [place, sha256] = read_own(folder + "/" + kBase, [](const Json& json) {
     return std::pair(json.at("weights").get<std::string>(), json.at("sha256").get<std::string>());
   });
@@ -508,7 +519,8 @@ data::SafetensorsShards open_base_again(const std::string& folder, const Config&
   Config found = config;
   // The configuration of the run may name a place below another working directory. A place that
   // the command names is meant.
-  const bool is_own = load_config(folder + "/config.json").model.weights == config.model.weights;
+  const bool is_own = !has_file(folder, "config.json") ||
+                      load_config(folder + "/config.json").model.weights == config.model.weights;
   if (is_own && !std::filesystem::exists(*config.model.weights, none)) found.model.weights = place;
   if (!std::filesystem::exists(*found.model.weights, none))
     throw ConfigError("model.weights",
@@ -536,7 +548,19 @@ models::StateNotes load_base(Module& network, const data::SafetensorsShards& bas
   return notes;
 }
 
-std::shared_ptr<Module> stored_network(const StoredRun& run, const std::string& weights,
+namespace {
+
+// The key of the network that is another one than the run's own; empty: there is none.
+std::string changed_key(const StoredRun& run) {
+  Config own = load_config(run.folder + "/config.json");
+  if (!own.model.num_classes) own.model.num_classes = run.config.model.num_classes;
+  Config now = own;
+  now.model = run.config.model;
+  now.adapter = run.config.adapter;
+  return first_difference(own, now);
+}
+
+std::shared_ptr<Module> loaded_network(const StoredRun& run, const std::string& weights,
                                        Device device) {
   const auto tensors = open_weights(weights_file(run, weights));
   const auto network = run_recipe(run.config, run.description.spec).make_model(device);
@@ -553,6 +577,22 @@ std::shared_ptr<Module> stored_network(const StoredRun& run, const std::string& 
               run.config);
   load_weights(*network, tensors);
   return network;
+}
+
+}  // namespace
+
+std::shared_ptr<Module> stored_network(const StoredRun& run, const std::string& weights,
+                                       Device device) {
+  const auto load = [&] { return loaded_network(run, weights, device); };
+  if (run.folder.empty() || (weights != "best" && weights != "last"))
+    return with_named_weights("", load);
+  try {
+    return load();
+  } catch (const models::OtherNetwork& e) {
+    const std::string key = changed_key(run);
+    if (key.empty()) throw;  // the files of the run do not belong together
+    throw ConfigError(key, e.what());
+  }
 }
 
 }  // namespace frugal::apps

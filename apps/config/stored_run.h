@@ -1,6 +1,8 @@
 // What a run folder keeps so that its network can be used without its data, and the way back from
 // the folder to the network (train::load).
 #pragma once
+#include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -14,12 +16,17 @@
 
 namespace frugal::apps {
 
-// Writes input.json and the tokenizer's files. Their content follows from the configuration.
-void write_input_files(RunFolder& folder, const Config& config, const BatchSpec& spec);
+// What a run folder has from its start beside config.json, by name: input.json, the tokenizer's
+// files, those of describing_files(), and base.json where `leaves_out_frozen`. Only those that are
+// `wanted`.
+std::map<std::string, std::string> starting_files(
+    const Config& config, const BatchSpec& spec, bool leaves_out_frozen,
+    const std::function<bool(const std::string& name)>& wanted);
 
-// What the folder of a run holds of its data. Runs of earlier versions have less. Errors: a damaged
-// file.
-std::shared_ptr<RunEncoding> read_encoding(const std::string& folder, const Config& config);
+// What the folder of a run holds of its data, or that without the tokenizer. Runs of earlier
+// versions have less. Errors: a damaged file.
+std::shared_ptr<RunEncoding> read_encoding(const std::string& folder, const Config& config,
+                                           bool with_tokenizer = true);
 
 struct StoredRun {
   std::string folder;
@@ -64,16 +71,29 @@ data::SafetensorsShards open_base(const Config& config);
 // base.json: where these weights lie, and a digest of their files.
 std::string base_json(const Config& config);
 // open_base() for a run that has begun. Where model.weights is gone, the place in base.json counts.
-// Errors: those of open_base(); other weights than those that the run began with.
+// A folder that has lost base.json gets a warning. Errors: those of open_base(); other weights than
+// those that the run began with.
 data::SafetensorsShards open_base_again(const std::string& folder, const Config& config);
 // Fills the network but for its adapters, which then change no output.
 // Errors: those of load_weights().
 models::StateNotes load_base(Module& network, const data::SafetensorsShards& base,
                              const Config& config);
 
+// Calls `load`. Where it finds weights of another network (models::OtherNetwork), the error is one
+// of the configuration at `path`, which names the weights or the network.
+template <class F>
+auto with_named_weights(const std::string& path, const F& load) {
+  try {
+    return load();
+  } catch (const models::OtherNetwork& e) {
+    throw ConfigError(path, e.what());
+  }
+}
+
 // The network of a run with its weights. Where these hold no adapters and the configuration has
 // some, model.adapter gives them.
-// Errors: those of the files.
+// Errors: those of the files; ConfigError for weights of another network, if the command names
+// them, or changes a key of the network.
 std::shared_ptr<Module> stored_network(const StoredRun& run, const std::string& weights,
                                        Device device);
 

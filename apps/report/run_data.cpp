@@ -6,6 +6,7 @@
 
 #include <filesystem>
 
+#include "apps/config/keys/config_error.h"
 #include "core/log.h"
 #include "core/quoted.h"
 #include "data/formats/file_bytes.h"
@@ -33,9 +34,10 @@ std::string name_of(const std::string& folder) {
 
 std::vector<Json> read_metrics(const char* op, const std::string& folder) {
   const std::string path = folder + "/metrics.jsonl";
-  FRUGAL_CHECK(data::is_file(path),
-               "[{}] expected the folder of a run, which holds metrics.jsonl; {} has none", op,
-               in_quotes(folder));
+  if (!data::is_file(path))
+    throw ConfigError(
+        "", fmt::format("[{}] expected the folder of a run, which holds metrics.jsonl; {} has none",
+                        op, in_quotes(folder)));
   const std::vector<uint8_t> bytes = data::read_file(op, path);
   const std::string text(bytes.begin(), bytes.end());
   std::vector<Json> lines;

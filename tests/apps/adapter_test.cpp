@@ -248,6 +248,16 @@ TEST_CASE("adapters: of embeddings, from a run to the files of other programs an
   CHECK(has(lengths.err, "adapter.targets: expected linear layers with lengths of rows"));
 }
 
+TEST_CASE("adapters: one layer has no s in the messages") {
+  const Base base;
+  const std::string one =
+      adapter("lora", "--set 'adapter.targets=[\"layers.1.self_attn.q_proj\"]'");
+  const Ran ran = base.train(one, "run");
+  REQUIRE_MESSAGE(ran.status == 0, ran.err);
+  CHECK(has(ran.err, "adapters in 1 layer: "));
+  CHECK(has(frugal("inspect " + base.run).out, "adapters in 1 layer\n"));
+}
+
 TEST_CASE("adapters: a name as a text is no list, and the message says so") {
   const Base base;
   const Ran ran = base.train(adapter("lora", "--set adapter.targets=q_proj"), "run");

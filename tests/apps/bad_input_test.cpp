@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <tuple>
 
 #include "apps/json.h"
@@ -99,6 +100,59 @@ TEST_CASE_FIXTURE(BadInput, "numbers on the command line are what they say") {
     CHECK_MESSAGE(ran.err.find("number from ") != std::string::npos, ran.err);
     CHECK_MESSAGE(ran.err.find("got ") != std::string::npos, ran.err);
   }
+}
+
+TEST_CASE_FIXTURE(BadInput,
+                  "mistakes of the command line and of configurations have the status 2") {
+  const std::string run = folder / "run", weights = run + "/checkpoint/last.safetensors";
+  REQUIRE(frugal("train " + config + " --quiet --out " + run).status == 0);
+  std::filesystem::create_directory(folder / "empty");
+  // Paths that are not there.
+  for (const std::string command :
+       {"train {no}", "train {config} --init-from {no}", "train {config} --set model.weights={no}",
+        "train {config} --set model.adapter={no}", "eval {no}", "eval {config} --checkpoint {no}",
+        "eval {run} --checkpoint {no}", "eval {run} --weights {no}", "eval {run} --data {no}",
+        "predict {no} x", "predict {run} x --weights {no}",
+        "grad {no} --weights {file} --batch {file} --out x",
+        "grad {config} --weights {no} --batch {file} --out x",
+        "grad {config} --weights {file} --batch {no} --out x", "plan {no}", "profile {no}",
+        "lr-find {no}", "curve {no}", "curve {run} {no}", "report {no}", "report {run} {no}",
+        "inspect {no}", "compare {no}", "compare {run} {no}", "generate {no}",
+        "generate {config} --checkpoint {no}", "generate {run} --checkpoint {no}",
+        "export {no} --format safetensors", "export {run} --format safetensors --checkpoint {no}",
+        "bench step {no}", "bench variance {no}", "reproduce {no}", "reproduce --tables {no}",
+        "data check --dir {no}",
+        // Folders that are no runs.
+        "eval {empty}", "predict {empty} x", "curve {empty}", "report {empty}",
+        "compare {empty} {run}", "compare {run} {empty}", "generate {empty}", "inspect {empty}",
+        "export {empty} --format safetensors", "curve {config}", "report {config}",
+        "compare {config}", "train {empty}", "plan {empty}",
+        // Files in folders that are not there.
+        "grad {config} --weights {file} --batch {file} --out {no}/x",
+        "profile {config} --trace {no}/x", "curve {run} --svg {no}/x", "report {run} --out {no}/x",
+        "report {run} --out {empty}", "export {run} --format safetensors --output {no}/x",
+        "export {run} --format onnx --output x --example {no}/x",
+        "bench step {config} --trace {no}/x", "bench step {config} --record-profile {no}/x",
+        "reproduce --page {no}/x",
+        // Weights of another network.
+        "train {config} --init-from {run} {wider}",
+        "train {config} --set model.weights={file} {wider}", "eval {run} {wider}",
+        "eval {config} --checkpoint {file} {wider}", "eval {run} --checkpoint {file} {wider}",
+        "eval {run} --weights {file} {wider}", "predict {run} x {wider}",
+        "export {run} --format safetensors {wider} --output x",
+        "export {config} --checkpoint {file} --format safetensors {wider} --output x"}) {
+    CAPTURE(command);
+    const Ran ran = frugal(fmt::format(fmt::runtime(command), fmt::arg("config", config),
+                                       fmt::arg("empty", folder / "empty"), fmt::arg("run", run),
+                                       fmt::arg("file", weights), fmt::arg("no", folder / "no"),
+                                       fmt::arg("wider", "--set model.hidden=[65,32]")));
+    check_fails(ran, 2, {});
+    if (command.find("{no}") != std::string::npos) CHECK(has(ran.err, folder / "no"));
+    if (command.find("{wider}") != std::string::npos) CHECK(has(ran.err, "wrong shape"));
+  }
+  // What is there and damaged is no mistake of the command.
+  write_file(run + "/input.json", "{}");
+  check_fails(frugal("eval " + run), 1, {"input.json", "is damaged"});
 }
 
 TEST_CASE_FIXTURE(BadInput, "limits of the system are errors with a message") {
@@ -332,9 +386,9 @@ TEST_CASE_FIXTURE(BadInput, "weights and checkpoints") {
   const std::string eval = "eval " + config + " --checkpoint ";
   CHECK(frugal(eval + last).status == 0);
   check_fails(frugal(eval + folder / "none.safetensors"), 2, {"none.safetensors"});
-  check_fails(frugal(eval + last + " --set model.hidden=[64,31,9]"), 1,
+  check_fails(frugal(eval + last + " --set model.hidden=[64,31,9]"), 2,
               {"missing", "fc4.weight", "wrong shape", "fc2.weight"});
-  check_fails(frugal(eval + last + " --set model.hidden=[64]"), 1, {"unexpected", "fc3.weight"});
+  check_fails(frugal(eval + last + " --set model.hidden=[64]"), 2, {"unexpected", "fc3.weight"});
   const std::string bytes = read_file(last);
   write_file(folder / "cut.safetensors", bytes.substr(0, bytes.size() - 9));
   check_fails(frugal(eval + folder / "cut.safetensors"), 1, {"cut.safetensors"});

@@ -114,6 +114,73 @@ TEST_CASE("a checkpoint without its state is not trained from scratch") {
   CHECK(read_file(folder / "run/checkpoint/last.safetensors") == weights);
 }
 
+TEST_CASE("a run that goes on writes those files again that its folder has lost") {
+  const TempFolder folder;
+  const std::string data = folder / "data/", run = folder / "run";
+  fs::create_directory(data);
+  for (const char* name : {"tokenizer.json", "tokenizer_config.json", "chat_template.jinja",
+                           "train.jsonl", "test.jsonl"})
+    fs::copy(std::string(FRUGAL_CONFIGS) + "/lora_sft/" + name, data);
+  const std::string talks =
+      R"("data": {"name": "conversations", "dir": ")" + data + R"(", "batch_size": 4,
+          "max_length": 64, "truncate": true}, "train": {"steps": 2})";
+  write_file(folder / "base.json", R"({"model": {"name": "decoder", "layers": 1, "width": 8,
+      "heads": 2, "max_positions": 64}, )" +
+                                       talks + "}");
+  const Ran base =
+      frugal("export " + folder / "base.json --random --format hf --output " + folder / "base");
+  REQUIRE_MESSAGE(base.status == 0, base.err);
+  std::string table = "a,b,kind\n", text;
+  for (int i = 0; i < 40; ++i)
+    table += fmt::format("{},{},{}\n", i, i % 7, i % 3 == 0 ? "yes" : "no");
+  for (int i = 0; i < 100; ++i) text += "abcd abce ";
+  write_file(folder / "table.csv", table);
+  write_file(folder / "text.txt", text);
+  const std::map<std::string, std::set<std::string>> runs = {
+      {R"({"model": {"weights": ")" + folder / "base" + R"("}, "adapter": {"type": "lora"}, )" +
+           talks + "}",
+       {"base.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja"}},
+      {R"({"model": {"name": "mlp", "hidden": [4]}, "data": {"name": "csv", "target": "kind",
+          "dir": ")" +
+           folder / "table.csv" + R"(", "batch_size": 8}, "train": {"steps": 2}})",
+       {"classes.json", "columns.json"}},
+      {R"({"model": {"name": "decoder", "layers": 1, "width": 8, "heads": 2, "max_positions": 16},
+          "data": {"name": "text", "dir": ")" +
+           folder / "text.txt" + R"(", "max_length": 8,
+          "batch_size": 8}, "train": {"steps": 2}})",
+       {"characters.txt"}}};
+  for (const auto& [config, own] : runs) {
+    CAPTURE(config);
+    write_file(folder / "c.json", config);
+    const std::string train = "train " + folder / "c.json" + " --out " + run;
+    const Ran begun = frugal(train + " --overwrite");
+    REQUIRE_MESSAGE(begun.status == 0, begun.err);
+    std::map<std::string, std::string> files;
+    for (const std::set<std::string>& names :
+         {std::set<std::string>{"config.json", "input.json", "data.json"}, own})
+      for (const std::string& name : names) {
+        REQUIRE_MESSAGE(fs::exists(run + "/" + name), name);
+        files[name] = read_file(run + "/" + name);
+      }
+    const auto goes_on = [&](const std::string& lost) {
+      const Ran again = frugal(train + " --resume");
+      CHECK_MESSAGE(again.status == 0, again.err);
+      CHECK((again.err.find("written as the configuration") != std::string::npos) == !lost.empty());
+      if (!lost.empty()) CHECK(has(again.err, "has no " + lost));
+      for (const auto& [name, before] : files)
+        CHECK_MESSAGE(read_file(run + "/" + name) == before, name);
+    };
+    goes_on("");
+    for (const auto& [name, before] : files) {
+      CAPTURE(name);
+      fs::remove(run + "/" + name);
+      goes_on(name);
+    }
+    for (const auto& [name, before] : files) fs::remove(run + "/" + name);
+    goes_on("config.json");
+  }
+}
+
 TEST_CASE("what a killed process left of a file is removed, what others put there is not") {
   const TempFolder folder;
   const Config config = resolved(tiny());

@@ -178,16 +178,21 @@ std::unique_ptr<data::BatchSource> training_samples(const Config& config) {
   return open_data(config)->training_samples(config);
 }
 
-std::map<std::string, std::string> describing_files(const Config& config) {
+std::map<std::string, std::string> describing_files(
+    const Config& config, const std::function<bool(const std::string& name)>& wanted) {
   const std::shared_ptr<OpenData> data = open_data(config);
+  const auto is_wanted = [&](const char* name) { return !wanted || wanted(name); };
   std::map<std::string, std::string> files;
-  const std::vector<std::string> names = data->class_names(config);
-  if (!names.empty())
-    files["classes.json"] = Json(names).dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
-  if (const data::CsvEncoding* const columns = data->columns(config))
-    files["columns.json"] =
-        columns_json(*columns).dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
-  if (const std::string known = data_json(config); !known.empty()) files["data.json"] = known;
+  if (is_wanted("classes.json"))
+    if (const std::vector<std::string> names = data->class_names(config); !names.empty())
+      files["classes.json"] =
+          Json(names).dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  if (is_wanted("columns.json"))
+    if (const data::CsvEncoding* const columns = data->columns(config))
+      files["columns.json"] =
+          columns_json(*columns).dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  if (is_wanted("data.json"))
+    if (const std::string known = data_json(config); !known.empty()) files["data.json"] = known;
   return files;
 }
 

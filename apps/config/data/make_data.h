@@ -2,6 +2,7 @@
 // sets in its own file. A configuration and its copies share what is read of the files
 // (open_data.h).
 #pragma once
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -76,8 +77,9 @@ std::unique_ptr<data::BatchSource> training_samples(const Config& config);
 //   classes.json  the names of the classes, a JSON list in the order of the outputs
 //   columns.json  of csv: how a row becomes an input
 //   data.json     what else a run keeps of its data (run_encoding.h)
-// REQUIRES: resolved.
-std::map<std::string, std::string> describing_files(const Config& config);
+// Only those that are `wanted`, if it is given. REQUIRES: resolved.
+std::map<std::string, std::string> describing_files(
+    const Config& config, const std::function<bool(const std::string& name)>& wanted = {});
 // How the network's evaluations see pictures and texts. Reads no data. For data that are not
 // pictures, or no texts of classes, the result is empty.
 train::PictureInput evaluated_pictures(const Config& config, const BatchSpec& spec);

@@ -6,6 +6,7 @@
 #include "apps/config/hub_folder.h"
 #include "apps/config/run_encoding.h"
 #include "core/log.h"
+#include "core/nouns.h"
 #include "core/quoted.h"
 #include "data/fetch/sources.h"
 #include "data/formats/file_bytes.h"
@@ -99,33 +100,64 @@ data::TokenIds encode_known(const data::Tokenizer& tokenizer, const std::string&
   int64_t unknown = 0;
   data::TokenIds ids = characters->encode_known(text, unknown);
   if (unknown > 0)
-    log().warn("[text] {}: {} characters are none of the run's {}; they are left out",
-               in_quotes(path), unknown, characters->size());
+    log().warn("[text] {}: not among the run's {}, and left out: {}", in_quotes(path),
+               with_noun(characters->size(), "character"), with_noun(unknown, "character"));
   return ids;
 }
 
 }  // namespace
 
-std::vector<std::pair<std::string, std::string>> tokenizer_files(const Config& config) {
+namespace {
+
+// Where the tokenizer's files are, by their names in the folder of a run. Empty: nowhere.
+std::vector<std::pair<std::string, std::string>> places_of_files(const Config& config, bool hub,
+                                                                 bool byte_pairs) {
+  std::vector<std::pair<std::string, std::string>> places;
+  try {
+    const std::string folder = hub ? hub_folder(config) : vocabulary_path(config);
+    std::vector<std::string> names = {kBytePairs, kMerges};
+    if (hub) names = data::sample_files(folder);
+    if (!hub && !byte_pairs) return {{kWordPieces, folder}};
+    for (const std::string& name : names) places.emplace_back(name, folder + "/" + name);
+  } catch (const ConfigError&) {
+    return {};
+  }
+  return places;
+}
+
+}  // namespace
+
+std::vector<std::pair<std::string, std::string>> tokenizer_files(
+    const Config& config, const std::function<bool(const std::string& name)>& wanted) {
   const auto tokenizer = tokenizer_of(config);
   if (tokenizer == nullptr) return {};
   if (dynamic_cast<const data::Characters*>(tokenizer.get()) != nullptr) {
+    if (!wanted(kCharacters)) return {};
     data::TokenIds all;
     for (int32_t id = 0; id < tokenizer->size(); ++id) all.push_back(id);
     return {{kCharacters, tokenizer->decode(all)}};
   }
-  if (dynamic_cast<const data::HubTokenizer*>(tokenizer.get()) != nullptr) {
-    const std::string folder = hub_folder(config);
-    std::vector<std::pair<std::string, std::string>> files;
-    for (const std::string& name : data::sample_files(folder))
-      files.emplace_back(name, text_of_file(folder + "/" + name));
-    return files;
+  const bool hub = dynamic_cast<const data::HubTokenizer*>(tokenizer.get()) != nullptr,
+             byte_pairs = dynamic_cast<const data::ByteBpe*>(tokenizer.get()) != nullptr;
+  std::vector<std::pair<std::string, std::string>> files;
+  for (const auto& [name, path] : places_of_files(config, hub, byte_pairs))
+    if (wanted(name) && data::is_file(path)) files.emplace_back(name, text_of_file(path));
+  return files;
+}
+
+bool has_lost_tokenizer_files(const std::string& folder, const Config& config) {
+  const auto own = [&](const std::string& name) { return folder + "/" + name; };
+  const bool hub = data::has_sample_encoder(folder),
+             byte_pairs = data::is_file(own(kBytePairs)) || data::is_file(own(kMerges));
+  if (!hub && !byte_pairs) return false;
+  bool lost = false;
+  for (const auto& [name, path] : places_of_files(config, hub, byte_pairs)) {
+    const bool there = data::is_file(own(name));
+    const bool is_tokenizer = name.starts_with("tokenizer.") || !hub;
+    if (there && is_tokenizer && text_of_file(own(name)) != text_of_file(path)) return false;
+    lost = lost || !there;
   }
-  const std::string path = vocabulary_path(config);
-  if (dynamic_cast<const data::ByteBpe*>(tokenizer.get()) != nullptr)
-    return {{kBytePairs, text_of_file(path + "/" + kBytePairs)},
-            {kMerges, text_of_file(path + "/" + kMerges)}};
-  return {{kWordPieces, text_of_file(path)}};
+  return lost;
 }
 
 std::shared_ptr<const data::Tokenizer> read_tokenizer(

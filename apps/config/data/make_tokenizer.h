@@ -41,8 +41,13 @@ class Tokenizers {
   std::shared_ptr<const data::SampleEncoder> samples_;
 };
 
-// The tokenizer's files for a run folder, as names and contents; none where there is no tokenizer.
-std::vector<std::pair<std::string, std::string>> tokenizer_files(const Config& config);
+// The tokenizer's files for a run folder, as names and contents, if they are `wanted`; none where
+// there is no tokenizer. Where the files are gone from which a run took its tokenizer: none.
+std::vector<std::pair<std::string, std::string>> tokenizer_files(
+    const Config& config, const std::function<bool(const std::string& name)>& wanted);
+// Whether the folder of a run lacks some of these files, and has the others, where the
+// configuration names the same tokenizer with all of its files.
+bool has_lost_tokenizer_files(const std::string& folder, const Config& config);
 // The tokenizer of these files in `folder`; null: there are none. With that of a folder, `samples`
 // is what stands beside it. Errors: those of the files.
 std::shared_ptr<const data::Tokenizer> read_tokenizer(

@@ -156,7 +156,8 @@ TEST_CASE("report refuses what is no run") {
     CHECK(has(ran.err, part));
   };
   fails(frugal("report"), 2, "RUN");
-  fails(frugal("report " + folder / "none"), 1, "metrics.jsonl");
+  fails(frugal("report " + folder / "none"), 2, "which is not there");
+  fails(frugal("report " + folder / ""), 2, "metrics.jsonl");
   write_file(folder / "metrics.jsonl", "");
   fails(frugal("report " + folder / ""), 1, "config.json");
   write_file(folder / "config.json", kTinyConfig);

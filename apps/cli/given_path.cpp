@@ -1,0 +1,30 @@
+#include "apps/cli/given_path.h"
+
+#include <filesystem>
+
+#include "core/quoted.h"
+
+namespace frugal::apps {
+
+std::string check_named(const std::string& name) {
+  return name.empty() ? "expected a name, got an empty one" : "";
+}
+
+std::string check_there(const std::string& name) {
+  std::error_code ignored;
+  if (name.empty() || std::filesystem::exists(name, ignored)) return check_named(name);
+  return fmt::format("expected a file or a folder, got {}, which is not there",
+                     in_quotes(name, 300));
+}
+
+std::string check_place(const std::string& name) {
+  std::error_code ignored;
+  if (name.empty()) return check_named(name);
+  if (std::filesystem::is_directory(name, ignored))
+    return fmt::format("expected a file to write, got the folder {}", in_quotes(name, 300));
+  const auto folder = std::filesystem::absolute(name, ignored).parent_path();
+  if (std::filesystem::is_directory(folder, ignored)) return "";
+  return fmt::format("expected a file in a folder that is there, got {}", in_quotes(name, 300));
+}
+
+}  // namespace frugal::apps
