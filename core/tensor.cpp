@@ -8,6 +8,7 @@
 #include "core/cuda/cuda_memory.h"
 #include "core/dtype_switch.h"
 #include "core/parallel.h"
+#include "core/to_integer.h"
 
 namespace frugal {
 namespace {
@@ -20,6 +21,8 @@ To convert(From value) {
     return static_cast<To>(static_cast<float>(value));
   else if constexpr (std::is_same_v<To, BFloat16> || std::is_same_v<To, Float16>)
     return To(static_cast<float>(value));
+  else if constexpr (kToInteger<To, From>)
+    return to_integer<To>(value);
   else
     return static_cast<To>(value);
 }

@@ -7,8 +7,8 @@
 
 #include "core/dtype_switch.h"
 #include "core/parallel.h"
+#include "core/to_integer.h"
 #include "ops/checks.h"
-#include "ops/dense/to_integer.h"
 #include "ops/shared_kernels.h"
 #include "ops/simd/convert_loops.h"
 
@@ -25,8 +25,7 @@ To convert(From value) {
     return convert<To>(static_cast<float>(value));
   } else if constexpr (to_half) {
     return To(static_cast<float>(value));
-  } else if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To> &&
-                       !std::is_same_v<To, bool>) {
+  } else if constexpr (kToInteger<To, From>) {
     return to_integer<To>(value);
   } else {
     return static_cast<To>(value);

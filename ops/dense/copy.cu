@@ -1,9 +1,9 @@
 #include "ops/dense/copy.h"
 
 #include "core/dtype_switch.h"
+#include "core/to_integer.h"
 #include "ops/cuda/cuda_cast.h"
 #include "ops/cuda/cuda_strides.h"
-#include "ops/dense/to_integer.h"
 
 namespace frugal::ops {
 namespace {
@@ -19,8 +19,7 @@ __device__ __forceinline__ To convert(From value) {
     return convert<To>(static_cast<float>(value));
   else if constexpr (is_half<To>)
     return cuda::store<To>(static_cast<float>(value));
-  else if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To> &&
-                     !std::is_same_v<To, bool>)
+  else if constexpr (kToInteger<To, From>)
     return to_integer<To>(value);
   else
     return static_cast<To>(value);
@@ -101,6 +100,8 @@ void fill_kernel(Cuda, const Tensor& out, double value) {
     T filled;
     if constexpr (is_half<T>)
       filled = T(static_cast<float>(value));
+    else if constexpr (kToInteger<T, double>)
+      filled = to_integer<T>(value);
     else
       filled = static_cast<T>(value);
     if (out.is_contiguous()) return cuda::fill(out.raw(), out.numel(), &filled, sizeof(T));

@@ -68,6 +68,25 @@ TEST_CASE("every dtype fills and reads back") {
   }
 }
 
+TEST_CASE("integers are filled with the nearest value that they have, and with 0 for NaN") {
+  const double nan = std::numeric_limits<double>::quiet_NaN(), inf = HUGE_VAL;
+  const auto filled = [](double value, DType dtype) {
+    return Tensor::full({1}, value, dtype).item();
+  };
+  for (const auto& [dtype, least, most] :
+       {std::tuple{DType::u8, 0.0, 255.0},
+        {DType::i32, -0x1p31, 0x1p31 - 1},
+        {DType::i64, -0x1p63, 0x1p63}}) {  // f64 rounds 2^63 - 1 to 2^63
+    CAPTURE(name_of(dtype));
+    CHECK(filled(1e300, dtype) == most);
+    CHECK(filled(inf, dtype) == most);
+    CHECK(filled(-1e300, dtype) == least);
+    CHECK(filled(-inf, dtype) == least);
+    CHECK(filled(nan, dtype) == 0);
+    CHECK(filled(7.9, dtype) == 7);
+  }
+}
+
 TEST_CASE("bf16 and f16 round to nearest even") {
   CHECK(BFloat16(1.0f + 0x1p-8f).bits == 0x3f80);      // half way: down to even
   CHECK(BFloat16(1.0f + 3 * 0x1p-8f).bits == 0x3f82);  // half way: up to even

@@ -96,6 +96,18 @@ TEST_CASE("copy: casts to integers give the nearest value that the integer has, 
   }
 }
 
+TEST_CASE("copy: fills of integers are casts of the number") {
+  for (const double value : {-1e300, -300.5, 255.5, 1e300, static_cast<double>(NAN)})
+    for (const DType dtype : {DType::u8, DType::i32, DType::i64}) {
+      CAPTURE(value);
+      CAPTURE(name_of(dtype));
+      const Tensor out = Tensor::zeros({2, 2}, dtype);
+      fill(out.slice(1, 0, 1), value);
+      CHECK(out.item(2) == cast(Tensor::from<double>({value}, {1}), dtype).item());
+      CHECK(out.item(1) == 0);
+    }
+}
+
 TEST_CASE("copy: fill writes every dtype and layout") {
   for (const DType dtype : kAllTypes) {
     const Tensor out = Tensor::zeros({3, 4}, dtype);

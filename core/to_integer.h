@@ -2,10 +2,11 @@
 #pragma once
 
 #include <limits>
+#include <type_traits>
 
 #include "core/dtype.h"
 
-namespace frugal::ops {
+namespace frugal {
 
 // A floating value without its fraction. A value beyond those of To becomes the nearest one, and
 // NaN becomes 0: a plain conversion of such a value is undefined.
@@ -21,4 +22,9 @@ FRUGAL_HD To to_integer(From value) {
   return static_cast<To>(value);
 }
 
-}  // namespace frugal::ops
+// Is the conversion one of to_integer()? Numbers become true or false in another way.
+template <class To, class From>
+constexpr bool kToInteger =
+    std::is_floating_point_v<From>&& std::is_integral_v<To> && !std::is_same_v<To, bool>;
+
+}  // namespace frugal
