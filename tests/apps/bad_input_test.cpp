@@ -270,6 +270,13 @@ TEST_CASE_FIXTURE(BadInput, "configuration: options that do not go together have
   }
 }
 
+TEST_CASE_FIXTURE(BadInput, "a padding as large as the pictures would crop them away") {
+  check_fails(frugal("train " + config + " --set data.shape=[1,6,3]"), 2,
+              {"data.crop_padding: expected less than the shorter side", "1 pixel, got 1"});
+  check_fails(frugal("train " + config + " --set data.crop_padding=6"), 2, {"6 pixels, got 6"});
+  CHECK(frugal("train " + config + " --quiet --set data.crop_padding=5").status == 0);
+}
+
 TEST_CASE_FIXTURE(BadInput, "--set takes one value, before CONFIG as after it") {
   const std::string steps = " --set train.steps=1 ";
   CHECK(frugal("train" + steps + config).status == 0);

@@ -11,6 +11,7 @@
 #include "apps/config/data/tensor_data.h"
 #include "apps/config/keys/config_readers.h"
 #include "apps/config/make_model.h"
+#include "core/nouns.h"
 #include "core/quoted.h"
 #include "core/random_streams.h"
 #include "data/class_names.h"
@@ -708,6 +709,17 @@ void ImageKind::check(const Config& config) const {
     if (*numbers && static_cast<int64_t>((*numbers)->size()) != channels)
       throw ConfigError(key, fmt::format("expected a number for each of {} channels, got {}",
                                          channels, (*numbers)->size()));
+  if (c.crop_padding > 0) {
+    const Shape sample = images->spec(config).sample;
+    const int64_t side = std::min(sample[0], sample[1]);
+    if (c.crop_padding >= side)
+      throw ConfigError(
+          "data.crop_padding",
+          fmt::format("expected less than the shorter side of the pictures, which is {}, got {}: a "
+                      "crop could miss the picture, and batches of equal samples have no variance "
+                      "that a batch normalization could divide by",
+                      with_noun(side, "pixel"), c.crop_padding));
+  }
   const bool mixes = c.mixup > 0 || c.cutmix > 0;
   if (mixes && (c.several_labels || images->spec(config).target != Target::class_of_sample))
     throw ConfigError(c.mixup > 0 ? "data.mixup" : "data.cutmix",
