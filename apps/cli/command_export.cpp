@@ -16,6 +16,7 @@
 #include "core/nouns.h"
 #include "core/quoted.h"
 #include "data/formats/atomic_file.h"
+#include "data/formats/file_bytes.h"
 #include "data/formats/safetensors.h"
 #include "export/onnx_file.h"
 #include "export/recording.h"
@@ -37,6 +38,7 @@ struct ExportSource {
   BatchSpec spec;
   std::shared_ptr<Module> model;
   std::string weights;              // the file; empty: random
+  std::string folder;               // the run's; empty: there is none
   std::vector<std::string> labels;  // names in the order of the outputs; empty: not known
   bool unties_head = false;         // did a merged adapter give the head a weight of its own?
 };
@@ -66,6 +68,7 @@ ExportSource open_source(const ExportArguments& arguments) {
                       "expected the folder of a run, or a configuration with --checkpoint "
                       "FILE; --random exports random weights");
   run.config.model.packing = {};  // files have whole weights
+  source.folder = run.folder;
   source.labels = run.description.classes;
   const Device device = set_up_computing_device(run.config.run, "exported");
   source.spec = run.description.spec;
@@ -237,7 +240,8 @@ Json export_safetensors(const ExportArguments& arguments, const std::string& out
           {"elements", elements}};
 }
 
-// Files of a tokenizer, which a folder takes over from the one whose weights a run started from.
+// Files of a tokenizer, which a folder takes over from the run, or from the one whose weights the
+// run started from.
 constexpr const char* kTokenizerFiles[] = {"tokenizer.json",
                                            "tokenizer_config.json",
                                            "special_tokens_map.json",
@@ -248,6 +252,34 @@ constexpr const char* kTokenizerFiles[] = {"tokenizer.json",
                                            "merges.txt",
                                            "chat_template.jinja",
                                            "generation_config.json"};
+
+// Where the tokenizer's files are. A folder of the hub has the tokenizer in its first file.
+std::vector<std::pair<std::string, fs::path>> tokenizer_files_of(const ExportSource& source) {
+  constexpr const char* kFirst[] = {"tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt",
+                                    "characters.txt"};
+  std::error_code ignored;
+  const auto first_of = [&](const std::string& folder) -> std::string {
+    for (const char* name : kFirst)
+      if (!folder.empty() && fs::is_regular_file(fs::path(folder) / name, ignored)) return name;
+    return "";
+  };
+  const std::string origin = source.config.model.weights.value_or(""),
+                    own = first_of(source.folder);
+  const auto bytes = [&](const std::string& folder) {
+    return data::read_file("export", (fs::path(folder) / own).string());
+  };
+  const bool is_origins =
+      own.empty() || (first_of(origin) == own && bytes(origin) == bytes(source.folder));
+  std::vector<std::pair<std::string, fs::path>> files;
+  for (const char* name : kTokenizerFiles) {
+    const fs::path ours = fs::path(source.folder) / name, theirs = fs::path(origin) / name;
+    if (!own.empty() && fs::is_regular_file(ours, ignored))
+      files.emplace_back(name, ours);
+    else if (is_origins && !origin.empty() && fs::is_regular_file(theirs, ignored))
+      files.emplace_back(name, theirs);
+  }
+  return files;
+}
 
 // A folder with config.json and model.safetensors.
 Json export_folder(const ExportArguments& arguments, const std::string& format,
@@ -267,11 +299,8 @@ Json export_folder(const ExportArguments& arguments, const std::string& format,
                           {{"format", "pt"}});
   data::atomic_write((fs::path(output) / "config.json").string(), config.dump(2) + "\n");
   Json files = {"config.json", "model.safetensors"};
-  std::error_code ignored;
-  for (const char* name : kTokenizerFiles) {
-    const fs::path from = fs::path(origin) / name, to = fs::path(output) / name;
-    if (origin.empty() || !fs::is_regular_file(from, ignored)) continue;
-    fs::copy_file(from, to, fs::copy_options::overwrite_existing);
+  for (const auto& [name, from] : tokenizer_files_of(source)) {
+    fs::copy_file(from, fs::path(output) / name, fs::copy_options::overwrite_existing);
     files.push_back(name);
   }
   if (!arguments.json)

@@ -11,6 +11,7 @@
 #include "models/registry.h"
 #include "models/zoo/bert.h"
 #include "models/zoo/decoder.h"
+#include "models/zoo/gpt2.h"
 
 namespace frugal::apps {
 namespace {
@@ -708,14 +709,53 @@ Json encoder_config(const ModelConfig& model, const std::string& dtype, const st
   return json;
 }
 
+bool is_gpt2(const ModelConfig& model) {
+  const auto& all = models::Gpt2Options::published();
+  return std::any_of(all.begin(), all.end(),
+                     [&](const auto& each) { return each.first == model.name; });
+}
+
+Json gpt2_config(const ModelConfig& model, const std::string& dtype, const std::string& origin) {
+  models::Gpt2Options o = models::gpt2_options(model.name);
+  models::Options given = model.options;
+  if (model.vocab_size) given["vocab_size"] = *model.vocab_size;
+  models::set_options(o, models::Gpt2Options::list(), given);
+  Json json = {{"architectures", Json::array({"GPT2LMHeadModel"})},
+               {"model_type", "gpt2"},
+               {"vocab_size", o.vocab_size},
+               {"n_positions", o.context_length},
+               {"n_ctx", o.context_length},
+               {"n_embd", o.hidden},
+               {"n_layer", o.layers},
+               {"n_head", o.heads},
+               {"n_inner", o.inner > 0 ? Json(o.inner) : Json(nullptr)},
+               {"activation_function", "gelu_new"},
+               {"resid_pdrop", o.dropout},
+               {"embd_pdrop", o.dropout},
+               {"attn_pdrop", o.attention_dropout},
+               {"layer_norm_epsilon", o.eps},
+               {"initializer_range", 0.02},
+               {"scale_attn_weights", true},
+               {"tie_word_embeddings", o.tied},
+               {"torch_dtype", dtype},
+               {"use_cache", true}};
+  // Without these keys, the library takes a token that a smaller vocabulary does not have.
+  constexpr int64_t kUsualEnd = 50256;
+  if (o.vocab_size <= kUsualEnd)
+    for (const char* key : {"bos_token_id", "eos_token_id"}) json[key] = nullptr;
+  add_token_ids(json, origin);
+  return json;
+}
+
 }  // namespace
 
 Json hub_config(const ModelConfig& model, const std::string& dtype, const std::string& origin,
                 const std::vector<std::string>& labels) {
   if (is_encoder_of_hub(model)) return encoder_config(model, dtype, origin, labels);
+  if (is_gpt2(model)) return gpt2_config(model, dtype, origin);
   if (model.name != "decoder")
     throw ConfigError("model.name",
-                      fmt::format("expected decoder, BERT, RoBERTa or DistilBERT, whose "
+                      fmt::format("expected decoder, GPT-2, BERT, RoBERTa or DistilBERT, whose "
                                   "config.json is known, got {}",
                                   model.name));
   const DecoderOptions o = decoder_options(model);

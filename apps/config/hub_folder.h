@@ -34,11 +34,11 @@ void remove_hub_keys(Json& document, const std::string& folder);
 // The options of a network decoder. REQUIRES: its name.
 models::DecoderOptions decoder_options(const ModelConfig& model);
 
-// The config.json of a decoder, a BERT, a RoBERTa or a DistilBERT, in the keys that all versions of
-// Hugging Face's library read. `dtype`: as files say it, such as "float32". `origin`: the folder
-// whose ids of special tokens it takes over, if there is such a folder. `labels`: the names of an
-// encoder's classes; empty: it guesses hidden tokens.
-// Errors (ConfigError): a network that no such file describes.
+// The config.json of a decoder, a GPT-2, a BERT, a RoBERTa or a DistilBERT, in the keys that all
+// versions of Hugging Face's library read. `dtype`: as files say it, such as "float32". `origin`:
+// the folder whose ids of special tokens it takes over, if there is such a folder. `labels`: the
+// names of an encoder's classes; empty: it guesses hidden tokens. Errors (ConfigError): a network
+// that no such file describes.
 Json hub_config(const ModelConfig& model, const std::string& dtype, const std::string& origin,
                 const std::vector<std::string>& labels = {});
 

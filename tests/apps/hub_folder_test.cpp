@@ -349,6 +349,81 @@ TEST_CASE("hub: a folder without a config.json says so, unless the network is na
   CHECK(lacks(frugal(command + " --set model.name=bert_tiny").err, "config.json"));
 }
 
+TEST_CASE("hub: a GPT-2 is written as published, with its run's tokenizer, and read back equal") {
+  const TempFolder folder;
+  const std::string data = folder / "data/", out = folder / "out", run = folder / "run";
+  std::filesystem::create_directory(data);
+  for (const char* name : {"tokenizer.json", "tokenizer_config.json", "chat_template.jinja",
+                           "train.jsonl", "test.jsonl"})
+    std::filesystem::copy(std::string(FRUGAL_CONFIGS) + "/lora_sft/" + name, data);
+  const auto config = [&](const std::string& model, const std::string& vocabulary) {
+    return R"({"model": {)" + model + R"(}, "data": {"name": "conversations", "dir": ")" + data +
+           "train.jsonl" + R"(", "vocabulary": ")" + vocabulary +
+           R"(", "batch_size": 4, "max_length": 32, "truncate": true},
+           "optim": {"name": "adamw", "lr": 0.01}, "train": {"steps": 3}})";
+  };
+  write_file(folder / "c.json",
+             config(R"("name": "gpt2", "layers": 2, "width": 16, "heads": 2, "feed_forward": 40,
+                       "max_positions": 48)",
+                    data));
+  const auto ran = [](const std::string& arguments) {
+    Ran done = frugal(arguments);
+    REQUIRE_MESSAGE(done.status == 0, done.err);
+    return done;
+  };
+  ran("train " + folder / "c.json" + " --out " + run);
+  ran("export " + run + " --format hf --weights last --output " + out);
+  const Json json = Json::parse(read_file(out + "/config.json"));
+  const int64_t vocabulary = json.at("vocab_size").get<int64_t>();
+  const Json expected = {{"architectures", {"GPT2LMHeadModel"}},
+                         {"model_type", "gpt2"},
+                         {"vocab_size", vocabulary},
+                         {"n_positions", 48},
+                         {"n_ctx", 48},
+                         {"n_embd", 16},
+                         {"n_layer", 2},
+                         {"n_head", 2},
+                         {"n_inner", 40},
+                         {"activation_function", "gelu_new"},
+                         {"resid_pdrop", 0.1},
+                         {"embd_pdrop", 0.1},
+                         {"attn_pdrop", 0.1},
+                         {"layer_norm_epsilon", 1e-5},
+                         {"initializer_range", 0.02},
+                         {"scale_attn_weights", true},
+                         {"tie_word_embeddings", true},
+                         {"torch_dtype", "float32"},
+                         {"use_cache", true},
+                         {"bos_token_id", nullptr},
+                         {"eos_token_id", nullptr}};
+  CHECK(json == expected);
+  for (const char* name : {"tokenizer.json", "tokenizer_config.json", "chat_template.jinja"})
+    CHECK(read_file(out + "/" + name) == read_file(data + name));
+  // Conv1D has [in, out], and the head is the embedding.
+  std::map<std::string, Shape> shapes;
+  for (const auto& [name, tensor] :
+       data::SafetensorsFile::open(out + "/model.safetensors").read_all())
+    shapes[name] = tensor.shape();
+  CHECK(shapes.size() == 2 + 2 * 12 + 2);
+  CHECK(shapes.at("transformer.wte.weight") == Shape{vocabulary, 16});
+  CHECK(shapes.at("transformer.wpe.weight") == Shape{48, 16});
+  CHECK(shapes.at("transformer.h.1.attn.c_attn.weight") == Shape{16, 48});
+  CHECK(shapes.at("transformer.h.1.attn.c_proj.weight") == Shape{16, 16});
+  CHECK(shapes.at("transformer.h.1.mlp.c_fc.weight") == Shape{16, 40});
+  CHECK(shapes.at("transformer.h.1.mlp.c_proj.weight") == Shape{40, 16});
+  CHECK(shapes.at("transformer.ln_f.bias") == Shape{16});
+  // The folder alone is the network and its tokenizer.
+  write_file(folder / "again.json", config(R"("weights": ")" + out + "\"", out));
+  const auto loss = [&](const std::string& arguments) {
+    return Json::parse(ran("eval " + arguments + " --json").out).at("loss").get<double>();
+  };
+  CHECK(loss(folder / "again.json --checkpoint " + out) == loss(run + " --weights last"));
+  ran("export " + folder / "again.json --format hf --checkpoint " + out + " --output " +
+      folder / "twice");
+  for (const char* name : {"model.safetensors", "config.json", "tokenizer.json"})
+    CHECK(read_file(folder / (std::string("twice/") + name)) == read_file(out + "/" + name));
+}
+
 TEST_CASE("hub: a network that config.json cannot describe is not exported") {
   ModelConfig model;
   model.name = "decoder";
@@ -360,7 +435,7 @@ TEST_CASE("hub: a network that config.json cannot describe is not exported") {
                        doctest::Contains("the config.json of llama"), ConfigError);
   model.options["family"] = "mistral";
   CHECK(hub_config(model, "float32", "")["sliding_window"] == 4);
-  model.name = "gpt2";
+  model.name = "encoder";
   CHECK_THROWS_WITH_AS(hub_config(model, "float32", ""), doctest::Contains("expected decoder"),
                        ConfigError);
 }
