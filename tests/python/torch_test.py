@@ -588,6 +588,41 @@ class Steps(unittest.TestCase):
         torch.tanh(torch.randn(64, 64, requires_grad=True) * 2)
         self.assertEqual(context.memory.saved, 0)
 
+    def test_an_interrupt_while_the_block_ends_leaves_nothing(self):
+        """Ctrl-C raises where a function begins, for example."""
+        network = Net()
+        x, y = batch()
+        plain, _ = step(network, x, y)
+        hooks = torch.nn.modules.module._global_forward_hooks
+        before = len(hooks)
+        number, interrupts = 0, 0
+        while number == interrupts:
+            context, calls = ft.compress(network, bits=4), [0]
+
+            def interrupt(frame, event, argument):
+                ends = frame.f_back is not None and frame.f_code.co_name not in ("__exit__", "__del__")
+                while ends and frame is not None and frame.f_code is not ft.compress.__exit__.__code__:
+                    frame = frame.f_back
+                if event == "call" and ends and frame is not None:
+                    calls[0] += 1
+                    if calls[0] == number + 1:
+                        raise KeyboardInterrupt
+
+            try:
+                sys.setprofile(interrupt)
+                with context:
+                    network(x)
+            except KeyboardInterrupt:
+                interrupts += 1
+            finally:
+                sys.setprofile(None)
+            number += 1
+            self.assertNotIn("forward", network.__dict__)
+            self.assertEqual(len(hooks), before)
+            self.assertEqual(distance(step(network, x, y)[0], plain), 0)
+            self.assertLess(distance(step(network, x, y, context)[0], plain), 0.2)
+        self.assertGreater(interrupts, 5)
+
     def test_lazy_modules(self):
         network = nn.Sequential(nn.LazyLinear(64), nn.ReLU(), nn.LazyLinear(64))
         with ft.compress(network, bits=4) as memory:

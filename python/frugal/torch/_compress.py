@@ -229,8 +229,9 @@ class compress:
         if self.bits == 0:
             self._hooks = False
             return self.memory
-        self._hooks = torch.autograd.graph.saved_tensors_hooks(self._pack, _unpack)
-        self._hooks.__enter__()
+        hooks = torch.autograd.graph.saved_tensors_hooks(self._pack, _unpack)
+        hooks.__enter__()
+        self._hooks = hooks
         try:
             self._enter_models()
         except BaseException:
@@ -247,28 +248,38 @@ class compress:
             self._watch(model, self._prefix(i))
         if self.models:
             self._named = False
-            before = register_module_forward_pre_hook(self._enter_module)
-            after = register_module_forward_hook(self._leave_module)
-            self._undo += [before.remove, after.remove]
+            self._undo.append(register_module_forward_pre_hook(self._enter_module).remove)
+            self._undo.append(register_module_forward_hook(self._leave_module).remove)
 
     def __exit__(self, *exception: Any) -> None:
-        hooks, self._hooks = self._hooks, None
-        if hooks is False:
+        if self._hooks is False:
+            self._hooks = None
             return
         try:
             self._settle()
         finally:
-            for undo in reversed(self._undo):
-                undo()
-            self._undo.clear()
-            if self._mode is not None:
-                self._mode.__exit__(None, None, None)
-                self._mode, self._active = None, 0
+            try:
+                self._leave()
+            except BaseException:  # Ctrl-C: what is done once more has no effect
+                self._leave()
+                raise
+
+    def _leave(self) -> None:
+        """Ends what __enter__() has begun. PyTorch's hooks come last, since they can be taken back once."""
+        for undo in reversed(self._undo):
+            undo()
+        self._undo.clear()
+        mode, self._mode = self._mode, None
+        if mode is not None:
+            self._active = 0
+            mode.__exit__(None, None, None)
+        self._table.clear()
+        self._counted.clear()
+        self._small.clear()
+        self._lasting.clear()
+        hooks, self._hooks = self._hooks, None
+        if hooks is not None:
             hooks.__exit__(None, None, None)
-            self._table.clear()
-            self._counted.clear()
-            self._small.clear()
-            self._lasting.clear()
             self.memory.peak = self._owner.peak
             self._widths.end_step(self.memory.kept)
 
