@@ -4,7 +4,14 @@ import re
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 # The functions that others of the package call, by the names that programs know.
-_NAMES = {"make_network": "network", "make_optimizer": "optimizer", "run_op": "op"}
+_NAMES = {
+    "forward": "network",
+    "make_network": "network",
+    "make_optimizer": "optimizer",
+    "predict_arrays": "predict",
+    "predict_each": "predict",
+    "run_op": "op",
+}
 
 
 class _Parameter(NamedTuple):
@@ -51,8 +58,8 @@ def _base(kind: str) -> str:
 def _fits(kind: str, value: Any) -> bool:
     """Does pybind11 take the value? True where nothing is known."""
     base = _base(kind)
-    if base == "Union":
-        return any(_fits(one, value) for one in _inner(kind))
+    if base in ("Union", "Optional"):
+        return value is None and base == "Optional" or any(_fits(one, value) for one in _inner(kind))
     if base in ("float", "SupportsFloat"):
         return hasattr(value, "__float__") or hasattr(value, "__index__")
     if base in ("int", "SupportsInt", "SupportsIndex"):
@@ -74,8 +81,8 @@ def _fits(kind: str, value: Any) -> bool:
 
 def _words(kind: str, many: bool = False) -> str:
     base = _base(kind)
-    if base == "Union":
-        return " or ".join(_words(one) for one in _inner(kind))
+    if base in ("Union", "Optional"):
+        return " or ".join([_words(one) for one in _inner(kind)] + ["None"] * (base == "Optional"))
     if base in ("List", "list", "Sequence"):
         return "a list of " + _words(_inner(kind)[0], many=True)
     if base == "bool":

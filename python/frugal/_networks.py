@@ -127,9 +127,9 @@ def policy(bits: int = 4, *, min_elements: Optional[int] = None, seed: int = 0) 
     Enter one policy once in each step: each time it draws other random numbers. The backward pass
     may come inside of the block or after it.
     """
-    if min_elements is not None and min_elements < 0:
+    if isinstance(min_elements, int) and min_elements < 0:
         raise ValueError(f"[policy] expected min_elements of at least 0, got {min_elements}")
-    return _frugal.Policy(bits, -1 if min_elements is None else min_elements, seed)
+    return _frugal.Policy(bits, min_elements, seed)
 
 
 def cross_entropy(logits: Variable, target: Any, *, label_smoothing: float = 0.0) -> Variable:

@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optio
 
 from frugal import _frugal
 from frugal._arguments import said
-from frugal._errors import Error
+from frugal._errors import ConfigError, Error
 
 Config = Union[str, "os.PathLike[str]", Mapping[str, Any]]
 PathName = Union[str, "os.PathLike[str]"]
@@ -48,13 +48,19 @@ def _file_of(config: Config) -> Iterator[str]:
 
 def _path(function: str, argument: str, value: Optional[PathName]) -> str:
     """The name of a file or a folder; None is no name."""
-    if value is None:
+    if value is None and argument not in ("run", "each run", "each input", "folder"):
         return ""
     if not isinstance(value, (str, os.PathLike)):
         raise TypeError(
             f"[{function}] expected {argument} to be the name of a file or a folder, got {said(value)}"
         )
     return os.fspath(value)
+
+
+def _check_name(function: str, argument: str, value: Any, names: Sequence[str]) -> None:
+    """A text that is none of the names is a mistake; what is no text, the module refuses."""
+    if isinstance(value, str) and value not in names:
+        raise ConfigError(f"[{function}] expected {argument} to be one of {', '.join(names)}; got {said(value)}")
 
 
 def _sets(overrides: Optional[Mapping[str, Any]]) -> List[str]:
@@ -182,6 +188,7 @@ def plan(
     largest: "batch", "layers", "width" or "resolution": the largest value that fits into `memory`.
     explain: which tensors take most.
     """
+    _check_name("plan", "largest", largest, ("batch", "layers", "width", "resolution"))
     with _file_of(config) as file:
         return json.loads(
             _frugal.plan(
@@ -209,6 +216,8 @@ def evaluate(
     run: the folder of a run, or a configuration whose weights are in the file `checkpoint`.
     data: for a language model, a file of texts or of questions with choices as JSON lines.
     """
+    _check_name("evaluate", "split", split, ("test", "val"))
+    _check_name("evaluate", "tta", tta, ("none", "flip", "ten_crop"))
     with _file_of(run) as file:
         return json.loads(
             _frugal.evaluate(
@@ -265,9 +274,10 @@ class Model:
         likeliest class first. A network that predicts numbers gives these.
         """
         if isinstance(inputs, (str, os.PathLike)):
-            return self._model.predict_each([os.fspath(inputs)], top, batch_size)[0]
+            return self._model.predict_each([_path("predict", "inputs", inputs)], top, batch_size)[0]
         if isinstance(inputs, (list, tuple)) and inputs and isinstance(inputs[0], (str, os.PathLike)):
-            return self._model.predict_each([os.fspath(one) for one in inputs], top, batch_size)
+            names = [_path("predict", "each input", one) for one in inputs]
+            return self._model.predict_each(names, top, batch_size)
         from frugal._tensor import tensor
 
         return self._model.predict_arrays(tensor(inputs), top, batch_size)
@@ -302,7 +312,8 @@ class Run:
 
     def _file(self, name: str) -> Path:
         if self.folder is None:
-            raise ValueError(f"a run without a folder has no {name}")
+            what = "weights or report" if name == "." else name
+            raise ValueError(f"[run] a run without a folder has no {what}; train() with `out` gives it one")
         return self.folder / name
 
     @property

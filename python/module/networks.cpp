@@ -3,6 +3,7 @@
 #include <pybind11/stl.h>
 
 #include <mutex>
+#include <optional>
 #include <set>
 #include <type_traits>
 #include <variant>
@@ -315,9 +316,9 @@ struct Policy {
   uint64_t step = 0;
 };
 
-compress::Choice choice_of(int bits, int64_t least) {
+compress::Choice choice_of(int bits, std::optional<int64_t> least) {
   compress::FixedPolicyOptions keep;
-  if (least >= 0) keep.min_elements = least;
+  if (least) keep.min_elements = *least;
   return compress::bits(bits, keep);
 }
 
@@ -406,7 +407,7 @@ void add_networks(py::module_& module) {
       },
       "name"_a, "parameters"_a, "options"_a);
   py::class_<Policy>(module, "Policy")
-      .def(py::init([](int bits, int64_t least, uint64_t seed) {
+      .def(py::init([](int bits, std::optional<int64_t> least, uint64_t seed) {
              return Policy(compress::make_policy(choice_of(bits, least), kCpu, seed));
            }),
            "bits"_a, "min_elements"_a, "seed"_a)

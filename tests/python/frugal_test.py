@@ -301,6 +301,10 @@ class Loops(unittest.TestCase):
             (lambda: optimizer.zero_grad(1), r"\[zero_grad\] expected the arguments none; got 1 without a name"),
             (lambda: frugal.policy(bits=4.5), r"\[policy\] expected bits to be a whole number, got float 4.5"),
             (lambda: frugal.network("resnet20", seed=-1), r"\[network\] expected seed to be a whole number in its range, got -1"),
+            (lambda: frugal.policy(seed=-3), r"\[policy\] expected seed to be a whole number in its range, got -3"),
+            (lambda: frugal.policy(min_elements="a"), r"\[policy\] expected min_elements to be a whole number or None, got str 'a'"),
+            (lambda: frugal.load(None), r"\[load\] expected run to be the name of a file or a folder, got None"),
+            (lambda: frugal.network("resnet20")(v, training="a"), r"\[network\] expected training to be True or False, got str 'a'"),
             (lambda: frugal.network(3), r"\[network\] expected name to be a text, got int 3"),
             (lambda: frugal.optimizer("sgd", [v]), r"\[optimizer\] expected parameters to be a network or a dict of variables"),
             (lambda: frugal.optimizer("sgd", {"a": 3}), r"\[optimizer\] expected variables by name as parameters, got int for a"),
@@ -494,6 +498,20 @@ class Runs(InFolder):
             frugal.Run(self.path("nothing")).metrics()
         with self.assertRaisesRegex(frugal.ConfigError, "nothing"):
             frugal.evaluate(self.path("nothing"))
+
+    def test_names_that_no_option_has(self):
+        run = frugal.train(self.config, out=self.path("a"), quiet=True)
+        for call, message in (
+            (lambda: run.evaluate(split="foo"), r"\[evaluate\] expected split to be one of test, val; got str 'foo'"),
+            (lambda: run.evaluate(tta="foo"), r"\[evaluate\] expected tta to be one of none, flip, ten_crop"),
+            (lambda: frugal.plan(self.config, memory="1 GiB", largest="foo"), r"\[plan\] expected largest to be one of batch"),
+        ):
+            with self.assertRaisesRegex(frugal.ConfigError, message):
+                call()
+        with self.assertRaisesRegex(ValueError, "without a folder has no weights"):
+            frugal.train(self.config, quiet=True).load()
+        with self.assertRaisesRegex(TypeError, r"\[predict\] expected each input to be the name"):
+            run.load().predict(["a", 3])
 
     def test_false_of_numpy_ends_the_run(self):
         run = frugal.train(
