@@ -314,14 +314,18 @@ Fitting fitting(Module& module, const NamedTensors& published, const std::string
         classes,
         classes_of_file > 0 ? std::to_string(classes_of_file) : std::string("no such layer"), of,
         list("missing", missing), list("unexpected", unexpected), list("wrong shape", wrong)));
-  if (!missing.empty() || !unexpected.empty() || !wrong.empty() || !dtypes.empty())
-    throw OtherNetwork(
+  if (!missing.empty() || !unexpected.empty() || !wrong.empty() || !dtypes.empty()) {
+    const std::string what =
         fmt::format("[load_state_dict] the weights{} do not fit the model{}{}{}{}{}", of,
                     list("missing", missing), list("unexpected", unexpected),
                     list("wrong shape", wrong), list("wrong dtype", dtypes),
                     unexpected == std::vector<std::string>{kUntied}
                         ? "\nmodel.tied=false gives the network an output head of its own"
-                        : ""));
+                        : "");
+    // Integers are weights of no network.
+    if (missing.empty() && unexpected.empty() && wrong.empty()) throw Error(what);
+    throw OtherNetwork(what);
+  }
   std::set<uint64_t> as_given;
   for (const auto& [name, tensor] : published) as_given.insert(tensor.storage()->id());
   for (auto& entry : state) {

@@ -62,7 +62,7 @@ struct StateNotes {
 // The values of a tensor of a state that is on `meta`, when they are needed.
 using ReadTensor = std::function<Tensor(const Tensor& described)>;
 
-// The error of weights whose names, shapes or dtypes are those of another network.
+// The error of weights whose names or shapes are those of another network.
 class OtherNetwork : public Error {
  public:
   using Error::Error;

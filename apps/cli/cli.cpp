@@ -76,10 +76,10 @@ void add_eval(CLI::App& app) {
   CLI::App* sub = command(app, "eval", "Loss and accuracy of a run's weights, or of others");
   sub->add_option("RUN", a.config, "Folder of a run, or a configuration with --checkpoint")
       ->required()
-      ->check(check_there);
+      ->check(check_named);
   sub->add_option("--checkpoint", a.checkpoint, "Weights, safetensors")
       ->type_name("FILE")
-      ->check(check_there);
+      ->check(check_named);
   add_weights(sub, a.weights);
   sub->add_option("--split", a.split, "test or val")
       ->check(CLI::IsMember({"test", "val"}))
@@ -88,7 +88,7 @@ void add_eval(CLI::App& app) {
                   "Of a language model: JSON lines of texts, or of questions with choices, in the "
                   "place of the run's data")
       ->type_name("FILE")
-      ->check(check_there);
+      ->check(check_named);
   add_tta(sub, a.tta);
   add_sets(sub, a.sets);
   sub->add_flag("--json", a.json,
@@ -109,7 +109,8 @@ void add_predict(CLI::App& app) {
       ->check(whole(1, 1 << 20))
       ->capture_default_str();
   sub->add_option("--out", a.out,
-                  "Folder for masks (PNG), with a network that gives a class to each pixel");
+                  "Folder for masks (PNG), with a network that gives a class to each pixel")
+      ->check(check_folder);
   sub->add_flag("--overwrite", a.overwrite, "Write over masks in that folder");
   sub->add_option("--batch-size", a.batch_size, "Inputs at once")
       ->check(whole(1, 1 << 16))
@@ -129,13 +130,13 @@ void add_grad(CLI::App& app) {
   sub->add_option("--weights", a.weights, "Every parameter and buffer, PyTorch's names and layouts")
       ->required()
       ->type_name("FILE")
-      ->check(check_there);
+      ->check(check_named);
   sub->add_option("--batch", a.batch,
                   "input [N, C, H, W] f32 and target [N] i64; without target the loss is the sum "
                   "of the output")
       ->required()
       ->type_name("FILE")
-      ->check(check_there);
+      ->check(check_named);
   sub->add_option("--out", a.out, "Gets loss, output, grad/<parameter> and buffer/<name>")
       ->required()
       ->type_name("FILE")
@@ -286,10 +287,10 @@ void add_generate(CLI::App& app) {
   CLI::App* sub = command(app, "generate", "Text from a language model");
   sub->add_option("RUN", a.config, "Folder of a run, or a configuration with --checkpoint")
       ->required()
-      ->check(check_there);
+      ->check(check_named);
   sub->add_option("--checkpoint", a.checkpoint, "Weights, safetensors")
       ->type_name("FILE")
-      ->check(check_there);
+      ->check(check_named);
   add_weights(sub, a.weights);
   add_sets(sub, a.sets);
   sub->add_option("--prompt", a.prompt, "Text to continue; with --chat, a message to answer");
@@ -331,7 +332,7 @@ void add_export(CLI::App& app) {
       command(app, "export", "A network for other programs: ONNX, safetensors or a folder");
   sub->add_option("RUN", a.source, "Folder of a run, or a configuration with --checkpoint")
       ->required()
-      ->check(check_there);
+      ->check(check_named);
   sub->add_option("--format", a.format,
                   "onnx, safetensors, or hf: a folder as Hugging Face's hub has it. Of a run with "
                   "an adapter also merged: hf, with the adapter in the weights; and the adapter "
@@ -346,7 +347,7 @@ void add_export(CLI::App& app) {
       ->capture_default_str();
   sub->add_option("--checkpoint", a.checkpoint, "Other weights, safetensors")
       ->type_name("FILE")
-      ->check(check_there);
+      ->check(check_named);
   sub->add_option("--dtype", a.dtype,
                   "Of safetensors, hf, merged, peft and mlx-lora: f32, f16 or bf16")
       ->check(CLI::IsMember({"f32", "f16", "bf16"}))
@@ -372,7 +373,8 @@ void add_data(CLI::App& app) {
     sub->add_option("--dir", a.dir,
                     "Folder; default: $FRUGAL_DATA, or ~/.cache/frugal/datasets; list looks in "
                     "/usr/share/datasets, too")
-        ->type_name("DIR");
+        ->type_name("DIR")
+        ->check(check_folder);
     return sub;
   };
   CLI::App* list = common(command(*data, "list", "Which there are, and which the folder has"));
@@ -405,7 +407,7 @@ void add_reproduce(CLI::App& app) {
   sub->add_option("--out", a.out,
                   "Folder for results.sqlite, runs, and the tables as .md, .csv and .html")
       ->type_name("DIR")
-      ->check(check_named)
+      ->check(check_folder)
       ->capture_default_str();
   sub->add_option("--jobs", a.jobs, "Cells at once; default: one for each core")
       ->check(whole(1, 1024));

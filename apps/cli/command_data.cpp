@@ -11,6 +11,7 @@
 #include "apps/json.h"
 #include "apps/text/wrapped.h"
 #include "core/error.h"
+#include "core/nouns.h"
 #include "core/quoted.h"
 #include "data/fetch/sources.h"
 
@@ -169,10 +170,8 @@ void data_check_command(const DataArguments& arguments) {
   const bool all = arguments.names.empty();
   std::error_code ignored;
   if (!arguments.dir.empty() && !std::filesystem::is_directory(arguments.dir, ignored))
-    throw ConfigError(
-        "",
-        fmt::format("--dir: expected a folder, got {}, which is {}", in_quotes(arguments.dir, 300),
-                    std::filesystem::exists(arguments.dir, ignored) ? "none" : "not there"));
+    throw ConfigError("", fmt::format("--dir: expected a folder, got {}, which is not there",
+                                      in_quotes(arguments.dir, 300)));
   size_t wrong = 0, sets = 0;
   for (const Source& source : all ? data::sources() : named(arguments.names)) {
     auto [folder, there] = presence(source, folders);
@@ -190,8 +189,8 @@ void data_check_command(const DataArguments& arguments) {
   }
   FRUGAL_CHECK(sets > 0, "[data] expected datasets in {}, got none of those that are known",
                fmt::join(folders, ", "));
-  FRUGAL_CHECK(wrong == 0, "[data] {} files in {} are missing or different", wrong,
-               fmt::join(folders, ", "));
+  FRUGAL_CHECK(wrong == 0, "[data] missing or different in {}: {}", fmt::join(folders, ", "),
+               with_noun(wrong, "file"));
 }
 
 void data_fetch_command(const DataArguments& arguments) {

@@ -3,6 +3,7 @@
 #include <thread>
 
 #include "apps/cli/commands.h"
+#include "apps/cli/given_path.h"
 #include "apps/cli/report.h"
 #include "apps/cli/signals.h"
 #include "apps/config/data/make_data.h"
@@ -26,6 +27,7 @@ namespace {
 
 // The run to evaluate: its folder, or a configuration and weights.
 StoredRun run_of(const EvalArguments& arguments) {
+  must_be_there("RUN", arguments.config);
   if (is_folder(arguments.config)) {
     StoredRun run = read_run(arguments.config, arguments.sets);
     resolve_with_data(run, arguments.sets);
@@ -222,6 +224,7 @@ void evaluate_lines(const EvalArguments& arguments) {
   const Config& config = run.config;
   LineReader of{config, encoder_of(run), nullptr, arguments.checkpoint};
   if (arguments.tta != "none") check_tta(arguments, run);
+  must_be_there("--data", arguments.data);
   const Device device = set_up_computing_device(config.run, "evaluated");
   catch_signals();
   if (of.weights.empty()) of.weights = weights_file(run, arguments.weights);

@@ -44,6 +44,7 @@ struct ExportSource {
 };
 
 ExportSource open_source(const ExportArguments& arguments) {
+  must_be_there("RUN", arguments.source);
   const bool is_run = is_folder(arguments.source);
   StoredRun run;
   if (is_run) {
@@ -358,8 +359,9 @@ void export_command(const ExportArguments& arguments) {
   if (!arguments.output.empty()) check_free(arguments.output);
   if (!arguments.example.empty()) check_free(arguments.example);
   const bool is_file = format == "onnx" || format == "safetensors" || format == "gguf-lora";
-  if (const std::string wrong = check_place(arguments.output);
-      is_file && !arguments.output.empty() && !wrong.empty())
+  if (const std::string wrong =
+          is_file ? check_place(arguments.output) : check_folder(arguments.output);
+      !arguments.output.empty() && !wrong.empty())
     throw ConfigError("", "--output: " + wrong);
   ExportSource source = open_source(arguments);
   std::string output = arguments.output;

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "apps/cli/commands.h"
+#include "apps/cli/given_path.h"
 #include "apps/cli/report.h"
 #include "apps/config/data/make_tokenizer.h"
 #include "apps/config/make_model.h"
@@ -24,6 +25,7 @@ namespace {
 
 // The run to continue texts with: its folder, or a configuration and weights.
 StoredRun run_of(const GenerateArguments& arguments) {
+  must_be_there("RUN", arguments.config);
   if (is_folder(arguments.config)) return read_run(arguments.config, arguments.sets);
   StoredRun run;
   run.config = load_config(arguments.config, arguments.sets);

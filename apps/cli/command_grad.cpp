@@ -2,6 +2,7 @@
 #include <cstdio>
 
 #include "apps/cli/commands.h"
+#include "apps/cli/given_path.h"
 #include "apps/cli/grad_batch.h"
 #include "apps/cli/progress.h"
 #include "apps/cli/report.h"
@@ -42,6 +43,8 @@ void grad_command(const GradArguments& arguments) {
         "expected none for a single gradient, since a plan within a budget is for whole runs");
   if (arguments.f64 && device != kCpu)
     throw ConfigError("device", fmt::format("expected cpu with --f64, got {}", config.run.device));
+  check_weights(arguments.weights, "--weights");
+  must_be_there("--batch", arguments.batch);
   const auto weights = data::SafetensorsShards::open(arguments.weights);
   StepMemory memory;
   double loss_value = 0;

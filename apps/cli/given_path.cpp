@@ -2,6 +2,7 @@
 
 #include <filesystem>
 
+#include "apps/config/keys/config_error.h"
 #include "core/quoted.h"
 
 namespace frugal::apps {
@@ -17,6 +18,11 @@ std::string check_there(const std::string& name) {
                      in_quotes(name, 300));
 }
 
+void must_be_there(const char* option, const std::string& name) {
+  if (const std::string wrong = check_there(name); !wrong.empty())
+    throw ConfigError("", fmt::format("{}: {}", option, wrong));
+}
+
 std::string check_place(const std::string& name) {
   std::error_code ignored;
   if (name.empty()) return check_named(name);
@@ -25,6 +31,17 @@ std::string check_place(const std::string& name) {
   const auto folder = std::filesystem::absolute(name, ignored).parent_path();
   if (std::filesystem::is_directory(folder, ignored)) return "";
   return fmt::format("expected a file in a folder that is there, got {}", in_quotes(name, 300));
+}
+
+std::string check_folder(const std::string& name) {
+  std::error_code ignored;
+  for (auto path = std::filesystem::absolute(name, ignored); !name.empty();
+       path = path.parent_path()) {
+    if (std::filesystem::is_directory(path, ignored)) return "";
+    if (std::filesystem::exists(path, ignored) || !path.has_relative_path())
+      return fmt::format("expected a folder, got {}, where a file is", in_quotes(name, 300));
+  }
+  return check_named(name);
 }
 
 }  // namespace frugal::apps

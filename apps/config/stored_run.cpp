@@ -437,13 +437,27 @@ std::string data_json_now(const Config& config, const std::string& folder) {
   return json.dump() + "\n";
 }
 
+void check_weights(const std::string& weights, const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  const auto fail = [&](const char* why) {
+    throw ConfigError(
+        path, fmt::format("expected {}a file or a folder of weights, got {}, which {}",
+                          path.empty() ? "best, last, or " : "", in_quotes(weights, 300), why));
+  };
+  if (!fs::exists(weights, ignored)) fail("is not there");
+  if (!is_folder(weights) || is_folder(weights + "/checkpoint")) return;
+  for (const auto& entry : fs::directory_iterator(weights)) {
+    const std::string name = entry.path().filename().string();
+    if (name.ends_with(".safetensors") || name.ends_with(".safetensors.index.json")) return;
+  }
+  fail("has no *.safetensors and is no run");
+}
+
 std::string weights_file(const StoredRun& run, const std::string& which) {
   std::error_code ignored;
   if (which != "best" && which != "last") {
-    if (!std::filesystem::exists(which, ignored))
-      throw ConfigError("", fmt::format("expected best, last, or a file or a folder of weights, "
-                                        "got {}, which is not there",
-                                        in_quotes(which, 300)));
+    check_weights(which, "");
     return which;
   }
   const std::string folder = run.folder + "/checkpoint/";
@@ -483,11 +497,7 @@ BaseFiles digest_of_files(const data::SafetensorsShards& weights) {
 }  // namespace
 
 data::SafetensorsShards open_base(const Config& config) {
-  std::error_code none;
-  if (!std::filesystem::exists(*config.model.weights, none))
-    throw ConfigError("model.weights", fmt::format("expected a file or a folder of weights, got "
-                                                   "{}, which is not there",
-                                                   in_quotes(*config.model.weights, 300)));
+  check_weights(*config.model.weights, "model.weights");
   auto weights = open_weights(*config.model.weights);
   if (config.adapter.type != models::AdapterType::none && has_adapters(weights))
     throw ConfigError(

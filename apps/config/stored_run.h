@@ -61,8 +61,10 @@ void adopt_encoding(Config& config);
 // data.json of `folder` with the digest of the data as they are now; empty: it has no such file.
 std::string data_json_now(const Config& config, const std::string& folder);
 
+// Errors (ConfigError at `path`): weights that are not there, or a folder without any.
+void check_weights(const std::string& weights, const std::string& path);
 // The file of "best" or "last" weights, or `which` itself. Without best weights the last ones are
-// the best. Errors: a run that has written none.
+// the best. Errors: those of check_weights(); a run that has written none.
 std::string weights_file(const StoredRun& run, const std::string& which);
 
 // The frozen weights that a run with adapters starts from, model.weights.

@@ -53,7 +53,7 @@ TEST_CASE("data check compares with the table") {
   const Ran cora = frugal("data check Cora" + dir);
   CHECK(cora.status == 1);
   CHECK(has(cora.out, "cora: planetoid/ind.cora.x: missing"));
-  CHECK(has(cora.err, "8 files"));
+  CHECK(has(cora.err, ": 8 files"));
   const Ran wrong = frugal("data check nothing" + dir);
   CHECK(wrong.status == 2);
   CHECK(has(wrong.err, "expected one of fashion_mnist"));

@@ -144,7 +144,7 @@ TEST_CASE("what a run starts from is said within 80 columns, by the option, too"
   config["model"].erase("head");
   write_file(folder / "c.json", config.dump());
   const Ran wrong = shell(train + "--init-from w.safetensors --out wrong");
-  CHECK(wrong.status == 1);
+  CHECK(wrong.status == 2);
   CHECK(has(wrong.err, "model.head=reset"));
   const Ran right = shell(train +
                           "--init-from w.safetensors --set model.head=reset --set "

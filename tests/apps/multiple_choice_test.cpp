@@ -180,7 +180,7 @@ TEST_CASE("multiple choice: what is wrong is named with file and line") {
   usage(folder / "config.json" + " --data " + file,
         "expected the folder of a run, which holds config.json");
   usage(run + " --data " + folder / "none.jsonl --tta flip", "--tta: expected none");
-  CHECK(frugal("eval " + run + " --data " + folder / "none.jsonl").status == 1);
+  CHECK(frugal("eval " + run + " --data " + folder / "none.jsonl").status == 2);
   write_file(folder / "rows.json", kTinyConfig);
   REQUIRE(frugal("train " + folder / "rows.json" + " --set train.epochs=1 --out " + folder / "rows")
               .status == 0);

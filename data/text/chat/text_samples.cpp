@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "core/nouns.h"
 #include "core/quoted.h"
 #include "data/formats/file_bytes.h"
 #include "data/text/chat/sample_lines.h"
@@ -241,9 +242,9 @@ std::vector<Sequence> read_text_samples(const std::string& path, const SampleEnc
   });
   FRUGAL_CHECK(!all.empty(), "[jsonl] {}: expected samples with answers, got none{}",
                in_quotes(path),
-               counts.without_answers > 0
-                   ? fmt::format("; {} have none within data.max_length", counts.without_answers)
-                   : "");
+               counts.without_answers > 0 ? fmt::format("; without any within data.max_length: {}",
+                                                        with_noun(counts.without_answers, "sample"))
+                                          : "");
   return all;
 }
 

@@ -122,7 +122,7 @@ TEST_CASE("samples: long ones are errors or are cut, and counted") {
   CHECK(samples.counts.cut == 2);
   CHECK(samples.counts.without_answers == 1);
   CHECK(samples.counts.samples == 2);
-  fails("expected samples with answers, got none; 1 have none", [&] {
+  fails("got none; without any within data.max_length: 1 sample", [&] {
     samples.read(R"({"prompt": "abcdefgh", "completion": "z"})",
                  {.max_length = 5, .truncate = true});
   });
