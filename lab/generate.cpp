@@ -8,6 +8,7 @@
 
 #include "apps/cli/report.h"
 #include "apps/json.h"
+#include "core/nouns.h"
 #include "core/parallel.h"
 #include "lab/commands.h"
 #include "models/freeze.h"
@@ -123,10 +124,10 @@ void study_generate(const LabArguments& arguments) {
                        {"threads", num_threads()},
                        {"repeats", rounds},
                        {"results", list}});
-  std::printf("%lld tokens, %lld layers, %d threads, medians of %lld\n%s",
-              static_cast<long long>(arguments.tokens),
-              static_cast<long long>(arguments.network_layers), num_threads(),
-              static_cast<long long>(rounds), table(lines).c_str());
+  std::printf("%s, %s, %s, medians of %lld\n%s", with_noun(arguments.tokens, "token").c_str(),
+              with_noun(arguments.network_layers, "layer").c_str(),
+              with_noun(num_threads(), "thread").c_str(), static_cast<long long>(rounds),
+              table(lines).c_str());
 }
 
 }  // namespace frugal::lab

@@ -4,6 +4,7 @@
 #include "apps/bench/bench_place.h"
 #include "apps/cli/report.h"
 #include "apps/json.h"
+#include "core/nouns.h"
 #include "core/parallel.h"
 #include "core/rng.h"
 #include "lab/commands.h"
@@ -68,10 +69,11 @@ void study_spmm(const LabArguments& arguments) {
     print_json(document);
     return;
   }
-  std::printf("%lld nodes, %lld entries, %s, %s, %d threads, medians of %lld\n%s",
+  std::printf("%lld nodes, %lld entries, %s, %s, %s, medians of %lld\n%s",
               static_cast<long long>(arguments.nodes), static_cast<long long>(entries),
-              arguments.device.c_str(), arguments.dtype.c_str(), num_threads(),
-              static_cast<long long>(repeats), table(lines).c_str());
+              arguments.device.c_str(), arguments.dtype.c_str(),
+              with_noun(num_threads(), "thread").c_str(), static_cast<long long>(repeats),
+              table(lines).c_str());
 }
 
 }  // namespace frugal::lab

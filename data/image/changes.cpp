@@ -17,7 +17,8 @@ std::vector<by_name::Option<ChangeOptions>> ChangeOptions::list() {
   using S = ChangeOptions;
   return {
       {{"crop_padding", range::integer(0, 1024),
-        "Augmentation: random crop of the image padded by so many pixels; 0: off."},
+        "Augmentation: random crop of the image padded by so many pixels, fewer than its shorter "
+        "side; 0: off."},
        &S::crop_padding},
       {{"flip", range::flag(), "Augmentation: mirror half of the images."}, &S::flip},
       {{"cutout", range::integer(0, 4096), "Augmentation: blank a square of this side; 0: off."},

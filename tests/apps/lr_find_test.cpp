@@ -168,10 +168,10 @@ TEST_CASE("curve draws runs, alone and together") {
     CHECK_MESSAGE(ran.err.find(word) != std::string::npos, ran.err);
   };
   refused(folder / "a", 1, "line 33");
-  refused(folder / "", 1, "metrics.jsonl");
+  refused(folder / "", 2, "metrics.jsonl");
   refused("", 2, "RUN");
   refused(folder / "b --of speed", 2, "--of");
-  refused(folder / "b --svg " + folder / "none/c.svg", 1, "c.svg");
+  refused(folder / "b --svg " + folder / "none/c.svg", 2, "c.svg");
   write_file(folder / "b/metrics.jsonl", "");
   refused(folder / "b", 1, "no loss yet");
 }

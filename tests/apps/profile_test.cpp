@@ -200,7 +200,7 @@ TEST_CASE("profile: wrong use") {
   refused(config + " --trace ''", 2, "--trace");
   refused(config + " --set device=meta --trace " + folder / "t", 2, "--trace");
   refused(config + " --set optim.lrr=1", 2, "optim.lrr");
-  refused(config + " --trace " + folder / "no/t.json", 1, "no/t.json");
+  refused(config + " --trace " + folder / "no/t.json", 2, "no/t.json");
   CHECK_FALSE(std::filesystem::exists(folder / "t"));
 }
 

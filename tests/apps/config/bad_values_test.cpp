@@ -164,7 +164,7 @@ TEST_CASE_FIXTURE(BadValues, "tensor names are shown, and not obeyed") {
   const Ran json = frugal("inspect --json " + path);
   CHECK(Json::parse(json.out)["tensors"][0]["name"] == "a\x1b[2J\nb");
   CHECK(json.out.find('\x1b') == std::string::npos);
-  check_fails(frugal("eval " + config + " --checkpoint " + path), 1,
+  check_fails(frugal("eval " + config + " --checkpoint " + path), 2,
               {"unexpected (1)", "a\\x1b[2J\\nb"});
 }
 
