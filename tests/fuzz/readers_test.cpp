@@ -55,6 +55,15 @@ void* operator new(size_t bytes) {
   if (void* const block = std::malloc(bytes == 0 ? 1 : bytes)) return block;
   throw std::bad_alloc();
 }
+// std::stable_sort takes its buffer with this form. A sanitizer's own one does not call the one
+// above.
+void* operator new(size_t bytes, const std::nothrow_t&) noexcept {
+  try {
+    return operator new(bytes);
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+}
 void operator delete(void* block) noexcept { std::free(block); }
 void operator delete(void* block, size_t) noexcept { std::free(block); }
 
