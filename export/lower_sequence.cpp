@@ -43,7 +43,7 @@ std::string centred(Lowering& l, const std::string& x) {
   return l.emit("Sub", {x, last_mean(l, x)});
 }
 
-// ONNX Runtime makes one node of the last centring and what follows it. Up to 1.21 that node takes
+// ONNX Runtime makes one node of the last centring and what follows it. Up to 1.23 that node takes
 // the variance as mean(x^2) - mean(x)^2, which is wrong where the mean is large: so its input is
 // centred already (findings/onnxruntime_layer_norm.sh).
 std::string layer_norm_of(Lowering& l, const Op& op) {

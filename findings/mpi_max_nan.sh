@@ -2,9 +2,9 @@
 # Open MPI 4.1.4 and 5.0.7, MPICH 4.0.2 and 4.2.1: MPI_MAX compares floats by > alone, which is false for NaN. Whether a
 # NaN of one rank comes through, and what becomes of the other ranks' numbers, depends on the rank and on the algorithm.
 # Seen, MPI_Allreduce of one float of four ranks that hold 1, 2, 3, 4, one of them NaN instead. Open MPI: NaN for rank
-# 0; 2 for rank 2, although a rank holds 4; 4 and 3 for ranks 1 and 3. MPICH gives the ranks different results: with NaN at
-# rank 0 they get 4, 4, 4 and NaN. Ranks that decide by it whether to go on then decide differently, and wait for ever.
-# MPI_SUM gives all ranks NaN.
+# 0; 2 for rank 2, although a rank holds 4; 4 and 3 for ranks 1 and 3. MPICH gives the ranks different results: with NaN
+# at rank 0 they get 4, 4, 4 and NaN. Ranks that decide by it whether to go on then decide differently. MPI_SUM gives
+# all ranks NaN.
 # Frugal: maxima are taken by code of ours (distributed/collectives.h), and are NaN on all ranks if one has NaN;
 # tests/distributed/communicator_test.cpp, "all_reduce keeps NaN and infinity, whichever rank has them".
 . "$(dirname "$0")/packages.sh"

@@ -3,8 +3,8 @@
 # in the memory format channels_last, and as the mean of (x - mean)^2 where it is not. So a call that is said to change
 # the order of elements alone changes the results, and where the mean is large it makes them wrong.
 # Seen, [2, 32, 16, 16], 8 groups, values of deviation 1 around a mean, against f64: with the mean 100 outputs are off
-# by 0.02 (contiguous: 0.00001), with 1000 by 0.9, with 4000 by more than 100 (contiguous: 0.0004). batch_norm is right in
-# both formats.
+# by 0.02 (contiguous: 0.00001), with 1000 by 0.9, with 4000 by more than 100 (contiguous: 0.0004). batch_norm is right
+# in both formats.
 # Frugal: ops/image/group_norm.cpp (measure) takes the mean away first, and channels are always last;
 # tests/ops/image/group_norm_test.cpp, "group_norm: a large mean costs no digits of the variance".
 . "$(dirname "$0")/packages.sh"
