@@ -6,8 +6,8 @@
 # over all positions is not that of training: it is off by 0.8 here. Other positions are equal.
 # MultiheadAttention for a sequence that is all padding: NaN in 1.13. In 2.6 NaN with need_weights=True (the default),
 # numbers with False, and NaN with False in evaluation under no_grad().
-# Frugal: a query that sees no key gets 0 in training and evaluation: tests/ops/sequence/attention_test.cpp, "attention: a
-# row that sees no key gives zeros and takes no gradient"; docs/guide/pytorch.md, "What works with it", warns of it.
+# Frugal: a query that sees no key gets 0 in training and evaluation: tests/ops/sequence/attention_test.cpp, "attention:
+# a row that sees no key gives zeros and takes no gradient". docs/guide/pytorch.md, "What works with it", warns of it.
 . "$(dirname "$0")/packages.sh"
 packages bookworm 'python3-torch=1.13.1*'
 packages trixie 'python3-torch=2.6.0*'

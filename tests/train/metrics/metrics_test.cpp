@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "core/rng.h"
+#include "ops/dense/copy.h"
 
 using namespace frugal;
 using namespace frugal::train;
@@ -60,6 +61,19 @@ TEST_CASE("metrics: a table by hand") {
   CHECK(confusion({{4, 1, 0}, {0, 3, 0}, {0, 0, 0}}).mean_iou() ==
         doctest::Approx((4.0 / 5 + 3.0 / 4) / 2));  // no pixel is of the third class
   CHECK(c.matthews() == doctest::Approx((3.0 * 6 - 1.0 * 2) / std::sqrt(4.0 * 5 * 7 * 8)));
+}
+
+TEST_CASE("metrics: the first of equal logits is the prediction") {
+  // findings/torch_topk_ties.sh
+  const Tensor logits = Tensor::zeros({5, 1000});
+  for (const auto& [row, at] : {std::pair{1, 0}, {2, 999}, {3, 4}, {3, 7}, {4, 998}, {4, 999}})
+    logits.mut<float>()[row * 1000 + at] = 1;
+  const std::vector<int64_t> first = {0, 0, 999, 4, 998};
+  for (const DType dtype : {DType::f32, DType::f64}) {
+    Confusion c(1000);
+    c.add(ops::cast(logits, dtype), Tensor::from<int64_t>(first, {5}));
+    CHECK(c.correct() == 5);
+  }
 }
 
 TEST_CASE("metrics: Matthews of two classes is the correlation of the answers") {
