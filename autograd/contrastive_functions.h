@@ -10,7 +10,7 @@
 namespace frugal {
 
 // x and target [N, D] -> scalar: the mean over the rows of -cos(x, target). A row of
-// zeros counts as cosine 0.
+// zeros counts as cosine 0 and gets no gradient.
 // Saves: d(loss)/d(x), without loss.
 // Errors: other shapes or dtypes, no rows.
 // Ref: Chen & He 2021 (SimSiam), equation 1; Grill et al. 2020 (BYOL), whose loss of a row is

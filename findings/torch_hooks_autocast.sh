@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # PyTorch 1.13 and 2.6: a hook that packs saved tensors (saved_tensors_hooks) runs under the autocast of the forward
-# pass where the op that saves is one that autocast leaves alone, and without it where autocast has cast the op's inputs.
+# pass where the op that saves is one that autocast leaves alone, and without it where autocast has cast its inputs.
 # The hook that unpacks runs without autocast, if backward() is called outside of its block, as the manual asks.
 # Seen, on the CPU with bf16: a product of two f32 matrices in the hook that packs is bf16 for what relu, gelu,
 # layer_norm, softmax and mul save, and f32 for what linear, conv2d and matmul save. Unpacking computes it in f32. So a
