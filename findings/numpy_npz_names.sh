@@ -8,8 +8,7 @@
 packages bookworm 'python3-numpy=1:1.24.2*'
 packages trixie 'python3-numpy=1:2.2.4*'
 for suite in bookworm trixie; do
-  libraries=/usr/lib/x86_64-linux-gnu
-  inside "$suite" LD_LIBRARY_PATH="$libraries/blas:$libraries/lapack" python3 -c '
+  python_in "$suite" -c '
 import zipfile
 import numpy
 

@@ -8,8 +8,7 @@
 # results are right within 0.000001; tests/export/onnx_test.py (check_layer_norm).
 . "$(dirname "$0")/packages.sh"
 packages trixie 'python3-onnxruntime=1.21.0*' 'python3-onnx=1.17.0*'
-libraries=/usr/lib/x86_64-linux-gnu
-inside trixie LD_LIBRARY_PATH="$libraries/blas:$libraries/lapack" python3 -c '
+python_in trixie -c '
 import numpy
 import onnx
 import onnxruntime

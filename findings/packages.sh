@@ -4,6 +4,8 @@
 #   packages SUITE NAME=VERSION...   unpacks packages of Debian, and all that they depend on, into $work/SUITE.
 #                                    The system stays as it is: apt-get has lists and a state of its own.
 #   inside SUITE [NAME=VALUE...] COMMAND...   runs a command with that folder as its root.
+#   python_in SUITE ARGUMENT...      runs its python3, which finds the BLAS that Debian chooses on a whole system.
+#   both_torches                     unpacks PyTorch 1.13 into bookworm and 2.6 into trixie.
 #   expect TEXT COMMAND...           counts a behaviour as changed where the command, such as `[ ... ]`, fails.
 #   done_with_it                     ends the script: 0 all is as stated, 1 something has changed.
 # Exit status 2 says that nothing was tried, and why.
@@ -48,6 +50,15 @@ inside() {
     folder=$1; shift
     mount --rbind /proc "$folder/proc" && mount --rbind /dev "$folder/dev" || exit 2
     exec chroot "$folder" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/tmp "$@"' inside "$folder" "$@"
+}
+python_in() {
+  local suite=$1 libraries=/usr/lib/x86_64-linux-gnu
+  shift
+  inside "$suite" LD_LIBRARY_PATH="$libraries/blas:$libraries/lapack" python3 "$@"
+}
+both_torches() {
+  packages bookworm 'python3-torch=1.13.1*'
+  packages trixie 'python3-torch=2.6.0*'
 }
 # In a subshell that sets `replaced`, the command takes the place of the shell, so that $! is its number.
 exec_or_run() { if [ -n "${replaced:-}" ]; then exec "$@"; else "$@"; fi; }

@@ -9,8 +9,7 @@
 packages bookworm 'python3-scipy=1.10.1*'
 packages trixie 'python3-scipy=1.15.3*'
 for suite in bookworm trixie; do
-  libraries=/usr/lib/x86_64-linux-gnu
-  inside "$suite" LD_LIBRARY_PATH="$libraries/blas:$libraries/lapack" python3 -c '
+  python_in "$suite" -c '
 import numpy
 import scipy.sparse
 

@@ -7,11 +7,9 @@
 # gradient: 0.53 of it is off here.
 # Frugal: docs/guide/pytorch.md, "What works with it"; tests/python/torch_test.py, "test_autocast_without_cache".
 . "$(dirname "$0")/packages.sh"
-packages bookworm 'python3-torch=1.13.1*'
-packages trixie 'python3-torch=2.6.0*'
+both_torches
 for suite in bookworm trixie; do
-  libraries=/usr/lib/x86_64-linux-gnu
-  inside "$suite" LD_LIBRARY_PATH="$libraries/blas:$libraries/lapack" python3 -c '
+  python_in "$suite" -c '
 import torch
 from torch.utils.checkpoint import checkpoint
 

@@ -9,11 +9,9 @@
 # Frugal: gradients of parameters are f32 with precision=bf16 (docs/guide/bf16.md), and all sums over bf16 are taken in
 # f32; tests/ops/sequence/embedding_test.cpp, "embedding: a gradient of bf16 is summed in f32".
 . "$(dirname "$0")/packages.sh"
-packages bookworm 'python3-torch=1.13.1*'
-packages trixie 'python3-torch=2.6.0*'
+both_torches
 for suite in bookworm trixie; do
-  libraries=/usr/lib/x86_64-linux-gnu
-  inside "$suite" LD_LIBRARY_PATH="$libraries/blas:$libraries/lapack" python3 -c '
+  python_in "$suite" -c '
 import torch
 from torch.nn.functional import adaptive_avg_pool2d, conv2d, embedding, embedding_bag, layer_norm, linear
 

@@ -7,12 +7,10 @@
 # 100 elements is 0 in both cases.
 # Frugal: nothing of ours changes that register; docs/guide/pytorch.md, "What works with it", says to call it first.
 . "$(dirname "$0")/packages.sh"
-packages bookworm 'python3-torch=1.13.1*'
-packages trixie 'python3-torch=2.6.0*'
+both_torches
 for suite in bookworm trixie; do
-  libraries=/usr/lib/x86_64-linux-gnu
   for order in before after; do
-    inside "$suite" LD_LIBRARY_PATH="$libraries/blas:$libraries/lapack" python3 -c '
+    python_in "$suite" -c '
 import sys
 
 import numpy

@@ -8,11 +8,9 @@
 # Frugal: ops/image/group_norm.cpp (measure) takes the mean away first, and channels are always last;
 # tests/ops/image/group_norm_test.cpp, "group_norm: a large mean costs no digits of the variance".
 . "$(dirname "$0")/packages.sh"
-packages bookworm 'python3-torch=1.13.1*'
-packages trixie 'python3-torch=2.6.0*'
+both_torches
 for suite in bookworm trixie; do
-  libraries=/usr/lib/x86_64-linux-gnu
-  inside "$suite" LD_LIBRARY_PATH="$libraries/blas:$libraries/lapack" python3 -c '
+  python_in "$suite" -c '
 import torch
 from torch.nn.functional import batch_norm, group_norm
 

@@ -8,11 +8,9 @@
 # Frugal: frugal.torch packs in C++ (python/module), which autocast does not reach; tests/python/torch_test.py,
 # "test_autocast". docs/guide/pytorch.md says so for other hooks.
 . "$(dirname "$0")/packages.sh"
-packages bookworm 'python3-torch=1.13.1*'
-packages trixie 'python3-torch=2.6.0*'
+both_torches
 for suite in bookworm trixie; do
-  libraries=/usr/lib/x86_64-linux-gnu
-  inside "$suite" LD_LIBRARY_PATH="$libraries/blas:$libraries/lapack" python3 -c '
+  python_in "$suite" -c '
 import torch
 from torch.nn import functional as F
 

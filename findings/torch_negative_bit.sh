@@ -6,11 +6,9 @@
 # Frugal: frugal.tensor() makes a copy, and the rest raises BufferError: python/frugal/_tensor.py and
 # python/module/tensors.cpp; tests/python/torch_test.py, "test_negative_bit".
 . "$(dirname "$0")/packages.sh"
-packages bookworm 'python3-torch=1.13.1*'
-packages trixie 'python3-torch=2.6.0*'
+both_torches
 for suite in bookworm trixie; do
-  libraries=/usr/lib/x86_64-linux-gnu
-  inside "$suite" LD_LIBRARY_PATH="$libraries/blas:$libraries/lapack" python3 -c '
+  python_in "$suite" -c '
 import numpy
 import torch
 

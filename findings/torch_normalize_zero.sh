@@ -8,11 +8,9 @@
 # Frugal: a row of zeros has no direction and gets no gradient (autograd/functions/contrastive.cpp);
 # tests/autograd/contrastive_test.cpp, "a row of zeros has cosine 0 and no gradient".
 . "$(dirname "$0")/packages.sh"
-packages bookworm 'python3-torch=1.13.1*'
-packages trixie 'python3-torch=2.6.0*'
+both_torches
 for suite in bookworm trixie; do
-  libraries=/usr/lib/x86_64-linux-gnu
-  inside "$suite" LD_LIBRARY_PATH="$libraries/blas:$libraries/lapack" python3 -c '
+  python_in "$suite" -c '
 import math
 
 import torch

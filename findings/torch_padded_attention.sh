@@ -9,11 +9,9 @@
 # Frugal: a query that sees no key gets 0 in training and evaluation: tests/ops/sequence/attention_test.cpp, "attention:
 # a row that sees no key gives zeros and takes no gradient". docs/guide/pytorch.md, "What works with it", warns of it.
 . "$(dirname "$0")/packages.sh"
-packages bookworm 'python3-torch=1.13.1*'
-packages trixie 'python3-torch=2.6.0*'
+both_torches
 for suite in bookworm trixie; do
-  libraries=/usr/lib/x86_64-linux-gnu
-  inside "$suite" LD_LIBRARY_PATH="$libraries/blas:$libraries/lapack" python3 -c '
+  python_in "$suite" -c '
 import torch
 from torch import nn
 

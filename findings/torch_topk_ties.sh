@@ -8,11 +8,9 @@
 # Frugal: the first of equal logits is the prediction, on every device (train/metrics/metrics.h);
 # tests/train/metrics/metrics_test.cpp, "metrics: the first of equal logits is the prediction".
 . "$(dirname "$0")/packages.sh"
-packages bookworm 'python3-torch=1.13.1*'
-packages trixie 'python3-torch=2.6.0*'
+both_torches
 for suite in bookworm trixie; do
-  libraries=/usr/lib/x86_64-linux-gnu
-  inside "$suite" LD_LIBRARY_PATH="$libraries/blas:$libraries/lapack" python3 -c '
+  python_in "$suite" -c '
 import torch
 
 torch.manual_seed(0)

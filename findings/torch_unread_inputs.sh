@@ -10,11 +10,9 @@
 # Frugal: frugal.torch keeps nothing of them (python/frugal/torch/_rules.py); tests/python/torch_test.py,
 # "test_inputs_that_are_not_read_take_nothing". Frugal's own networks save what gradients read: docs/design/saving.md.
 . "$(dirname "$0")/packages.sh"
-packages bookworm 'python3-torch=1.13.1*'
-packages trixie 'python3-torch=2.6.0*'
+both_torches
 for suite in bookworm trixie; do
-  libraries=/usr/lib/x86_64-linux-gnu
-  inside "$suite" LD_LIBRARY_PATH="$libraries/blas:$libraries/lapack" python3 -c '
+  python_in "$suite" -c '
 import math
 
 import torch
