@@ -81,8 +81,8 @@ data::SafetensorsShards open_base_again(const std::string& folder, const Config&
 models::StateNotes load_base(Module& network, const data::SafetensorsShards& base,
                              const Config& config);
 
-// Calls `load`. Where it finds weights of another network (models::OtherNetwork), the error is one
-// of the configuration at `path`, which names the weights or the network.
+// Calls `load`. If it finds weights of another network (models::OtherNetwork), the error becomes a
+// ConfigError at `path`, which names the weights or the network.
 template <class F>
 auto with_named_weights(const std::string& path, const F& load) {
   try {

@@ -17,8 +17,8 @@ namespace frugal {
 namespace {
 
 // Added to squared norms. The inverse of a row's norm is |x| / (|x|^2 + kTiny), which is 0 for a
-// row of zeros: such a row has no direction, so it gets no gradient. With 1 / max(|x|, kTiny) one
-// of them would have the largest gradient of all (findings/torch_normalize_zero.sh).
+// row of zeros. Such a row has no direction, so it gets no gradient. With 1 / max(|x|, kTiny) its
+// gradient would be the largest (findings/torch_normalize_zero.sh).
 constexpr double kTiny = 1e-12;
 
 Tensor row_dot(const Tensor& a, const Tensor& b) { return ops::sum(a * b, {1}, true); }  // [N, 1]

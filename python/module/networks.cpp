@@ -280,9 +280,10 @@ struct NoGradBlock {
   std::unique_ptr<NoGrad> scope;
 };
 
-// Packed tensors point to what their policy is made of, and a graph may live longer than the policy
-// of Python. So policies wait here until nothing is packed any more. A loop that makes a policy for
-// each step ends it while its step is packed, so new policies look, too.
+// Packed tensors point to what their policy is made of. A graph may live longer than Python's
+// policy, so policies wait here until nothing is packed any more. A loop may make a policy for each
+// step and end it while the step's tensors are still packed. Therefore a new policy also frees
+// those that need to wait no longer.
 class Policies {
  public:
   static void end(std::unique_ptr<SavePolicy> policy) {

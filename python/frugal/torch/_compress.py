@@ -117,7 +117,7 @@ class _Watched:
         return getattr, (self._model, "forward")  # the model has no attributes yet, so it is its class's
 
 
-# Bytes that a step saves: from here on it takes much longer than giving freed memory back three times.
+# A step that saves this many bytes takes much longer than giving freed memory back three times.
 _LARGE = 256 << 20
 
 
@@ -437,7 +437,7 @@ class compress:
                 self._note_inputs(value)
 
     def _give_back(self) -> bool:
-        """Gives freed memory back to the system, if the step is large.
+        """Gives freed memory back to the system if the step is large, and says whether it did.
 
         Tensors that PyTorch frees leave gaps in the C library's heap. In a step of ResNet-50 they
         are a tenth of what the process takes.
