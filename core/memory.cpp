@@ -7,11 +7,11 @@
 #include <map>
 #include <mutex>
 
-#include "core/borrowed.h"
 #include "core/cuda/cuda_memory.h"
 #include "core/integers.h"
-#include "core/memory_trace.h"
-#include "core/page_pool.h"
+#include "core/memory/borrowed.h"
+#include "core/memory/memory_trace.h"
+#include "core/memory/page_pool.h"
 
 namespace frugal {
 namespace {

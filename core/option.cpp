@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/quoted.h"
+#include "core/words/quoted.h"
 
 namespace frugal::by_name {
 namespace {

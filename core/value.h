@@ -62,7 +62,7 @@ class Value {
 
 using Options = std::map<std::string, Value>;
 
-// As JSON writes it: {"a":[1,0.5,"b"]}. Not for the terminal: printable() (core/quoted.h) is.
+// As JSON writes it: {"a":[1,0.5,"b"]}. Not for the terminal: printable() (core/words/quoted.h) is.
 std::string text_of(const Value& value);
 const char* type_name(const Value& value);  // "null", "boolean", "number", "string", "array", ...
 

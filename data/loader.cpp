@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "core/random_streams.h"
+#include "core/random/random_streams.h"
 #include "data/image/draws.h"
 #include "data/image/mix.h"
 #include "data/made_ahead.h"

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "core/error.h"
-#include "core/random_streams.h"
+#include "core/random/random_streams.h"
 #include "data/loader.h"
 
 namespace frugal::data {

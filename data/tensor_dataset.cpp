@@ -4,7 +4,7 @@
 #include <cmath>
 #include <span>
 
-#include "core/quoted.h"
+#include "core/words/quoted.h"
 
 namespace frugal::data {
 

@@ -4,7 +4,7 @@
 #include <array>
 #include <cstring>
 
-#include "core/quoted.h"
+#include "core/words/quoted.h"
 
 namespace frugal::distributed {
 

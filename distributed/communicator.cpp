@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "autograd/record.h"
-#include "core/quoted.h"
+#include "core/words/quoted.h"
 #include "distributed/collectives.h"
 #include "ops/dense/copy.h"
 

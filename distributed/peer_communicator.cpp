@@ -8,8 +8,8 @@
 #include <future>
 
 #include "core/cores.h"
-#include "core/nouns.h"
-#include "core/quoted.h"
+#include "core/words/nouns.h"
+#include "core/words/quoted.h"
 #include "distributed/operation_text.h"
 #include "ops/dense/copy.h"
 

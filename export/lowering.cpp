@@ -5,7 +5,7 @@
 #include <limits>
 #include <numeric>
 
-#include "core/quoted.h"
+#include "core/words/quoted.h"
 #include "ops/dense/copy.h"
 
 namespace frugal::exports {

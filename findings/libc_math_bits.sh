@@ -3,7 +3,7 @@
 # without, from one binary: it chooses among several compiled variants when a program starts. Those of float do not.
 # Seen: hashes of the results for 1,000,000 arguments, as the processor is and with FMA hidden from the library, differ
 # for all seven functions of double, and for none of expf, logf, sinf, cosf, exp2f, log2f.
-# Frugal: core/draws.h draws normal numbers by polynomials of its own, whose bits tests/core/draws_test.cpp holds.
+# Frugal: core/random/draws.h draws normal numbers by polynomials of its own, whose bits tests/core/random/draws_test.cpp holds.
 # docs/guide/troubleshooting.md ("Two runs differ") says that results depend on the processor's kind.
 . "$(dirname "$0")/packages.sh"
 grep -qw fma /proc/cpuinfo || not_tried "a processor without FMA"

@@ -8,8 +8,8 @@
 
 #include "apps/cli/report.h"
 #include "apps/json.h"
-#include "core/nouns.h"
 #include "core/parallel.h"
+#include "core/words/nouns.h"
 #include "lab/commands.h"
 #include "models/freeze.h"
 #include "models/generate.h"

@@ -3,7 +3,7 @@
 #include <cstdio>
 #include <fstream>
 
-#include "core/quoted.h"
+#include "core/words/quoted.h"
 #include "data/formats/file_bytes.h"
 #include "data/formats/json_strict.h"
 #include "data/text/chat/chat_template.h"

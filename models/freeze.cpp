@@ -1,6 +1,6 @@
 #include "models/freeze.h"
 
-#include "core/quoted.h"
+#include "core/words/quoted.h"
 #include "models/name_pattern.h"
 
 namespace frugal {

@@ -10,7 +10,7 @@
 #include "autograd/packed_functions.h"
 #include "autograd/record.h"
 #include "core/log.h"
-#include "core/random_streams.h"
+#include "core/random/random_streams.h"
 #include "models/pack.h"
 #include "ops/dense/copy.h"
 

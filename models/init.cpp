@@ -2,13 +2,13 @@
 
 #include <cmath>
 
-#include "core/draws.h"
 #include "core/parallel.h"
+#include "core/random/draws.h"
 
 namespace frugal::models {
 namespace {
 
-// draw(key, first, to, count) writes elements of a stream, as core/draws.h does.
+// draw(key, first, to, count) writes elements of a stream, as core/random/draws.h does.
 template <class Draw>
 Tensor filled(Init& init, const Shape& shape, Draw draw) {
   CategoryScope scope(Category::parameter);

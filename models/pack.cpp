@@ -5,7 +5,7 @@
 #include <cmath>
 #include <set>
 
-#include "core/quoted.h"
+#include "core/words/quoted.h"
 #include "models/matrix_weight.h"
 #include "models/name_pattern.h"
 #include "models/option.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "autograd/record.h"
-#include "core/quoted.h"
+#include "core/words/quoted.h"
 #include "models/self_supervised/self_supervised.h"
 #include "models/sequential/sequential.h"
 #include "models/zoo/alexnet.h"

@@ -4,7 +4,7 @@
 #include <map>
 #include <set>
 
-#include "core/quoted.h"
+#include "core/words/quoted.h"
 #include "models/adapters/adapters.h"
 #include "models/matrix_weight.h"
 #include "models/published_names.h"

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "core/quoted.h"
+#include "core/words/quoted.h"
 #include "optim/optimizers.h"
 #include "optim/option_keys.h"
 

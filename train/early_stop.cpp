@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "core/quoted.h"
+#include "core/words/quoted.h"
 #include "train/option_error.h"
 
 namespace frugal::train {

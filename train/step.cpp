@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "autograd/timeline.h"
-#include "core/memory_trace.h"
+#include "core/memory/memory_trace.h"
 #include "distributed/shared_statistics.h"
 #include "optim/clip.h"
 #include "optim/row_slices.h"

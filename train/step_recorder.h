@@ -11,7 +11,7 @@
 #include <unordered_set>
 
 #include "autograd/saved_tensor.h"
-#include "core/memory_trace.h"
+#include "core/memory/memory_trace.h"
 #include "models/module.h"
 #include "optim/optimizer.h"
 #include "train/step_record.h"

@@ -10,7 +10,7 @@
 #include "autograd/record.h"
 #include "core/integers.h"
 #include "core/log.h"
-#include "core/random_streams.h"
+#include "core/random/random_streams.h"
 #include "distributed/agreement.h"
 #include "distributed/shared_statistics.h"
 #include "models/freeze.h"

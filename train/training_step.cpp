@@ -5,8 +5,8 @@
 
 #include "autograd/saved_totals.h"
 #include "autograd/timeline.h"
-#include "core/host_copies.h"
-#include "core/memory_trace.h"
+#include "core/memory/host_copies.h"
+#include "core/memory/memory_trace.h"
 #include "ops/dense/elementwise.h"
 #include "ops/dense/reduce.h"
 #include "ops/optimizer/sgd.h"

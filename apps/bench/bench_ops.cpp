@@ -7,8 +7,8 @@
 #include "apps/cli/report.h"
 #include "autograd/engine.h"
 #include "bench/op_table/op_table.h"
-#include "core/nouns.h"
 #include "core/parallel.h"
+#include "core/words/nouns.h"
 #include "train/statistics.h"
 
 namespace frugal::apps {

@@ -5,7 +5,7 @@
 #include "apps/config/planned_run.h"
 #include "apps/config/set_up_device.h"
 #include "apps/config/train_options.h"
-#include "core/nouns.h"
+#include "core/words/nouns.h"
 #include "train/noise/sensitivity.h"
 #include "train/planning/planner.h"
 #include "train/policy_parts.h"

@@ -6,7 +6,7 @@
 #include "apps/cli/report.h"
 #include "apps/config/keys/config_table.h"
 #include "apps/whole_number.h"
-#include "core/quoted.h"
+#include "core/words/quoted.h"
 #include "data/formats/json_strict.h"
 
 namespace frugal::apps {

@@ -11,8 +11,8 @@
 #include "apps/json.h"
 #include "apps/text/wrapped.h"
 #include "core/error.h"
-#include "core/nouns.h"
-#include "core/quoted.h"
+#include "core/words/nouns.h"
+#include "core/words/quoted.h"
 #include "data/fetch/sources.h"
 
 namespace frugal::apps {

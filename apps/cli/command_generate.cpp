@@ -16,7 +16,7 @@
 #include "apps/config/set_up_device.h"
 #include "apps/config/stored_run.h"
 #include "core/log.h"
-#include "core/nouns.h"
+#include "core/words/nouns.h"
 #include "data/text/token_stream.h"
 #include "models/generate.h"
 

@@ -11,7 +11,7 @@
 #include "apps/config/stored_run.h"
 #include "compress/policies/choice.h"
 #include "compress/policies/policy_kind.h"
-#include "core/random_streams.h"
+#include "core/random/random_streams.h"
 #include "data/formats/safetensors_shards.h"
 #include "models/state.h"
 #include "ops/dense/copy.h"

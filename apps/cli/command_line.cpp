@@ -21,8 +21,8 @@
 #include "apps/config/keys/keys_of_options.h"
 #include "apps/text/wrapped.h"
 #include "core/device.h"
-#include "core/nearest.h"
-#include "core/quoted.h"
+#include "core/words/nearest.h"
+#include "core/words/quoted.h"
 #include "data/formats/json_strict.h"
 #include "distributed/communicator.h"
 

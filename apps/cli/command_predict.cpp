@@ -20,7 +20,7 @@
 #include "apps/config/resolve.h"
 #include "apps/config/set_up_device.h"
 #include "apps/config/stored_run.h"
-#include "core/quoted.h"
+#include "core/words/quoted.h"
 #include "data/formats/atomic_file.h"
 #include "data/formats/file_bytes.h"
 #include "data/formats/npy.h"

@@ -7,8 +7,8 @@
 #include "apps/config/make_run.h"
 #include "apps/config/resolve.h"
 #include "apps/config/set_up_device.h"
-#include "core/nouns.h"
 #include "core/parallel.h"
+#include "core/words/nouns.h"
 #include "data/formats/atomic_file.h"
 #include "train/planning/bytes.h"
 

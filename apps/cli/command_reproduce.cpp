@@ -10,8 +10,8 @@
 #include "apps/reproduce/measures.h"
 #include "apps/reproduce/runner.h"
 #include "apps/reproduce/writers.h"
-#include "core/nouns.h"
-#include "core/quoted.h"
+#include "core/words/nouns.h"
+#include "core/words/quoted.h"
 #include "data/fetch/sources.h"
 #include "data/formats/atomic_file.h"
 

@@ -16,7 +16,7 @@
 #include <cstring>
 #include <filesystem>
 
-#include "core/quoted.h"
+#include "core/words/quoted.h"
 #include "data/formats/atomic_file.h"
 #endif
 

@@ -3,7 +3,7 @@
 #include <filesystem>
 
 #include "apps/config/keys/config_error.h"
-#include "core/quoted.h"
+#include "core/words/quoted.h"
 
 namespace frugal::apps {
 

@@ -4,7 +4,7 @@
 #include <cstdlib>
 
 #include "apps/config/make_run.h"
-#include "core/quoted.h"
+#include "core/words/quoted.h"
 #include "ops/dense/copy.h"
 #include "ops/dense/shape.h"
 #include "train/run/weights.h"

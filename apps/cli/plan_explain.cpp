@@ -7,7 +7,7 @@
 #include "apps/cli/report.h"
 #include "apps/config/keys/config_readers.h"
 #include "apps/text/wrapped.h"
-#include "core/nouns.h"
+#include "core/words/nouns.h"
 #include "train/planning/bytes.h"
 #include "train/planning/way_steps.h"
 

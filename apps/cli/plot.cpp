@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "core/error.h"
-#include "core/quoted.h"
+#include "core/words/quoted.h"
 
 namespace frugal::apps {
 namespace {

@@ -6,7 +6,7 @@
 #include "apps/cli/signals.h"
 #include "apps/config/data/data_kinds.h"
 #include "autograd/record.h"
-#include "core/quoted.h"
+#include "core/words/quoted.h"
 #include "models/detection/detector.h"
 #include "train/tasks/detection.h"
 

@@ -5,7 +5,7 @@
 
 #include "apps/json.h"
 #include "autograd/timeline.h"
-#include "core/memory_trace.h"
+#include "core/memory/memory_trace.h"
 
 namespace frugal::apps {
 namespace {

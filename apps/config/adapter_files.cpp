@@ -9,8 +9,8 @@
 
 #include "apps/config/hub_folder.h"
 #include "apps/config/make_model.h"
-#include "core/nouns.h"
-#include "core/quoted.h"
+#include "core/words/nouns.h"
+#include "core/words/quoted.h"
 #include "data/formats/atomic_file.h"
 #include "data/formats/gguf.h"
 #include "data/formats/safetensors.h"

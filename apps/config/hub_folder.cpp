@@ -7,7 +7,7 @@
 
 #include "apps/config/keys/value_schema.h"
 #include "apps/config/make_model.h"
-#include "core/quoted.h"
+#include "core/words/quoted.h"
 #include "models/registry.h"
 #include "models/zoo/bert.h"
 #include "models/zoo/decoder.h"

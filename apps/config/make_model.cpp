@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "autograd/record.h"
-#include "core/random_streams.h"
+#include "core/random/random_streams.h"
 #include "models/freeze.h"
 #include "models/pack.h"
 #include "train/tasks/make_task.h"

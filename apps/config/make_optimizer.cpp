@@ -6,7 +6,7 @@
 #include <set>
 
 #include "apps/config/keys/config_error.h"
-#include "core/quoted.h"
+#include "core/words/quoted.h"
 #include "distributed/sharded_optimizer.h"
 #include "models/layer_order.h"
 #include "models/name_pattern.h"

@@ -7,7 +7,7 @@
 #include "apps/config/keys/level_keys.h"
 #include "apps/config/make_choice.h"
 #include "compress/policies/policy_kind.h"
-#include "core/quoted.h"
+#include "core/words/quoted.h"
 #include "data/formats/atomic_file.h"
 
 namespace frugal::apps {

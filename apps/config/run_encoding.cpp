@@ -6,8 +6,8 @@
 #include <unordered_set>
 
 #include "apps/config/data/data_kinds.h"
-#include "core/nouns.h"
-#include "core/quoted.h"
+#include "core/words/nouns.h"
+#include "core/words/quoted.h"
 #include "data/fetch/sha256.h"
 #include "data/formats/file_bytes.h"
 #include "train/planning/bytes.h"

@@ -17,7 +17,7 @@
 #include "apps/config/resolve.h"
 #include "apps/config/set_up_device.h"
 #include "core/log.h"
-#include "core/quoted.h"
+#include "core/words/quoted.h"
 #include "data/fetch/sha256.h"
 #include "data/formats/json_strict.h"
 #include "data/formats/safetensors.h"

@@ -6,7 +6,7 @@
 #include "apps/cli/version.h"
 #include "apps/report/assets.h"
 #include "core/error.h"
-#include "core/quoted.h"
+#include "core/words/quoted.h"
 
 namespace frugal::apps {
 

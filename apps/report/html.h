@@ -9,7 +9,7 @@
 namespace frugal::apps {
 
 // A text of a file in HTML, also in an attribute. Characters that are not printable become escapes
-// (core/quoted.h); at most `limit` bytes are shown.
+// (core/words/quoted.h); at most `limit` bytes are shown.
 std::string escaped(std::string_view text, size_t limit = 300);
 
 // Escapes each line of a text, however many there are.

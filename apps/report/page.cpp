@@ -11,8 +11,8 @@
 #include "apps/report/run_facts.h"
 #include "apps/whole_number.h"
 #include "core/memory.h"
-#include "core/nouns.h"
-#include "core/quoted.h"
+#include "core/words/nouns.h"
+#include "core/words/quoted.h"
 #include "data/formats/json_strict.h"
 
 namespace frugal::apps {

@@ -8,7 +8,7 @@
 
 #include "apps/config/keys/config_error.h"
 #include "core/log.h"
-#include "core/quoted.h"
+#include "core/words/quoted.h"
 #include "data/formats/file_bytes.h"
 #include "data/formats/json_strict.h"
 

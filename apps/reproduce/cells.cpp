@@ -6,7 +6,7 @@
 
 #include "apps/config/keys/config_table.h"
 #include "apps/reproduce/measures.h"
-#include "core/nouns.h"
+#include "core/words/nouns.h"
 #include "data/fetch/sha256.h"
 #include "data/formats/atomic_file.h"
 

@@ -22,7 +22,7 @@
 #include "apps/reproduce/measures.h"
 #include "apps/reproduce/search.h"
 #include "core/cuda/cuda_memory.h"
-#include "core/quoted.h"
+#include "core/words/quoted.h"
 #include "data/formats/json_strict.h"
 #include "train/planning/recommend.h"
 

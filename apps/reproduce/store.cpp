@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "core/error.h"
-#include "core/quoted.h"
+#include "core/words/quoted.h"
 #include "data/formats/json_strict.h"
 
 #ifdef FRUGAL_SQLITE

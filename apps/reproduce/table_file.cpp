@@ -6,8 +6,8 @@
 
 #include "apps/config/config.h"
 #include "apps/reproduce/measures.h"
-#include "core/nearest.h"
-#include "core/quoted.h"
+#include "core/words/nearest.h"
+#include "core/words/quoted.h"
 
 namespace frugal::apps {
 namespace {

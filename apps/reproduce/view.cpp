@@ -6,7 +6,7 @@
 
 #include "apps/reproduce/measures.h"
 #include "apps/reproduce/runner.h"
-#include "core/quoted.h"
+#include "core/words/quoted.h"
 
 namespace frugal::apps {
 namespace {

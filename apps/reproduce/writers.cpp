@@ -9,7 +9,7 @@
 #include "apps/report/html.h"
 #include "apps/reproduce/measures.h"
 #include "apps/text/csv.h"
-#include "core/quoted.h"
+#include "core/words/quoted.h"
 
 namespace frugal::apps {
 namespace {

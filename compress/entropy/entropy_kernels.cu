@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "compress/entropy/cuda_trial.h"
-#include "core/host_copies.h"
+#include "core/memory/host_copies.h"
 
 namespace frugal::compress::entropy {
 namespace {

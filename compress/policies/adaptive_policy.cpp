@@ -8,7 +8,7 @@
 #include "compress/policies/policy_roles.h"
 #include "compress/quantize/group_layout.h"
 #include "compress/quantize/quantize_split.h"
-#include "core/random_streams.h"
+#include "core/random/random_streams.h"
 
 namespace frugal::compress {
 namespace {

@@ -7,7 +7,7 @@
 #include "compress/quantize/quantize_kernels.h"
 #include "core/integers.h"
 #include "core/parallel.h"
-#include "core/random_streams.h"
+#include "core/random/random_streams.h"
 #include "ops/dense/bitmask.h"
 #include "ops/dense/copy.h"
 

@@ -2,7 +2,7 @@
 
 #include "core/cuda/cuda.h"
 #include "core/cuda/cuda_random.h"
-#include "core/private_pool.h"
+#include "core/memory/private_pool.h"
 
 namespace frugal::cuda {
 namespace {

@@ -10,8 +10,8 @@
 #include "core/cuda/cuda_device.h"
 #include "core/cuda/cuda_kernel.h"
 #include "core/cuda/cuda_random.h"
-#include "core/private_pool.h"
-#include "core/segment_pool.h"
+#include "core/memory/private_pool.h"
+#include "core/memory/segment_pool.h"
 
 namespace frugal::cuda {
 

@@ -3,7 +3,7 @@
 // device itself holds how far the streams have moved on since. For .cu files.
 #pragma once
 #include "core/cuda/cuda.h"
-#include "core/philox.h"
+#include "core/random/philox.h"
 
 namespace frugal::cuda {
 

@@ -19,7 +19,7 @@ Tensor staged(const Tensor& x, Device device);
 // captured.
 void staged_copy(void* to, Device device, const Tensor& x);
 
-// See core/host_copies.h.
+// See core/memory/host_copies.h.
 std::vector<Tensor> host_copies(const std::vector<Tensor>& tensors);
 
 // `waiting`: pinned bytes whose copies may not have ended. `held`: all pinned bytes.

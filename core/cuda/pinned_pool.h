@@ -3,7 +3,7 @@
 #pragma once
 #include <functional>
 
-#include "core/segment_pool.h"
+#include "core/memory/segment_pool.h"
 
 namespace frugal::cuda {
 

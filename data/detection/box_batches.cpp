@@ -6,10 +6,10 @@
 
 #include "core/integers.h"
 #include "core/log.h"
-#include "core/nouns.h"
 #include "core/parallel.h"
-#include "core/quoted.h"
-#include "core/random_streams.h"
+#include "core/random/random_streams.h"
+#include "core/words/nouns.h"
+#include "core/words/quoted.h"
 #include "data/detection/box_checks.h"
 #include "data/formats/file_bytes.h"
 #include "data/image/draws.h"

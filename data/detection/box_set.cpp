@@ -3,8 +3,8 @@
 #include <filesystem>
 
 #include "core/log.h"
-#include "core/nouns.h"
-#include "core/quoted.h"
+#include "core/words/nouns.h"
+#include "core/words/quoted.h"
 #include "data/formats/file_bytes.h"
 
 namespace frugal::data {

@@ -5,7 +5,7 @@
 #include <set>
 #include <unordered_map>
 
-#include "core/quoted.h"
+#include "core/words/quoted.h"
 #include "data/detection/box_checks.h"
 #include "data/formats/file_bytes.h"
 #include "data/formats/json_strict.h"

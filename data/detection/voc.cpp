@@ -4,7 +4,7 @@
 #include <map>
 #include <set>
 
-#include "core/quoted.h"
+#include "core/words/quoted.h"
 #include "data/detection/box_checks.h"
 #include "data/formats/file_bytes.h"
 #include "data/image/picture_stems.h"

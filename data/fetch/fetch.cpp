@@ -18,14 +18,14 @@
 #include <string_view>
 #include <thread>
 
-#include "core/quoted.h"
+#include "core/words/quoted.h"
 #include "data/fetch/sha256.h"
 #include "data/formats/atomic_file.h"
 #include "data/formats/file_bytes.h"
 #endif
 
 #include "core/error.h"
-#include "core/nouns.h"
+#include "core/words/nouns.h"
 
 namespace frugal::data {
 

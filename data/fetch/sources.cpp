@@ -6,7 +6,7 @@
 #include <filesystem>
 
 #include "core/error.h"
-#include "core/quoted.h"
+#include "core/words/quoted.h"
 #include "data/fetch/fetch.h"
 #include "data/fetch/sha256.h"
 #include "data/formats/archive.h"

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "core/error.h"
-#include "core/quoted.h"
+#include "core/words/quoted.h"
 #include "data/formats/file_bytes.h"
 #include "data/formats/zip.h"
 

@@ -10,7 +10,7 @@
 #include <random>
 
 #include "core/error.h"
-#include "core/quoted.h"
+#include "core/words/quoted.h"
 
 namespace frugal::data {
 namespace {

@@ -5,7 +5,7 @@
 #include <set>
 #include <span>
 
-#include "core/quoted.h"
+#include "core/words/quoted.h"
 #include "data/formats/atomic_file.h"
 #include "data/formats/file_bytes.h"
 

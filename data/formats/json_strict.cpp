@@ -4,7 +4,7 @@
 #include <unordered_set>
 #include <vector>
 
-#include "core/quoted.h"
+#include "core/words/quoted.h"
 
 namespace frugal::data {
 namespace {

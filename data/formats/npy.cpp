@@ -8,7 +8,7 @@
 #include <optional>
 
 #include "core/dtype_switch.h"
-#include "core/quoted.h"
+#include "core/words/quoted.h"
 #include "data/formats/file_bytes.h"
 
 namespace frugal::data {

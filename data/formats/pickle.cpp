@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "core/error.h"
-#include "core/quoted.h"
+#include "core/words/quoted.h"
 #include "data/formats/file_bytes.h"
 #include "data/formats/npy.h"
 

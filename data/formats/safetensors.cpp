@@ -9,7 +9,7 @@
 #include <optional>
 #include <set>
 
-#include "core/quoted.h"
+#include "core/words/quoted.h"
 #include "data/formats/atomic_file.h"
 #include "data/formats/json_strict.h"
 

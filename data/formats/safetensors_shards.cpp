@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "core/quoted.h"
+#include "core/words/quoted.h"
 #include "data/formats/json_strict.h"
 
 namespace frugal::data {

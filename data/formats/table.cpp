@@ -7,7 +7,7 @@
 #include <unordered_set>
 
 #include "core/error.h"
-#include "core/quoted.h"
+#include "core/words/quoted.h"
 
 namespace frugal::data {
 namespace {

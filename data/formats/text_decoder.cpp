@@ -5,7 +5,7 @@
 #include <array>
 
 #include "core/error.h"
-#include "core/quoted.h"
+#include "core/words/quoted.h"
 
 namespace frugal::data {
 namespace {

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "core/kept_signal.h"
-#include "core/random_streams.h"
+#include "core/random/random_streams.h"
 #include "data/graph/subgraph.h"
 
 namespace frugal::data {

@@ -7,7 +7,7 @@
 #include <unordered_set>
 
 #include "core/parallel.h"
-#include "core/random_streams.h"
+#include "core/random/random_streams.h"
 #include "data/graph/graph_partition.h"
 #include "data/graph/subgraph.h"
 #include "data/loader.h"

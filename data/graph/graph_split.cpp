@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/random_streams.h"
+#include "core/random/random_streams.h"
 #include "data/dataset.h"
 #include "data/loader.h"
 

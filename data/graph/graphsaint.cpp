@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/quoted.h"
+#include "core/words/quoted.h"
 #include "data/formats/file_bytes.h"
 #include "data/formats/npy.h"
 #include "data/graph/graph_data_json.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 
-#include "core/quoted.h"
+#include "core/words/quoted.h"
 #include "data/formats/file_bytes.h"
 #include "data/formats/npy.h"
 #include "data/formats/table.h"

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "core/quoted.h"
+#include "core/words/quoted.h"
 #include "data/formats/npy.h"
 
 namespace frugal::data {

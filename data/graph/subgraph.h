@@ -3,7 +3,7 @@
 #include <span>
 #include <vector>
 
-#include "core/random_streams.h"
+#include "core/random/random_streams.h"
 #include "core/rng.h"
 #include "data/dataset.h"
 #include "data/graph/graph_data.h"

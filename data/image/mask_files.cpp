@@ -7,7 +7,7 @@
 #include <map>
 #include <optional>
 
-#include "core/quoted.h"
+#include "core/words/quoted.h"
 #include "data/formats/file_bytes.h"
 #include "data/image/draws.h"
 #include "data/image/orientation.h"

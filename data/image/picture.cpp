@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "core/error.h"
-#include "core/quoted.h"
+#include "core/words/quoted.h"
 #include "data/image/jpeg_scans.h"
 #include "data/image/orientation.h"
 

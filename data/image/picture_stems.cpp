@@ -3,7 +3,7 @@
 #include <filesystem>
 
 #include "core/error.h"
-#include "core/quoted.h"
+#include "core/words/quoted.h"
 #include "data/image/picture.h"
 
 namespace frugal::data {

@@ -12,8 +12,8 @@
 #include <unordered_set>
 
 #include "core/log.h"
-#include "core/nouns.h"
-#include "core/quoted.h"
+#include "core/words/nouns.h"
+#include "core/words/quoted.h"
 #include "data/formats/table.h"
 #include "data/text/unicode.h"
 

@@ -5,7 +5,7 @@
 #include <numeric>
 #include <optional>
 
-#include "core/quoted.h"
+#include "core/words/quoted.h"
 #include "data/formats/npy.h"
 #include "data/formats/safetensors.h"
 

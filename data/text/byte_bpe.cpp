@@ -4,7 +4,7 @@
 #include <queue>
 
 #include "core/error.h"
-#include "core/quoted.h"
+#include "core/words/quoted.h"
 #include "data/formats/file_bytes.h"
 #include "data/formats/json_strict.h"
 #include "data/text/byte_characters.h"

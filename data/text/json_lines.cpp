@@ -5,7 +5,7 @@
 #include <set>
 
 #include "core/error.h"
-#include "core/quoted.h"
+#include "core/words/quoted.h"
 #include "data/formats/byte_stream.h"
 #include "data/formats/json_strict.h"
 

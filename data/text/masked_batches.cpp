@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "core/error.h"
-#include "core/random_streams.h"
+#include "core/random/random_streams.h"
 #include "data/text/sequence_batches.h"
 
 namespace frugal::data {

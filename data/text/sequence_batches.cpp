@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "core/error.h"
-#include "core/random_streams.h"
+#include "core/random/random_streams.h"
 #include "data/loader.h"
 
 namespace frugal::data {

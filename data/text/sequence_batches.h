@@ -2,7 +2,7 @@
 #pragma once
 #include <vector>
 
-#include "core/random_streams.h"
+#include "core/random/random_streams.h"
 #include "data/batch_source.h"
 #include "data/text/tokenizer.h"
 

@@ -1,7 +1,7 @@
 #include "data/text/vocab.h"
 
 #include "core/error.h"
-#include "core/quoted.h"
+#include "core/words/quoted.h"
 #include "data/formats/file_bytes.h"
 
 namespace frugal::data {

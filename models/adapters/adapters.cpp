@@ -5,8 +5,8 @@
 #include <regex>
 #include <set>
 
-#include "core/quoted.h"
 #include "core/value.h"
+#include "core/words/quoted.h"
 #include "models/freeze.h"
 #include "models/generate.h"
 #include "models/matrix_weight.h"

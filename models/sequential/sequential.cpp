@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "core/nearest.h"
-#include "core/quoted.h"
+#include "core/words/nearest.h"
+#include "core/words/quoted.h"
 #include "models/sequential/layer_list.h"
 #include "models/sequential_parts.h"
 #include "models/zoo/keys.h"

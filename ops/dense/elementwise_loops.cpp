@@ -11,7 +11,7 @@
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 #include <hwy/highway.h>
 
-#include "core/philox-inl.h"
+#include "core/random/philox-inl.h"
 
 // A loop whose output may be one of its inputs: no iteration reads what another one writes.
 #if defined(__clang__)

@@ -6,7 +6,7 @@
 
 #include "core/cuda/cuda_kernel.h"
 #include "core/finite.h"
-#include "core/philox.h"
+#include "core/random/philox.h"
 #include "ops/optimizer/blockwise.h"
 #include "ops/optimizer/blockwise_loops.h"
 

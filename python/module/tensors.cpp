@@ -1,7 +1,7 @@
 // Tensors, and how they cross without a copy: the buffer protocol, and DLPack.
 #include <algorithm>
 
-#include "core/borrowed.h"
+#include "core/memory/borrowed.h"
 #include "python/module/bindings.h"
 #include "python/module/dlpack.h"
 

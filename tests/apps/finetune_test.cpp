@@ -8,7 +8,7 @@
 #include "apps/config/make_optimizer.h"
 #include "apps/config/resolve.h"
 #include "apps/config/train_options.h"
-#include "core/random_streams.h"
+#include "core/random/random_streams.h"
 #include "data/formats/safetensors.h"
 #include "models/state.h"
 #include "models/zoo/resnet_cifar.h"

@@ -31,8 +31,8 @@ TEST_CASE("beyond a smallest training, the process takes little more than the te
     const int64_t peak = bytes(row, "peak_bytes");
     CHECK(peak > 30 << 20);
     const int64_t grown = bytes(row, "host_peak_rss") - bytes(smallest, "host_peak_rss");
-    // Free pages: a 32nd and 8 MiB (core/page_pool.cpp). The bench holds a copy of the batch, which
-    // a run does not have, and which does not count in the peak.
+    // Free pages: a 32nd and 8 MiB (core/memory/page_pool.cpp). The bench holds a copy of the
+    // batch, which a run does not have, and which does not count in the peak.
     constexpr int64_t kCopy = int64_t{512} * 16 * 16 * 3 * 4;
     CHECK(static_cast<double>(grown) < 1.06 * static_cast<double>(peak + kCopy) + (8 << 20));
     CHECK(static_cast<double>(grown) > 0.7 * static_cast<double>(peak));

@@ -7,7 +7,7 @@
 #include "core/cuda/cuda_grid.h"
 #include "core/cuda/cuda_staging.h"
 #include "core/cuda/pinned_pool.h"
-#include "core/host_copies.h"
+#include "core/memory/host_copies.h"
 #include "core/rng.h"
 #include "ops/dense/copy.h"
 #include "ops/dense/elementwise.h"

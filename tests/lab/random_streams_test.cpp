@@ -1,5 +1,5 @@
-// What is drawn from a run's seed is drawn apart (core/random_streams.h).
-#include "core/random_streams.h"
+// What is drawn from a run's seed is drawn apart (core/random/random_streams.h).
+#include "core/random/random_streams.h"
 
 #include <doctest/doctest.h>
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "compress/policies/choice.h"
-#include "core/random_streams.h"
+#include "core/random/random_streams.h"
 #include "data/graph/graph_samplers.h"
 #include "data/graph/graph_split.h"
 #include "data/loader.h"

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "core/error.h"
-#include "core/quoted.h"
+#include "core/words/quoted.h"
 #include "train/metrics/metric_names.h"
 #include "train/metrics/metrics.h"
 

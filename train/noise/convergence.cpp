@@ -5,7 +5,7 @@
 
 #include "autograd/checkpoint.h"
 #include "compress/quantize/quantize.h"
-#include "core/random_streams.h"
+#include "core/random/random_streams.h"
 #include "core/stopwatch.h"
 #include "ops/dense/copy.h"
 #include "train/option_error.h"

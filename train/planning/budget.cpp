@@ -3,7 +3,7 @@
 #include <regex>
 #include <stdexcept>
 
-#include "core/quoted.h"
+#include "core/words/quoted.h"
 #include "train/option_error.h"
 #include "train/planning/bytes.h"
 

@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "core/error.h"
-#include "core/quoted.h"
+#include "core/words/quoted.h"
 #include "train/option_error.h"
 
 namespace frugal::train {

@@ -1,7 +1,7 @@
 #include "train/ranks/gradient_codec.h"
 
 #include "compress/quantize/quantize_kernels.h"
-#include "core/random_streams.h"
+#include "core/random/random_streams.h"
 
 namespace frugal::train {
 namespace {

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <map>
 
-#include "core/random_streams.h"
+#include "core/random/random_streams.h"
 #include "distributed/agreement.h"
 #include "ops/dense/copy.h"
 

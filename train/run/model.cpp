@@ -9,7 +9,7 @@
 
 #include "autograd/record.h"
 #include "core/cores.h"
-#include "core/quoted.h"
+#include "core/words/quoted.h"
 #include "data/formats/file_bytes.h"
 #include "data/image/mask_files.h"
 #include "data/image/picture.h"

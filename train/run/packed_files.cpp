@@ -6,8 +6,8 @@
 #include <set>
 
 #include "core/integers.h"
-#include "core/nouns.h"
-#include "core/quoted.h"
+#include "core/words/nouns.h"
+#include "core/words/quoted.h"
 #include "data/formats/json_strict.h"
 #include "ops/dense/packed_matrix.h"
 #include "ops/optimizer/blockwise.h"

@@ -5,8 +5,8 @@
 
 #include "autograd/timeline.h"
 #include "core/integers.h"
-#include "core/memory_trace.h"
-#include "core/random_streams.h"
+#include "core/memory/memory_trace.h"
+#include "core/random/random_streams.h"
 #include "train/option_error.h"
 #include "train/planning/own_plan.h"
 #include "train/planning/recommend.h"

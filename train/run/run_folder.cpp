@@ -12,7 +12,7 @@
 #include <fstream>
 #include <set>
 
-#include "core/quoted.h"
+#include "core/words/quoted.h"
 #include "data/formats/atomic_file.h"
 #include "data/formats/file_bytes.h"
 #include "data/formats/json_strict.h"

@@ -8,8 +8,8 @@
 
 #include "core/dtype_switch.h"
 #include "core/log.h"
-#include "core/nouns.h"
-#include "core/quoted.h"
+#include "core/words/nouns.h"
+#include "core/words/quoted.h"
 #include "train/run/packed_files.h"
 
 namespace frugal::train {

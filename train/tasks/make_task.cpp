@@ -1,6 +1,6 @@
 #include "train/tasks/make_task.h"
 
-#include "core/quoted.h"
+#include "core/words/quoted.h"
 #include "train/metrics/metric_names.h"
 #include "train/tasks/classification.h"
 #include "train/tasks/detection.h"

@@ -4,7 +4,7 @@
 #include <filesystem>
 
 #include "apps/config/run_encoding.h"
-#include "core/quoted.h"
+#include "core/words/quoted.h"
 
 namespace frugal::apps {
 namespace {

@@ -7,8 +7,8 @@
 #include "apps/config/keys/config_readers.h"
 #include "apps/config/run_encoding.h"
 #include "core/integers.h"
-#include "core/quoted.h"
-#include "core/random_streams.h"
+#include "core/random/random_streams.h"
+#include "core/words/quoted.h"
 #include "data/detection/box_batches.h"
 #include "train/metrics/metric_names.h"
 

@@ -6,7 +6,7 @@
 #include "apps/config/data/csv_columns.h"
 #include "apps/config/data/data_kinds.h"
 #include "apps/config/keys/value_named.h"
-#include "core/quoted.h"
+#include "core/words/quoted.h"
 #include "data/fetch/sources.h"
 #include "train/metrics/metric_names.h"
 

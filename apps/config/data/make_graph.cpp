@@ -7,7 +7,7 @@
 #include "apps/config/keys/config_readers.h"
 #include "apps/config/keys/value_named.h"
 #include "apps/config/make_model.h"
-#include "core/random_streams.h"
+#include "core/random/random_streams.h"
 #include "core/rng.h"
 #include "data/graph/graph_batches.h"
 #include "data/graph/graph_samplers.h"

@@ -7,7 +7,7 @@
 #include "apps/config/data/tensor_data.h"
 #include "apps/config/keys/config_readers.h"
 #include "apps/config/keys/value_named.h"
-#include "core/quoted.h"
+#include "core/words/quoted.h"
 #include "data/loader.h"
 #include "data/subset.h"
 #include "data/tables/csv_table.h"

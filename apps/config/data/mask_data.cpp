@@ -1,7 +1,7 @@
 #include "apps/config/data/mask_data.h"
 
 #include "apps/config/data/data_parts.h"
-#include "core/quoted.h"
+#include "core/words/quoted.h"
 
 namespace frugal::apps {
 

@@ -1,7 +1,7 @@
 // Noise with a faint pattern per class: images of any size without files, which a network can
 // learn.
 #pragma once
-#include "core/random_streams.h"
+#include "core/random/random_streams.h"
 #include "data/dataset.h"
 
 namespace frugal::apps {

@@ -4,7 +4,7 @@
 
 #include "apps/config/keys/value_named.h"
 #include "apps/config/make_model.h"
-#include "core/quoted.h"
+#include "core/words/quoted.h"
 #include "data/class_names.h"
 #include "data/formats/npy.h"
 

@@ -3,8 +3,8 @@
 
 #include "apps/config/keys/config_readers.h"
 #include "apps/config/keys/config_table.h"
-#include "core/nearest.h"
-#include "core/quoted.h"
+#include "core/words/nearest.h"
+#include "core/words/quoted.h"
 
 namespace frugal::apps {
 namespace {

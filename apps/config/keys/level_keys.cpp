@@ -8,8 +8,8 @@
 #include "apps/config/keys/config_field.h"
 #include "compress/policies/levels.h"
 #include "compress/policies/policy_kind.h"
-#include "core/nearest.h"
-#include "core/quoted.h"
+#include "core/words/nearest.h"
+#include "core/words/quoted.h"
 #include "data/fetch/sources.h"
 
 namespace frugal::apps {

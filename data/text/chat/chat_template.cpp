@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "core/quoted.h"
+#include "core/words/quoted.h"
 #include "data/formats/file_bytes.h"
 #include "data/formats/json_strict.h"
 

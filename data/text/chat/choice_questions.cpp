@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "core/error.h"
-#include "core/quoted.h"
+#include "core/words/quoted.h"
 #include "data/text/chat/sample_lines.h"
 
 namespace frugal::data {

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <unordered_map>
 
-#include "core/quoted.h"
+#include "core/words/quoted.h"
 #include "data/text/chat/jinja_parse.h"
 
 namespace frugal::data::jinja {

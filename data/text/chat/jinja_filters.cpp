@@ -4,7 +4,7 @@
 #include <cmath>
 #include <set>
 
-#include "core/quoted.h"
+#include "core/words/quoted.h"
 #include "data/text/chat/jinja.h"
 #include "data/text/unicode.h"
 

@@ -4,7 +4,7 @@
 #include <cctype>
 #include <charconv>
 
-#include "core/quoted.h"
+#include "core/words/quoted.h"
 #include "data/text/unicode.h"
 
 namespace frugal::data::jinja {

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "core/error.h"
-#include "core/quoted.h"
+#include "core/words/quoted.h"
 #include "data/formats/json_strict.h"
 #include "data/text/chat/jinja_value.h"
 #include "data/text/json_lines.h"

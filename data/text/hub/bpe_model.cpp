@@ -9,7 +9,7 @@
 #include <unordered_set>
 
 #include "core/error.h"
-#include "core/quoted.h"
+#include "core/words/quoted.h"
 #include "data/text/byte_characters.h"
 #include "data/text/hub/token_model.h"
 #include "data/text/unicode.h"

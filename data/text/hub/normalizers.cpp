@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "core/error.h"
-#include "core/quoted.h"
+#include "core/words/quoted.h"
 #include "data/text/byte_characters.h"
 #include "data/text/hub/byte_trie.h"
 #include "data/text/hub/split_pattern.h"

@@ -5,7 +5,7 @@
 #include <unordered_map>
 
 #include "core/error.h"
-#include "core/quoted.h"
+#include "core/words/quoted.h"
 #include "data/text/hub/byte_trie.h"
 #include "data/text/hub/token_model.h"
 #include "data/text/unicode.h"

@@ -9,7 +9,7 @@
 #include <optional>
 
 #include "core/error.h"
-#include "core/quoted.h"
+#include "core/words/quoted.h"
 #include "data/text/unicode.h"
 
 namespace frugal::data {

@@ -1,7 +1,7 @@
 #include "data/text/hub/token_model.h"
 
 #include "core/error.h"
-#include "core/quoted.h"
+#include "core/words/quoted.h"
 
 namespace frugal::data {
 

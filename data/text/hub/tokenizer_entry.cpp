@@ -1,7 +1,7 @@
 #include "data/text/hub/tokenizer_entry.h"
 
 #include "core/error.h"
-#include "core/quoted.h"
+#include "core/words/quoted.h"
 #include "data/text/unicode.h"
 
 namespace frugal::data {

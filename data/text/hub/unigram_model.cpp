@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "core/error.h"
-#include "core/quoted.h"
+#include "core/words/quoted.h"
 #include "data/text/hub/split_pattern.h"
 #include "data/text/hub/token_model.h"
 #include "data/text/unicode.h"

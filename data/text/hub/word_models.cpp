@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "core/error.h"
-#include "core/quoted.h"
+#include "core/words/quoted.h"
 #include "data/text/hub/token_model.h"
 
 namespace frugal::data {

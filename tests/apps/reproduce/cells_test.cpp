@@ -5,7 +5,7 @@
 #include "apps/reproduce/measures.h"
 #include "apps/reproduce/runner.h"
 #include "apps/reproduce/view.h"
-#include "core/quoted.h"
+#include "core/words/quoted.h"
 #include "tests/apps/reproduce/tables.h"
 
 namespace frugal::apps {

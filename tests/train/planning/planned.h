@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "compress/policies/choice.h"
-#include "core/draws.h"
+#include "core/random/draws.h"
 #include "models/registry.h"
 #include "optim/optimizers.h"
 #include "train/planning/planned_run.h"

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/random_streams.h"
+#include "core/random/random_streams.h"
 #include "data/image/transforms.h"
 #include "data/loader.h"
 #include "data/memory_dataset.h"

@@ -1,4 +1,4 @@
-#include "core/page_pool.h"
+#include "core/memory/page_pool.h"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "core/draws.h"
+#include "core/random/draws.h"
 
 #include <algorithm>
 #include <bit>
@@ -8,11 +8,11 @@
 // ops/simd/simd_loops.cpp says why these targets are left out.
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "core/draws.cpp"
+#define HWY_TARGET_INCLUDE "core/random/draws.cpp"
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 #include <hwy/highway.h>
 
-#include "core/philox-inl.h"
+#include "core/random/philox-inl.h"
 
 // This file is compiled without fused products (CMakeLists.txt), so that the bits are the same
 // where a machine has no such instruction.

@@ -1,4 +1,4 @@
-#include "core/draws.h"
+#include "core/random/draws.h"
 
 #include <doctest/doctest.h>
 #include <hwy/targets.h>

@@ -1,4 +1,4 @@
-#include "core/nouns.h"
+#include "core/words/nouns.h"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "core/host_copies.h"
+#include "core/memory/host_copies.h"
 
 #include "core/cuda/cuda_staging.h"
 

@@ -8,7 +8,7 @@
 #include <map>
 #include <vector>
 
-#include "core/segment_pool.h"
+#include "core/memory/segment_pool.h"
 
 namespace frugal {
 

@@ -1,4 +1,4 @@
-#include "core/borrowed.h"
+#include "core/memory/borrowed.h"
 
 namespace frugal {
 

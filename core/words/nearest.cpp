@@ -1,4 +1,4 @@
-#include "core/nearest.h"
+#include "core/words/nearest.h"
 
 #include <algorithm>
 #include <numeric>

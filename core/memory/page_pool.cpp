@@ -1,4 +1,4 @@
-#include "core/page_pool.h"
+#include "core/memory/page_pool.h"
 
 #include <sys/mman.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-#include "core/random_streams.h"
+#include "core/random/random_streams.h"
 
 #include <doctest/doctest.h>
 

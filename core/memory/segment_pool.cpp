@@ -1,4 +1,4 @@
-#include "core/segment_pool.h"
+#include "core/memory/segment_pool.h"
 
 #include <algorithm>
 #include <iterator>

@@ -1,4 +1,4 @@
-#include "core/quoted.h"
+#include "core/words/quoted.h"
 
 #include <doctest/doctest.h>
 

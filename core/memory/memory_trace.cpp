@@ -1,4 +1,4 @@
-#include "core/memory_trace.h"
+#include "core/memory/memory_trace.h"
 
 namespace frugal {
 namespace {
