@@ -213,6 +213,11 @@ TEST_CASE("conversations: what is wrong is named with file and line") {
       fmt::format("train {}{} --set data.dir={}", folder / "config.json", kModel, folder / "none"));
   CHECK(nowhere.status == 2);
   CHECK(has(nowhere.err, "data.dir: expected a file or a folder"));
+  const Ran no_tokenizer = frugal(fmt::format("train {}{} --set data.dir={}",
+                                              folder / "config.json", kModel, folder / "parts"));
+  CHECK(no_tokenizer.status == 2);
+  CHECK(has(no_tokenizer.err, "data.vocabulary: expected the folder of a model with a"));
+  CHECK(has(no_tokenizer.err, fmt::format("nor data.dir (\"{}\") has one", folder / "parts")));
   std::filesystem::remove(folder / "model/chat_template.jinja");
   const Ran no_template = train(good + good);
   CHECK(no_template.status == 1);

@@ -73,9 +73,15 @@ std::string hub_folder(const Config& config) {
     throw ConfigError("data.dir", fmt::format("expected a file or a folder, got {}, which is not "
                                               "there",
                                               in_quotes(*config.data.dir, 300)));
-  throw ConfigError("data.vocabulary",
-                    "expected the folder of a model with a tokenizer.json or a tokenizer.model, "
-                    "since model.weights and data.dir name none; got null");
+  const auto looked = [](const char* key, const std::optional<std::string>& path) {
+    return fmt::format("{} ({})", key, path ? in_quotes(*path, 300) : "null");
+  };
+  throw ConfigError(
+      "data.vocabulary",
+      fmt::format("expected the folder of a model with a tokenizer.json or a tokenizer.model, "
+                  "since neither {} nor {} has one",
+                  looked("model.weights", config.model.weights),
+                  looked("data.dir", config.data.dir)));
 }
 
 constexpr const char* kCharacters = "characters.txt";
