@@ -10,6 +10,7 @@
 
 #include "core/cuda/cuda_kernel.h"
 #include "core/cuda/cuda_late_kernel.h"
+#include "core/memory.h"
 
 namespace frugal::ops::cuda {
 
@@ -154,6 +155,29 @@ void with_tables(const std::vector<TensorEntry<kTensors, Factors>>& entries, F f
     }
     if (table.chunks > 0) f(table);
   }
+}
+
+// Updates that need kSums sums over each tensor first. sums(argument, grid, partial) launches the
+// kernel that adds the numbers of each chunk; update(argument, grid, totals) the one that uses the
+// sums of each tensor, [row][kSums].
+template <int kSums, int kTensors, class Factors, class Sums, class Update>
+void update_by_sums(const std::vector<TensorEntry<kTensors, Factors>>& entries, Sums sums,
+                    Update update) {
+  if (entries.empty()) return;
+  const CategoryScope scope(Category::workspace);
+  const Device device = entries[0].tensors[0]->device();
+  with_tables(entries, [&](const auto& table) {
+    with_late(table, [&]<class Argument>(const Argument& argument) {
+      const Tensor room = Tensor::empty({kSums * (table.chunks + table.rows)}, DType::f64, device);
+      double* partial = room.mut<double>();
+      double* totals = partial + kSums * table.chunks;
+      const Grid chunks{blocks_for(table.chunks, 1)};
+      sums(argument, chunks, partial);
+      launch(sum_rows_kernel<kSums, Argument>, {blocks_for(table.rows, 1)}, argument, partial,
+             totals);
+      update(argument, chunks, totals);
+    });
+  });
 }
 
 template <class F>

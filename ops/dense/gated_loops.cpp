@@ -1,19 +1,13 @@
 #include "ops/dense/gated_loops.h"
 
+#include "ops/simd/independent.h"
+
 // ops/simd/simd_loops.cpp says why these targets are left out.
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/dense/gated_loops.cpp"
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 #include <hwy/highway.h>
-
-// A loop whose output may be one of its inputs: no iteration reads what another one writes.
-#if defined(__clang__)
-#pragma clang diagnostic ignored "-Wpass-failed"
-#define FRUGAL_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
-#else
-#define FRUGAL_INDEPENDENT _Pragma("GCC ivdep")
-#endif
 
 // Plain loops over the functors: the compiler vectorises them for the target of each pass.
 HWY_BEFORE_NAMESPACE();

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <span>
 #include <vector>
 
 #include "core/dtype_switch.h"
@@ -13,6 +12,7 @@
 #include "ops/dense/softmax_loops.h"
 #include "ops/f32_blocks.h"
 #include "ops/loss/class_weights.h"
+#include "ops/loss/targets.h"
 #include "ops/shared_kernels.h"
 
 namespace frugal::ops {
@@ -88,16 +88,7 @@ double row_loss(const T* x, int64_t classes, int64_t target, T lse, double smoot
 
 void check_cross_entropy(const char* op, const Tensor& logits, const Tensor& target,
                          const EntropyWeights& weights, const CrossEntropyOptions& options) {
-  check_real(op, "logits", logits);
-  FRUGAL_CHECK(logits.dim() >= 2, "[{}] expected logits with at least 2 axes, got {}", op,
-               describe(logits));
-  FRUGAL_CHECK(logits.size(-1) > 0, "[{}] expected at least one class, got logits {}", op,
-               describe(logits));
-  const Shape rows(std::span(logits.shape().begin(), static_cast<size_t>(logits.dim() - 1)));
-  check_shape(op, "target", target, rows);
-  FRUGAL_CHECK(target.dtype() == DType::i64 && target.device() == logits.device(),
-               "[{}] expected target of dtype i64 on {}, got {}", op, logits.device().str(),
-               describe(target));
+  const Shape rows = check_targets(op, logits, target);
   FRUGAL_CHECK(!weights.rows.defined() || !weights.classes.defined(),
                "[{}] expected weights of rows or of classes, got both", op);
   if (weights.rows.defined()) check_shape(op, "row_weights", weights.rows, rows);

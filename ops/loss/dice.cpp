@@ -2,16 +2,15 @@
 
 #include <algorithm>
 #include <limits>
-#include <span>
 #include <type_traits>
 #include <vector>
 
 #include "core/dtype_switch.h"
 #include "core/parallel.h"
-#include "ops/checks.h"
 #include "ops/dense/copy.h"
 #include "ops/dense/softmax.h"
 #include "ops/f32_blocks.h"
+#include "ops/loss/targets.h"
 
 namespace frugal::ops {
 namespace {
@@ -94,14 +93,7 @@ void dice_kernel(Cpu, const Tensor& gradient, const Tensor& target, const Tensor
 
 DiceResult dice_loss(const Tensor& logits, const Tensor& target, const DiceOptions& options) {
   const char* const op = "dice_loss";
-  check_real(op, "logits", logits);
-  FRUGAL_CHECK(logits.dim() >= 2 && logits.size(-1) > 0,
-               "[{}] expected logits [..., C] of at least one class, got {}", op, describe(logits));
-  const Shape leading(std::span(logits.shape().begin(), static_cast<size_t>(logits.dim() - 1)));
-  check_shape(op, "target", target, leading);
-  FRUGAL_CHECK(target.dtype() == DType::i64 && target.device() == logits.device(),
-               "[{}] expected target of dtype i64 on {}, got {}", op, logits.device().str(),
-               describe(target));
+  check_targets(op, logits, target);
   FRUGAL_CHECK(options.smooth > 0 && options.smooth < std::numeric_limits<double>::infinity(),
                "[{}] expected a smooth term above 0, got {}", op, options.smooth);
   const DType dtype = dtype_beside(logits);

@@ -3,14 +3,13 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <span>
 #include <vector>
 
 #include "core/dtype_switch.h"
 #include "core/parallel.h"
-#include "ops/checks.h"
 #include "ops/dense/copy.h"
 #include "ops/f32_blocks.h"
+#include "ops/loss/targets.h"
 #include "ops/shared_kernels.h"
 
 namespace frugal::ops {
@@ -88,14 +87,7 @@ void focal_cross_entropy_kernel(Cpu, const Tensor& logits, const Tensor& target,
 FocalResult focal_cross_entropy(const Tensor& logits, const Tensor& target,
                                 const FocalOptions& options, const Tensor& class_weights) {
   const char* const op = "focal_cross_entropy";
-  check_real(op, "logits", logits);
-  FRUGAL_CHECK(logits.dim() >= 2 && logits.size(-1) > 0,
-               "[{}] expected logits [..., C] of at least one class, got {}", op, describe(logits));
-  const Shape leading(std::span(logits.shape().begin(), static_cast<size_t>(logits.dim() - 1)));
-  check_shape(op, "target", target, leading);
-  FRUGAL_CHECK(target.dtype() == DType::i64 && target.device() == logits.device(),
-               "[{}] expected target of dtype i64 on {}, got {}", op, logits.device().str(),
-               describe(target));
+  check_targets(op, logits, target);
   if (class_weights.defined()) check_shape(op, "class_weights", class_weights, {logits.size(-1)});
   check_beside(op, logits, {&class_weights});
   FRUGAL_CHECK(options.gamma >= 0 && options.gamma < std::numeric_limits<double>::infinity(),

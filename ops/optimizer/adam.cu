@@ -94,21 +94,14 @@ void lamb_steps_kernel(Cuda, const std::vector<LambUpdate>& updates) {
   for (const LambUpdate& u : updates)
     entries.push_back(
         {{&u.parameter, &u.gradient, &u.m, &u.v}, {Factors::of_lamb(u.step), u.step.lr, u.adapt}});
-  const CategoryScope scope(Category::workspace);
-  cuda::with_tables(entries, [&](const LambTable& table) {
-    const auto run = [&]<class Argument>(const Argument& argument) {
-      const Tensor sums = Tensor::empty({2 * (table.chunks + table.rows)}, DType::f64,
-                                        updates[0].parameter.device());
-      double* partial = sums.mut<double>();
-      double* totals = partial + 2 * table.chunks;
-      const cuda::Grid chunks{cuda::blocks_for(table.chunks, 1)};
-      cuda::launch(lamb_moments_kernel<Argument>, chunks, argument, partial);
-      cuda::launch(cuda::sum_rows_kernel<2, Argument>, {cuda::blocks_for(table.rows, 1)}, argument,
-                   partial, totals);
-      cuda::launch(lamb_update_kernel<Argument>, chunks, argument, totals);
-    };
-    cuda::with_late(table, run);
-  });
+  cuda::update_by_sums<2>(
+      entries,
+      []<class Argument>(const Argument& argument, const cuda::Grid& chunks, double* partial) {
+        cuda::launch(lamb_moments_kernel<Argument>, chunks, argument, partial);
+      },
+      []<class Argument>(const Argument& argument, const cuda::Grid& chunks, const double* totals) {
+        cuda::launch(lamb_update_kernel<Argument>, chunks, argument, totals);
+      });
 }
 
 }  // namespace frugal::ops

@@ -63,21 +63,14 @@ void lars_steps_kernel(Cuda, const std::vector<LarsUpdate>& updates) {
         {{&u.parameter, &u.gradient, &u.velocity},
          {u.step.lr, u.step.trust, u.step.weight_decay, static_cast<float>(u.step.momentum),
           static_cast<float>(u.step.weight_decay), u.step.adapt}});
-  const CategoryScope scope(Category::workspace);
-  cuda::with_tables(entries, [&](const LarsTable& table) {
-    const auto run = [&]<class Argument>(const Argument& argument) {
-      const Tensor sums = Tensor::empty({2 * (table.chunks + table.rows)}, DType::f64,
-                                        updates[0].parameter.device());
-      double* partial = sums.mut<double>();
-      double* totals = partial + 2 * table.chunks;
-      const cuda::Grid chunks{cuda::blocks_for(table.chunks, 1)};
-      cuda::launch(lars_norms_kernel<Argument>, chunks, argument, partial);
-      cuda::launch(cuda::sum_rows_kernel<2, Argument>, {cuda::blocks_for(table.rows, 1)}, argument,
-                   partial, totals);
-      cuda::launch(lars_update_kernel<Argument>, chunks, argument, totals);
-    };
-    cuda::with_late(table, run);
-  });
+  cuda::update_by_sums<2>(
+      entries,
+      []<class Argument>(const Argument& argument, const cuda::Grid& chunks, double* partial) {
+        cuda::launch(lars_norms_kernel<Argument>, chunks, argument, partial);
+      },
+      []<class Argument>(const Argument& argument, const cuda::Grid& chunks, const double* totals) {
+        cuda::launch(lars_update_kernel<Argument>, chunks, argument, totals);
+      });
 }
 
 }  // namespace frugal::ops
