@@ -63,6 +63,17 @@ void add_weights(CLI::App* sub, std::string& weights) {
       ->check(check_named)
       ->capture_default_str();
 }
+// A network that is trained: by a run, or by others.
+template <class Arguments>
+void add_trained(CLI::App* sub, Arguments& a) {
+  sub->add_option("RUN", a.config, "Folder of a run, or a configuration with --checkpoint")
+      ->required()
+      ->check(check_named);
+  sub->add_option("--checkpoint", a.checkpoint, "Weights, safetensors")
+      ->type_name("FILE")
+      ->check(check_named);
+  add_weights(sub, a.weights);
+}
 void add_tta(CLI::App* sub, std::string& tta) {
   sub->add_option("--tta", tta,
                   "Average over views of a picture: none, flip (and its mirror image) or ten_crop "
@@ -74,13 +85,7 @@ void add_tta(CLI::App* sub, std::string& tta) {
 void add_eval(CLI::App& app) {
   static EvalArguments a;
   CLI::App* sub = command(app, "eval", "Loss and accuracy of a run's weights, or of others");
-  sub->add_option("RUN", a.config, "Folder of a run, or a configuration with --checkpoint")
-      ->required()
-      ->check(check_named);
-  sub->add_option("--checkpoint", a.checkpoint, "Weights, safetensors")
-      ->type_name("FILE")
-      ->check(check_named);
-  add_weights(sub, a.weights);
+  add_trained(sub, a);
   sub->add_option("--split", a.split, "test or val")
       ->check(CLI::IsMember({"test", "val"}))
       ->capture_default_str();
@@ -285,13 +290,7 @@ void add_files(CLI::App& app) {
 void add_generate(CLI::App& app) {
   static GenerateArguments a;
   CLI::App* sub = command(app, "generate", "Text from a language model");
-  sub->add_option("RUN", a.config, "Folder of a run, or a configuration with --checkpoint")
-      ->required()
-      ->check(check_named);
-  sub->add_option("--checkpoint", a.checkpoint, "Weights, safetensors")
-      ->type_name("FILE")
-      ->check(check_named);
-  add_weights(sub, a.weights);
+  add_trained(sub, a);
   add_sets(sub, a.sets);
   sub->add_option("--prompt", a.prompt, "Text to continue; with --chat, a message to answer");
   CLI::Option* chat = sub->add_flag(
