@@ -20,6 +20,7 @@
 #include "apps/config/profile_file.h"
 #include "apps/config/resolve.h"
 #include "apps/config/set_up_device.h"
+#include "apps/config/starting_weights.h"
 #include "apps/config/train_options.h"
 #include "apps/text/csv.h"
 #include "compress/policies/learner.h"
@@ -493,10 +494,11 @@ void bench_step(const BenchArguments& arguments) {
   int64_t parameter_count = 0;
   try {
     if (runs) {
-      bench.run = std::make_unique<train::Run>(run_recipe(config));
+      bench.run = std::make_unique<train::Run>(starting_recipe(config));
       bench.run->optimizer();
       bench.make_batches_of_steps();
     } else {
+      check_starting_weights(config);
       bench.steps = std::make_unique<train::WaySteps>(planned_run(config));
     }
     Module& model = runs ? bench.run->model() : bench.steps->model();

@@ -18,7 +18,7 @@ train::RunRecipe recipe_on_cpu(const Config& config) {
   if (config.run.device != "cpu")
     throw ConfigError("device", fmt::format("expected cpu here, got {}", config.run.device));
   set_up_device(config.run);
-  train::RunRecipe recipe = run_recipe(config);
+  train::RunRecipe recipe = starting_recipe(config);
   recipe.lr = config.optim.lr;
   return recipe;
 }

@@ -53,7 +53,7 @@ void lr_find_command(const LrFindArguments& arguments) {
   Config config = load_config(arguments.config, arguments.sets);
   resolve(config);
   set_up_computing_device(config.run, "trained");
-  train::Run run(run_recipe(config));
+  train::Run run = make_run(config);
   run.batches();
   catch_signals();
   try {

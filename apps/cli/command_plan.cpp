@@ -16,6 +16,7 @@
 #include "apps/config/planned_run.h"
 #include "apps/config/resolve.h"
 #include "apps/config/set_up_device.h"
+#include "apps/config/starting_weights.h"
 #include "apps/config/train_options.h"
 #include "core/words/nouns.h"
 #include "core/words/quoted.h"
@@ -211,6 +212,7 @@ Config config_of_model(const PlanArguments& arguments) {
 void plan_command(const PlanArguments& arguments) {
   Config config = arguments.model.empty() ? load_config(arguments.config, arguments.sets)
                                           : config_of_model(arguments);
+  check_starting_weights(config);
   config.distributed.ranks = arguments.ranks;
   config = share_of_rank(config);
   const int64_t frozen_epochs = config.train.freeze_epochs;

@@ -4,12 +4,12 @@
 
 #include "apps/cli/report.h"
 #include "apps/cli/signals.h"
-#include "apps/config/adapter_files.h"
 #include "apps/config/data/make_data.h"
 #include "apps/config/make_model.h"
 #include "apps/config/make_run.h"
 #include "apps/config/resolve.h"
 #include "apps/config/set_up_device.h"
+#include "apps/config/starting_weights.h"
 #include "apps/config/stored_run.h"
 #include "apps/config/train_options.h"
 #include "apps/report/page.h"
@@ -172,17 +172,7 @@ void TrainingRun::load_start() {
   if (config_.model.weights && resumes && model.leaves_out_frozen())
     load_base(model, open_base_again(options_.out, config_), config_);
   if (resumes) return;
-  if (config_.model.weights) {
-    const auto weights = open_base(config_);
-    started_from_ = describe(weights, with_named_weights("model.weights", [&] {
-                               return load_base(model, weights, config_);
-                             }));
-  }
-  if (config_.model.adapter) {
-    load_adapter(model, config_, *config_.model.adapter);
-    started_from_ += fmt::format("{}adapter of {}", started_from_.empty() ? "" : "\n",
-                                 printable(*config_.model.adapter));
-  }
+  started_from_ = load_starting_weights(model, config_);
 }
 
 std::string TrainingRun::frozen_text() {

@@ -1,6 +1,7 @@
 #include "apps/config/config.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -123,6 +124,49 @@ constexpr Synonym kSynonyms[] = {
     {"budget", "compression.memory_budget"},
     {"quantization", "compression.bits"},
 };
+
+// "~/x" below the home folder, as shells have it at the beginning of a word. They leave it as it is
+// behind "path=", and in a file.
+std::string at_home(const std::string& path) {
+  const char* const home = std::getenv("HOME");
+  const bool below = path == "~" || path.starts_with("~/");
+  return below && home != nullptr && *home != 0 ? home + path.substr(1) : path;
+}
+
+// The value of a path such as "model.weights" in a document; null: it is not there.
+Json* value_at(Json& document, const std::string& path) {
+  Json* node = &document;
+  std::stringstream parts(path);
+  for (std::string part; std::getline(parts, part, '.');) {
+    if (!node->is_object()) return nullptr;
+    const auto found = node->find(part);
+    if (found == node->end()) return nullptr;
+    node = &*found;
+  }
+  return node;
+}
+
+std::vector<std::string> keys_of_paths() {
+  std::vector<std::string> keys;
+  for (const Section& section : config_sections())
+    for (const Field& field : section.fields)
+      if (field.is_path) keys.push_back(section.path(field));
+  return keys;
+}
+
+void expand_home(Json& document) {
+  for (const std::string& key : keys_of_paths())
+    if (Json* const value = value_at(document, key); value != nullptr && value->is_string())
+      *value = at_home(value->get<std::string>());
+}
+
+// The assignments "path=value" with the home folder.
+std::vector<std::string> with_home(std::vector<std::string> sets) {
+  for (const std::string& key : keys_of_paths())
+    for (std::string& set : sets)
+      if (set.starts_with(key + "=")) set = key + "=" + at_home(set.substr(key.size() + 1));
+  return sets;
+}
 
 std::string synonym_of(const std::string& path) {
   std::string name = leaf(path);
@@ -261,6 +305,7 @@ Config parse_config(const Json& given) {
   if (!given.is_object())
     throw ConfigError("", fmt::format("expected an object of sections, got {}", given.type_name()));
   Json document = given;
+  expand_home(document);
   expand_preset(document);
   expand_level(document);
   const HubKeys hub = expand_hub_folder(document);
@@ -351,7 +396,8 @@ std::string level_set_by(const std::string& set) {
 
 }  // namespace
 
-void apply_sets(Json& document, const std::vector<std::string>& sets) {
+void apply_sets(Json& document, const std::vector<std::string>& given) {
+  const std::vector<std::string> sets = with_home(given);
   constexpr std::string_view kWeights = "model.weights=";
   for (const std::string& set : sets)
     if (set.starts_with(kWeights) && is_hub_folder(set.substr(kWeights.size())))

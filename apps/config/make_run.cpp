@@ -7,6 +7,7 @@
 #include "apps/config/make_task.h"
 #include "apps/config/planned_run.h"
 #include "apps/config/resolve.h"
+#include "apps/config/starting_weights.h"
 #include "apps/config/train_options.h"
 #include "compress/policies/policy_kind.h"
 
@@ -26,7 +27,18 @@ std::shared_ptr<Planner> make_plan(const Config& config) {
   return std::make_shared<Planner>(planned_run(of_rank(config)).options);
 }
 
-train::Run make_run(const Config& config) { return train::Run(run_recipe(config)); }
+train::Run make_run(const Config& config) { return train::Run(starting_recipe(config)); }
+
+train::RunRecipe starting_recipe(const Config& config) {
+  check_starting_weights(config);
+  train::RunRecipe recipe = run_recipe(config);
+  recipe.make_model = [config, make = recipe.make_model](Device device) {
+    std::shared_ptr<Module> network = make(device);
+    if (device.type != DeviceType::meta) load_starting_weights(*network, config);
+    return network;
+  };
+  return recipe;
+}
 
 train::RunRecipe run_recipe(const Config& config, const BatchSpec& spec,
                             const distributed::CommunicatorPtr& ranks) {

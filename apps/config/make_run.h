@@ -5,14 +5,18 @@
 
 namespace frugal::apps {
 
-// A run of its own: make_run(config).train(). REQUIRES: `config` is resolved.
+// A run of its own, from the weights that the configuration names: make_run(config).train().
+// REQUIRES: `config` is resolved.
 train::Run make_run(const Config& config);
+// What make_run() makes. The weights must be there; on meta they are not read.
+train::RunRecipe starting_recipe(const Config& config);
 
 // A first plan; null without a memory budget. Errors: no plan within the budget.
 std::shared_ptr<Planner> make_plan(const Config& config);
 
-// The run of a resolved configuration. Its network and its batches are made when they are asked
-// for. `ranks`: the processes that train together; null: this one trains alone.
+// The run of a resolved configuration, whose network has random weights. The network and the
+// batches are made when they are asked for. `ranks`: the processes that train together; null: this
+// one trains alone.
 train::RunRecipe run_recipe(const Config& config, const distributed::CommunicatorPtr& ranks = {});
 // Takes a plan that is there already; null: there is none.
 train::RunRecipe run_recipe(const Config& config, std::shared_ptr<Planner> planner,

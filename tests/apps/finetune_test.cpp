@@ -409,4 +409,50 @@ TEST_CASE("--extend counts all epochs, and wants --resume") {
   CHECK(has(extended.out, "\"steps\": 15"));
 }
 
+TEST_CASE("commands that run steps begin with the weights that a configuration names") {
+  const TempFolder folder;
+  write_file(folder / "c.json", small().dump());
+  REQUIRE(binary("train " + folder / "c.json --quiet --out " + folder / "a").status == 0);
+  const std::string weights = " --set model.weights=" + folder / "a";
+  const auto first_loss = [&](const std::string& sets) {
+    const Ran ran = binary("lr-find " + folder / "c.json --json --steps 20" + sets);
+    REQUIRE_MESSAGE(ran.status == 0, ran.err);
+    return Json::parse(ran.out)["points"][0]["loss"].get<double>();
+  };
+  REQUIRE(binary("train " + folder / "c.json --quiet --out " + folder / "b" + weights).status == 0);
+  std::stringstream metrics(read_file(folder / "b/metrics.jsonl"));
+  std::string line;
+  std::getline(metrics, line);
+  CHECK(first_loss(weights) == doctest::Approx(Json::parse(line)["loss"].get<double>()));
+  CHECK(first_loss(weights) != first_loss(""));
+  for (const char* const command : {"lr-find", "plan", "profile", "profile --set device=meta",
+                                    "bench step", "bench step --set device=meta"}) {
+    CAPTURE(command);
+    const Ran ran = binary(
+        fmt::format("{} {} --set model.weights={}", command, folder / "c.json", folder / "none"));
+    CHECK(ran.status == 2);
+    CHECK_MESSAGE(has(ran.err, fmt::format("model.weights: expected a file or a folder of weights, "
+                                           "got \"{}\", which is not there",
+                                           folder / "none")),
+                  ran.err);
+  }
+}
+
+TEST_CASE("~ at the beginning of a path is the home folder, behind --set and in a file") {
+  const TempFolder folder;
+  write_file(folder / "c.json", small().dump());
+  REQUIRE(binary("train " + folder / "c.json --quiet --out " + folder / "a").status == 0);
+  Json from = small();
+  from["model"]["weights"] = "~/a";
+  write_file(folder / "from.json", from.dump());
+  for (const std::string& given :
+       {folder / "c.json --set 'model.weights=~/a'", folder / "from.json"}) {
+    CAPTURE(given);
+    const Ran ran = shell("HOME=" + folder / "" + " FRUGAL train " + given +
+                          " --quiet --set train.steps=1 --overwrite --out " + folder / "b");
+    REQUIRE_MESSAGE(ran.status == 0, ran.err);
+    CHECK(Json::parse(read_file(folder / "b/config.json"))["model"]["weights"] == folder / "/a");
+  }
+}
+
 }  // namespace frugal::apps

@@ -54,6 +54,11 @@ inline Field without_effect(Field f) {
   return f;
 }
 
+inline Field a_path(Field f) {
+  f.is_path = true;
+  return f;
+}
+
 // ---- what values may be
 using schema::boolean;
 using schema::integer;

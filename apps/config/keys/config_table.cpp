@@ -67,19 +67,20 @@ Section model() {
       "model",
       "The network.",
       {field(s, "name", &C::name, choice(model_names()), "Which network.", every_run()),
-       field(s, "weights", &C::weights, or_null(text()),
-             "Start from these weights: a safetensors file, a folder with such files and their "
-             "index, or the folder of a run (its best checkpoint). Names of torchvision, timm "
-             "and Hugging Face are understood. The config.json of a folder of Hugging Face's hub "
-             "gives the keys of the network that are not given here. A resumed run does not read "
-             "them again.",
-             every_run()),
-       field(
+       a_path(field(
+           s, "weights", &C::weights, or_null(text()),
+           "Start from these weights: a safetensors file, a folder with such files and their "
+           "index, or the folder of a run (its best checkpoint). Names of torchvision, timm "
+           "and Hugging Face are understood. The config.json of a folder of Hugging Face's hub "
+           "gives the keys of the network that are not given here. A resumed run does not read "
+           "them again.",
+           every_run())),
+       a_path(field(
            s, "adapter", &C::adapter, or_null(text()),
            "Start from this adapter: a folder of PEFT or of MLX, or a file .gguf of llama.cpp. It "
            "gives the keys of the section adapter that are not given here. A resumed run does "
            "not read it again.",
-           every_run()),
+           every_run())),
        field(s, "head", &C::head, choice({"keep", "reset"}),
              "reset: take all weights but those of the last layer, which starts anew: for "
              "other classes than the weights were trained on.",
@@ -126,12 +127,13 @@ Section data() {
       "The data.",
       {field(s, "name", &C::name, choice(dataset_names()),
              "Which dataset; random: noise, made in memory.", every_run()),
-       without_effect(field(s, "dir", &C::dir, or_null(text()),
-                            "Folder of the files; null: the first of $FRUGAL_DATA, "
-                            "~/.cache/frugal/datasets and /usr/share/datasets that has them.",
-                            {"data in files",
-                             {"data.name"},
-                             [](const Config& c) { return traits(c).reads_files; }})),
+       a_path(
+           without_effect(field(s, "dir", &C::dir, or_null(text()),
+                                "Folder of the files; null: the first of $FRUGAL_DATA, "
+                                "~/.cache/frugal/datasets and /usr/share/datasets that has them.",
+                                {"data in files",
+                                 {"data.name"},
+                                 [](const Config& c) { return traits(c).reads_files; }}))),
        field(s, "batch_size", &C::batch_size, integer(1, kBatch),
              "Samples in a training batch; of a whole graph, all.",
              {"all data but whole graphs",
@@ -177,6 +179,8 @@ Section data() {
           "data", "data", key.option, [](auto& c) -> auto& { return c.data; }));
       section.fields.back().reader = key.reader;
     }
+  for (const char* const path : {"vocabulary", "class_names"})
+    field_named(section, path).is_path = true;
   return in_order(
       std::move(section),
       "name dir batch_size test_batch_size drop_last crop_padding flip cutout normalize mean std "
@@ -310,11 +314,11 @@ Section compression() {
              "Code packed values by their entropy where that saves 5 % of their bytes: no loss, "
              "but time.",
              packing()),
-       field(s, "offload", &C::offload, text(),
-             "Folder of a disk to which activations go, packed or as they are; empty: they stay in "
-             "memory. The file has no name and vanishes with the run. On CUDA they go to pinned "
-             "host memory instead.",
-             every_run())}};
+       a_path(field(s, "offload", &C::offload, text(),
+                    "Folder of a disk to which activations go, packed or as they are; empty: they "
+                    "stay in memory. The file has no name and vanishes with the run. On CUDA they "
+                    "go to pinned host memory instead.",
+                    every_run()))}};
   field_named(section, "memory_budget").option = "budget.memory";
   field_named(section, "offload").option = "choice.offload";
   add(section, "keep", Keep::list(), kKeep, {"recipes"});
@@ -422,11 +426,11 @@ Section advanced() {
            "Steps from one measurement of the gradient's variance, of what compression adds to it "
            "and of the loss's smoothness to the next; 0: none, or with guard 200.",
            every_run()),
-       without_effect(
+       a_path(without_effect(
            field(s, "profile", &C::profile, text(),
                  "A file that `frugal bench step --record-profile` wrote on a run with values: the "
                  "widths that steps on meta count with; empty: averages.",
-                 on({"meta"}, "device meta")))}};
+                 on({"meta"}, "device meta"))))}};
   add(section, "keep", Keep::list(), kKeep);
   std::erase_if(section.fields, [](const Field& each) { return each.key == "recipes"; });
   add(

@@ -23,6 +23,7 @@ struct Field {
   std::function<void(Config&, const Json&)> set;  // REQUIRES: the value fits `schema`
   Reader reader = {};
   bool affects_results = true;
+  bool is_path = false;
   std::string option = {};  // the owner of the option, and its name there: "trainer.keep_best"
 };
 

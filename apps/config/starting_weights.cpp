@@ -1,0 +1,30 @@
+#include "apps/config/starting_weights.h"
+
+#include "apps/config/adapter_files.h"
+#include "apps/config/stored_run.h"
+#include "core/words/quoted.h"
+#include "train/run/weights.h"
+
+namespace frugal::apps {
+
+void check_starting_weights(const Config& config) {
+  if (config.model.weights) check_weights(*config.model.weights, "model.weights");
+}
+
+std::string load_starting_weights(Module& network, const Config& config) {
+  std::string read;
+  if (config.model.weights) {
+    const auto weights = open_base(config);
+    read = describe(weights, with_named_weights("model.weights", [&] {
+                      return load_base(network, weights, config);
+                    }));
+  }
+  if (config.model.adapter) {
+    load_adapter(network, config, *config.model.adapter);
+    read +=
+        fmt::format("{}adapter of {}", read.empty() ? "" : "\n", printable(*config.model.adapter));
+  }
+  return read;
+}
+
+}  // namespace frugal::apps
