@@ -235,6 +235,15 @@ std::terminate_handler otherwise = nullptr;
   std::abort();
 }
 
+// The words of a command line, where --name=~/x is below the home folder.
+std::vector<std::string> words_of(int argc, char** argv) {
+  std::vector<std::string> words(argv, argv + argc);
+  for (std::string& word : words)
+    if (const size_t equals = word.find('='); word.starts_with("--") && equals != word.npos)
+      word = word.substr(0, equals + 1) + at_home(word.substr(equals + 1));
+  return words;
+}
+
 }  // namespace
 
 int run_command_line(CLI::App& app, int argc, char** argv,
@@ -247,7 +256,10 @@ int run_command_line(CLI::App& app, int argc, char** argv,
   app.formatter(std::make_shared<WrappedHelp>());  // before the commands, which take it over
   try {
     add_commands(app);
-    app.parse(argc, argv);
+    std::vector<std::string> words = words_of(argc, argv);
+    std::vector<char*> places;
+    for (std::string& word : words) places.push_back(word.data());
+    app.parse(argc, places.data());
     return end_of_output(0);
   } catch (const CLI::Success& e) {
     const int status = app.exit(e);

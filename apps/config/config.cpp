@@ -125,14 +125,6 @@ constexpr Synonym kSynonyms[] = {
     {"quantization", "compression.bits"},
 };
 
-// "~/x" below the home folder, as shells have it at the beginning of a word. They leave it as it is
-// behind "path=", and in a file.
-std::string at_home(const std::string& path) {
-  const char* const home = std::getenv("HOME");
-  const bool below = path == "~" || path.starts_with("~/");
-  return below && home != nullptr && *home != 0 ? home + path.substr(1) : path;
-}
-
 // The value of a path such as "model.weights" in a document; null: it is not there.
 Json* value_at(Json& document, const std::string& path) {
   Json* node = &document;
@@ -293,6 +285,12 @@ Json parse_text(std::string_view text, const std::string& from) {
 }
 
 }  // namespace
+
+std::string at_home(const std::string& path) {
+  const char* const home = std::getenv("HOME");
+  const bool below = path == "~" || path.starts_with("~/");
+  return below && home != nullptr && *home != 0 ? home + path.substr(1) : path;
+}
 
 std::string key_meant(const std::string& name) {
   if (const std::string synonym = synonym_of(name); !synonym.empty()) return synonym;

@@ -212,6 +212,9 @@ Config load_document(Json document, const std::vector<std::string>& sets = {},
 // The config.json of a run is taken with such keys, too.
 void drop_unread(Config& config, const std::string& chosen = {});
 Json read_json(const std::string& path);
+// "~" and "~/x" below the home folder, as shells have it at the beginning of a word. They leave it
+// as it is behind "=", and in a file. Other paths as they are.
+std::string at_home(const std::string& path);
 // One "path=value". A path may go through a list, by the number of an entry:
 // model.modules.3.dropout.p or model.modules[3].dropout.p.
 void apply_set(Json& document, const std::string& assignment);

@@ -438,7 +438,7 @@ TEST_CASE("commands that run steps begin with the weights that a configuration n
   }
 }
 
-TEST_CASE("~ at the beginning of a path is the home folder, behind --set and in a file") {
+TEST_CASE("~ at the beginning of a path is the home folder, behind an equals sign and in a file") {
   const TempFolder folder;
   write_file(folder / "c.json", small().dump());
   REQUIRE(binary("train " + folder / "c.json --quiet --out " + folder / "a").status == 0);
@@ -449,7 +449,7 @@ TEST_CASE("~ at the beginning of a path is the home folder, behind --set and in 
        {folder / "c.json --set 'model.weights=~/a'", folder / "from.json"}) {
     CAPTURE(given);
     const Ran ran = shell("HOME=" + folder / "" + " FRUGAL train " + given +
-                          " --quiet --set train.steps=1 --overwrite --out " + folder / "b");
+                          " --quiet --set train.steps=1 --overwrite '--out=~/b'");
     REQUIRE_MESSAGE(ran.status == 0, ran.err);
     CHECK(Json::parse(read_file(folder / "b/config.json"))["model"]["weights"] == folder / "/a");
   }
