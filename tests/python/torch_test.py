@@ -47,6 +47,17 @@ class Net(nn.Module):
         return self.last(self.drop(y.flatten(1)))
 
 
+class Of(nn.Module):
+    """A function as a module."""
+
+    def __init__(self, f):
+        super().__init__()
+        self.f = f
+
+    def forward(self, x):
+        return self.f(x)
+
+
 def batch(seed=0, count=8):
     generator = torch.Generator().manual_seed(seed)
     return torch.randn(count, 3, 16, 16, generator=generator), torch.arange(count) % 10
@@ -124,7 +135,8 @@ class Forms(unittest.TestCase):
         """Products with such numbers take many times longer."""
         defaults = {
             "approximate": "none", "alpha": 1.0, "scale": 1.0, "input_scale": 1.0, "beta": 1.0, "lambd": 0.5,
-            "threshold": 20.0, "negative_slope": 0.01, "min_val": -1.0, "max_val": 1.0}  # fmt: skip
+            "threshold": 20.0, "negative_slope": 0.01, "min_val": -1.0, "max_val": 1.0,
+            "min": -1.0, "max": 1.0}  # fmt: skip
         for op in _rules._DERIVATIVES:
             for dtype in (torch.float32, torch.bfloat16):
                 table = _rules.levels(op, defaults, _rules.width_of(op, 4), dtype)
@@ -243,15 +255,6 @@ class Steps(unittest.TestCase):
 
     def test_inputs_that_are_not_read_take_nothing(self):
         """findings/torch_unread_inputs.sh"""
-
-        class Of(nn.Module):
-            def __init__(self, f):
-                super().__init__()
-                self.f = f
-
-            def forward(self, x):
-                return self.f(x)
-
         places = torch.zeros(8, 16, 16, 4, dtype=torch.long)
         frozen = nn.Conv2d(16, 8, 3).requires_grad_(False)
         for name, layer in {
@@ -273,6 +276,53 @@ class Steps(unittest.TestCase):
             self.assertTrue(torch.equal(network[0].weight.grad, plain), name)
             # The input takes 128 KiB, and 16 KiB in 4 bits. Places and masks are less.
             self.assertLess(memory.kept, 8 * 16 * 16 * 16 // 2, (name, memory.whole))
+
+    def test_ends_of_clamp_and_hardtanh(self):
+        """findings/torch_gradient_at_zero.sh"""
+        at = torch.tensor([-1.0, 0.0, -0.0, 0.3, 0.2, 1.0, 6.0, 7.0]).repeat(512)
+        for dtype in (torch.float32, torch.bfloat16):
+            for name, f in {
+                "clamp": lambda x: x.clamp(0, 6),
+                "clip": lambda x: x.clip(0.3, 1),
+                "min": lambda x: x.clamp(min=0),
+                "max": lambda x: x.clamp(max=0.3),
+                "clamp_min": lambda x: x.clamp_min(0.3),
+                "clamp_max": lambda x: x.clamp_max(1),
+                "in place": lambda x: x.clamp_(0, 0.3),
+                "hardtanh": lambda x: nn.functional.hardtanh(x, 0, 6),
+                "relu6": nn.functional.relu6,
+            }.items():
+                if dtype == torch.bfloat16 and name in ("hardtanh", "relu6"):
+                    continue  # PyTorch 1.13 has none
+                network = Of(lambda x, f=f: f(x + 0))
+                found = []
+                for bits in (0, 4):
+                    x = at.clone().to(dtype).requires_grad_()
+                    with ft.compress(network, bits=bits) as memory:
+                        network(x).sum().backward()
+                    found.append(x.grad)
+                self.assertTrue(torch.equal(*found), (name, dtype))
+                self.assertEqual(memory.kept, at.numel() // 8, (name, memory.whole))
+        # Where each element has its own ends, the input stays.
+        network = Of(lambda x: (x + 0).clamp(torch.zeros(at.numel()), torch.ones(at.numel())))
+        with ft.compress(network, bits=4) as memory:
+            network(at.clone().requires_grad_()).sum().backward()
+        self.assertEqual(memory.whole, {"read by clamp, which no rule knows": 4 * at.numel()})
+
+    def test_expanded_tensors_count_and_stay_as_small_as_they_are(self):
+        """findings/torch_hooks_views.sh"""
+        x = torch.randn(2000, 256, requires_grad=True)
+        network = Of(lambda x: nn.functional.normalize(x + 0))
+        with ft.compress(network, bits=4) as memory:
+            network(x).sum().backward()
+        # The rows, their norms, and the norms that divide them.
+        self.assertEqual(memory.saved, 2000 * 256 * 4 + 2 * 2000 * 4)
+        network = Of(lambda x: nn.functional.gelu((x[:1] + 0).expand(2000, -1)))
+        x.grad = None
+        with ft.compress(network, bits=4, min_elements=0) as memory:
+            network(x).sum().backward()
+        self.assertEqual(memory.saved, 256 * 4)
+        self.assertLessEqual(memory.kept, 256 * 4, memory.whole)
 
     def test_what_an_op_writes_after_it_has_saved_it(self):
         """RReLU saves the slopes that it draws before it has drawn them."""

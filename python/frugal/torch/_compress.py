@@ -462,7 +462,7 @@ class compress:
             key = (tensor.data_ptr(), tensor.numel())
             if key not in self._small:  # memory that several ops save counts once
                 self._small.add(key)
-                size = tensor.numel() * tensor.element_size()
+                size = _kept.bytes_of(tensor)
                 self.memory.add(path, size, 0, size, "small")
             return slot
         finally:
@@ -585,7 +585,7 @@ class compress:
         return ""
 
     def _place(self, tensor: torch.Tensor) -> Any:
-        return self._table.pin(tensor), tensor.storage_offset(), tensor.numel(), tensor._version
+        return self._table.pin(tensor), tensor.storage_offset(), _kept.bytes_of(tensor), tensor._version
 
     def _count(self, tensor: torch.Tensor, packed: int, why: str) -> None:
         if why in ("parameter", "input"):
@@ -596,7 +596,7 @@ class compress:
         tensor = values
         # Memory that several ops save counts once, as PyTorch holds it once.
         key = self._place(tensor)
-        size = tensor.numel() * tensor.element_size()
+        size = _kept.bytes_of(tensor)
         first = key not in self._counted
         if first:
             self._counted[key] = False
@@ -652,6 +652,9 @@ class compress:
         flat = _kept.flat_of(tensor)
         whole = flat is None
         if flat is None:
+            bits = _rules.width_of(op, self._widths.base) if form == "levels" else 1
+            if 8 * _kept.bytes_of(tensor) <= bits * tensor.numel():
+                return "expanded"  # its codes would take more
             flat = tensor.contiguous().view(-1)
         stride = _contiguous(tensor.shape) if whole else tensor.stride()
         if form in ("two", "two or values"):

@@ -33,6 +33,14 @@ def flat_of(tensor: torch.Tensor) -> Optional[torch.Tensor]:
     return tensor.as_strided((tensor.numel(),), (1,), tensor.storage_offset())
 
 
+def bytes_of(tensor: torch.Tensor) -> int:
+    """The bytes of its elements in memory, where an expanded one has each element once."""
+    places = tensor.element_size()
+    for stride, extent in zip(tensor.stride(), tensor.shape):
+        places *= extent if stride != 0 or extent == 0 else 1
+    return places
+
+
 def columns_of(tensor: torch.Tensor, channels_second: bool) -> int:
     """The number of channels if they are neighbours in memory, else 0."""
     axes = tensor.dim()

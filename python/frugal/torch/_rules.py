@@ -124,6 +124,9 @@ for _name in (
     "celu",
     "softshrink",
     "hardshrink",
+    "clamp",
+    "clamp_min",
+    "clamp_max",
 ):
     INPUTS[_name] = INPUTS[_name + "_"] = _one("levels")
 
@@ -154,6 +157,8 @@ def rules_of(op: str, args: Tuple[Any, ...]) -> Tuple[Saved, ...]:
     """What the op saves, by its arguments where these decide."""
     if op in ("pow", "pow_"):  # the gradient of a square is linear in its input, those of others are not
         return _one("values") if len(args) > 1 and args[1] == 2 else ()
+    if op.startswith("clamp") and any(isinstance(a, torch.Tensor) for a in args[1:]):
+        return ()  # the ends differ from element to element
     rules = INPUTS.get(op, ())
     if _reads_no_input(op, args):
         return (Saved(0, "shape", rules[0].needs), *rules[1:])
@@ -272,6 +277,13 @@ def _numbers(func: Any, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Dict[s
     return numbers
 
 
+def _between(one: torch.Tensor, x: torch.Tensor, numbers: Dict[str, Any]) -> torch.Tensor:
+    """The derivative of clamp, which is 1 at its ends, where that of hardtanh is 0."""
+    low, high = numbers.get("min"), numbers.get("max")
+    inside = torch.ones_like(x, dtype=torch.bool) if low is None else x >= low
+    return (inside if high is None else inside & (x <= high)).to(one.dtype)
+
+
 # The derivative of each op, as its own backward function computes it: of a tensor of ones, of what
 # is saved and of the op's numbers.
 Derivative = Callable[[torch.Tensor, torch.Tensor, Dict[str, Any]], torch.Tensor]
@@ -293,6 +305,9 @@ _DERIVATIVES: Dict[str, Derivative] = {
     "softshrink": lambda one, x, n: aten.softshrink_backward(one, x, n["lambd"]),
     "hardshrink": lambda one, x, n: aten.hardshrink_backward(one, x, n["lambd"]),
     "threshold": lambda one, x, n: aten.threshold_backward(one, x, n["threshold"]),
+    "clamp": _between,
+    "clamp_min": _between,
+    "clamp_max": _between,
     "sigmoid": lambda one, y, n: aten.sigmoid_backward(one, y),
     "tanh": lambda one, y, n: aten.tanh_backward(one, y),
     # The gradient is dy - exp(y) sum(dy): what is rounded is exp(y), a probability.
@@ -305,8 +320,9 @@ _DERIVATIVES: Dict[str, Derivative] = {
 # gradient would take many times longer.
 _RANGES = {"sigmoid": (0.5, 1.0), "tanh": (0.0, 1.0), "_log_softmax": (-120.0, 0.0)}
 _LOSSES = {"_log_softmax", "binary_cross_entropy_with_logits"}  # 8 bits: all gradients begin here
-_TWO = {"hardsigmoid", "hardtanh", "leaky_relu", "threshold", "softshrink", "hardshrink"}  # derivatives
-_ENDS = ("min_val", "max_val", "threshold", "lambd")  # where these derivatives change
+_CLAMPS = {"clamp", "clamp_min", "clamp_max"}
+_TWO = _CLAMPS | {"hardsigmoid", "hardtanh", "leaky_relu", "threshold", "softshrink", "hardshrink"}  # derivatives
+_ENDS = ("min_val", "max_val", "min", "max", "threshold", "lambd")  # where these derivatives change
 
 _tables: Dict[Any, Optional[Levels]] = {}
 
@@ -330,8 +346,9 @@ def numbers_of(func: Any, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Dict
 
 def derivative(op: str, x: torch.Tensor, numbers: Dict[str, Any]) -> torch.Tensor:
     """f'(x) in f32."""
-    x = x.float()
-    return _DERIVATIVES[op](torch.ones_like(x), x, numbers)
+    one = torch.ones_like(x, dtype=torch.float32)
+    # The ends of clamp are compared in the dtype of x, into which PyTorch rounds them.
+    return _DERIVATIVES[op](one, x if op in _CLAMPS else x.float(), numbers)
 
 
 def levels(op: str, numbers: Dict[str, Any], width: int, dtype: torch.dtype) -> Optional[Levels]:
@@ -346,15 +363,16 @@ def _make_levels(
     op: str, numbers: Dict[str, Any], width: int, dtype: torch.dtype
 ) -> Optional[Levels]:
     low, high = _RANGES.get(op, (-40.0, 40.0))
-    ends = [float(numbers[name]) for name in _ENDS if name in numbers]
+    ends = [float(numbers[name]) for name in _ENDS if numbers.get(name) is not None]
     if op in _TWO and ends:  # these may lie anywhere
         middle = 0.0 if "lambd" in numbers else sum(ends) / len(ends)
         low, high = min(ends) - 1, max(ends) + 1
         grid = torch.tensor([low, middle, high], dtype=torch.float64)
     else:
         grid = torch.linspace(low, high, 800001, dtype=torch.float64)
-    grid = grid.to(dtype).float()  # values that the dtype has
-    found = derivative(op, grid, numbers)
+    rounded = grid.to(dtype)  # values that the dtype has
+    found = derivative(op, rounded, numbers)
+    grid = rounded.float()
     least, most = float(found.min()), float(found.max())
     if not most > least:
         return None
