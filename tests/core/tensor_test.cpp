@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -160,6 +161,23 @@ TEST_CASE("factories: ones, arange, rand, randn") {
   CHECK(Tensor::rand({4}, key).to_vector() != Tensor::rand({4}, {8, 1}).to_vector());
   CHECK(Tensor::randn({4}, key, DType::f64).dtype() == DType::f64);
   CHECK_THROWS_WITH_AS(Tensor::rand({2}, key, DType::i64), doctest::Contains("floating"), Error);
+}
+
+// Normal numbers of 8 binary digits that are made of uniform ones of 8 digits end at 3.33.
+TEST_CASE("random numbers do not depend on how many are drawn, and those of bf16 have tails") {
+  const RngKey key{7, 1};
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const Tensor all = Tensor::randn({200000}, key, dtype);
+    for (const int64_t count : {1, 15, 16, 17, 1000})
+      CHECK(Tensor::randn({count}, key, dtype).to_vector() == all.slice(0, 0, count).to_vector());
+    const std::vector<double> values = all.to_vector();
+    // 174 are expected, with a deviation of 13.
+    const auto far =
+        std::count_if(values.begin(), values.end(), [](double x) { return std::abs(x) > 3.33; });
+    CHECK(far > 100);
+    const Tensor even = Tensor::rand({200000}, key, dtype);
+    CHECK(Tensor::rand({17}, key, dtype).to_vector() == even.slice(0, 0, 17).to_vector());
+  }
 }
 
 TEST_CASE("indexing, and values of other types") {

@@ -172,6 +172,43 @@ TEST_CASE("8-bit AdamW converges as AdamW does") {
   CHECK(got < 1.08 * wanted);  // 1.15 with rounding to the nearest
 }
 
+TEST_CASE("8-bit AdamW: a second moment falls where one step changes it by less than a code") {
+  // The first element of each block has a second moment of 1 in every step, so the scale stays.
+  // The others have 1/2 at first. Rounding to the nearest would leave them there: a step takes
+  // 0.0005, and neighbours lie 0.9/128 apart.
+  const int64_t n = 4096;
+  const int steps = 1000;
+  Variable p = Variable::parameter(Tensor::zeros({n}));
+  Adam8bit adam(group(p), {});
+  const auto set_gradient = [&](double of_firsts, double of_others) {
+    Tensor g = Tensor::full({n}, of_others);
+    for (int64_t i = 0; i < n; i += ops::kStateBlock) g.mut<float>()[i] = float(of_firsts);
+    p.set_grad(g);
+  };
+  set_gradient(std::sqrt(1000.0), std::sqrt(500.0));
+  adam.step(0.01);
+  for (int t = 0; t < steps; ++t) {
+    set_gradient(1, 0);
+    adam.step(0.01);
+  }
+  ops::BlockwiseState v{{}, {}, StateMap::positive};
+  for (const auto& [name, tensor] : adam.state())
+    if (name.starts_with("v")) (tensor.dtype() == DType::u8 ? v.codes : v.scales) = tensor;
+  REQUIRE(v.codes.defined());
+  double sum = 0, squares = 0;
+  int64_t count = 0;
+  const std::vector<double> found = ops::dequantize_blockwise(v).to_vector();
+  for (int64_t i = 0; i < n; ++i) {
+    if (i % ops::kStateBlock == 0) continue;
+    sum += found[static_cast<size_t>(i)];
+    squares += found[static_cast<size_t>(i)] * found[static_cast<size_t>(i)];
+    ++count;
+  }
+  const double mean = sum / double(count);
+  const double deviation = std::sqrt((squares / double(count) - mean * mean) / double(count));
+  CHECK(std::abs(mean - 0.5 * std::pow(0.999, steps)) < 5 * deviation);
+}
+
 TEST_CASE("8-bit AdamW: a gradient that stops does not let the step explode") {
   // Element 1 is far below its block's largest: its second moment rounds to less than the smallest
   // number, and would be 0.

@@ -117,6 +117,16 @@ TEST_CASE("fit gives the last evaluation, and none without a test set") {
   CHECK(!fit(blind.model, blind.sgd, schedule, blind.batches, blind.options));
 }
 
+// Dropout, the order of samples and the rounding of codes draw random numbers.
+TEST_CASE("how often a run evaluates does not change what it trains") {
+  BarsRun always, rarely, never;
+  rarely.options.eval_interval = 3;
+  never.options.test = nullptr;
+  for (BarsRun* run : {&always, &rarely, &never}) REQUIRE(run->trainer().run());
+  CHECK(always.weights() == rarely.weights());
+  CHECK(always.weights() == never.weights());
+}
+
 TEST_CASE("callbacks see each step and epoch, and may end the run") {
   BarsRun run;
   std::vector<int64_t> steps, logged, epochs;

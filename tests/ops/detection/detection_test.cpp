@@ -2,6 +2,8 @@
 // show: empty inputs, errors, `meta`, f64.
 #include <doctest/doctest.h>
 
+#include <algorithm>
+
 #include "ops/detection/boxes.h"
 #include "ops/detection/detection_loss.h"
 #include "ops/detection/match.h"
@@ -68,6 +70,37 @@ TEST_CASE("nms: torchvision's rows, with equal scores and with groups") {
             .shape() == Shape{7});
   CHECK_THROWS_WITH_AS(nms(equal, Tensor::full({1}, kNan), 0.5),
                        "[nms] expected numbers as scores, got nan in row 0", Error);
+}
+
+// Boxes that are moved apart by their group lose digits in f32, and pairs near the threshold
+// change.
+TEST_CASE("nms: a group is judged as if it were alone, whatever its number") {
+  const int64_t n = 400;
+  Tensor boxes = Tensor::empty({n, 4});
+  for (int64_t i = 0; i < n; ++i) {
+    float* const box = boxes.mut<float>() + 4 * i;
+    const auto at = static_cast<uint64_t>(4 * i);
+    for (int k = 0; k < 2; ++k) {
+      box[k] = 1000 + 40 * uniform({1, 0}, at + static_cast<uint64_t>(k));
+      box[k + 2] = box[k] + 4 + 4 * uniform({1, 0}, at + 2 + static_cast<uint64_t>(k));
+    }
+  }
+  const Tensor scores = Tensor::rand({n}, {2, 0});
+  const auto kept = [&](int64_t first) {
+    std::vector<int64_t> groups(n / 2, first);
+    groups.resize(n, first + 1);
+    std::vector<int64_t> rows = nms(boxes, scores, 0.5, of(groups)).to_vector<int64_t>();
+    std::sort(rows.begin(), rows.end());
+    return rows;
+  };
+  std::vector<int64_t> alone;
+  for (const int64_t from : {int64_t{0}, n / 2}) {
+    const Tensor own =
+        nms(boxes.slice(0, from, from + n / 2), scores.slice(0, from, from + n / 2), 0.5);
+    for (const int64_t row : own.to_vector<int64_t>()) alone.push_back(from + row);
+  }
+  std::sort(alone.begin(), alone.end());
+  for (const int64_t first : {0, 20000}) CHECK(kept(first) == alone);
 }
 
 TEST_CASE("match_boxes: torchvision's matches") {
