@@ -7,8 +7,9 @@
 # gives all to the last.
 # So a unit that is exactly 0 learns where relu is written as clamp, and does not where it is written as relu: the loss
 # is equal and the gradient is not. Whoever keeps a bit instead of the input must know on which side the end counts.
-# Frugal: relu has 0 there, as the sign that it keeps says. frugal.torch keeps a bit for clamp and hardtanh, which says
-# what PyTorch's own function says at their ends: tests/python/torch_test.py, "test_ends_of_clamp_and_hardtanh".
+# Frugal: relu has 0 there, and clamp 1, as PyTorch's (ops/dense/bitmask.h). frugal.torch keeps a bit for clamp and
+# hardtanh, which says what PyTorch's own function says at their ends: tests/python/torch_test.py,
+# "test_ends_of_clamp_and_hardtanh".
 . "$(dirname "$0")/packages.sh"
 both_torches
 for suite in bookworm trixie; do

@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <atomic>
+#include <cmath>
 #include <sstream>
 #include <thread>
 
@@ -35,6 +36,7 @@ TEST_CASE("results last, by hash, kind, seed and scale" *
     store.put({"aa", "accuracy", 2, "full"}, result_of(81));
     store.put({"aa", "accuracy", 2, "full"}, result_of(82));  // replaces
     store.put({"aa", "accuracy", 1, "smoke"}, result_of(10));
+    store.put({"aa", "loss", 1, "full"}, result_of(std::nan("")));
   }
   const ResultStore store(path);
   const auto all = store.find({"aa", "accuracy", 0, "full"});
@@ -46,6 +48,8 @@ TEST_CASE("results last, by hash, kind, seed and scale" *
   CHECK(all.at(1).date == "2026-11-23 10:00:00");
   CHECK(all.at(1).seconds == 2.5);
   CHECK(all.at(1).command == "frugal train 'a b'");
+  // A column of numbers would give 0 for NaN, the best of all losses.
+  CHECK(store.find({"aa", "loss", 0, "full"}).at(1).values.at("accuracy").is_null());
   CHECK(store.has({"aa", "accuracy", 1, "smoke"}));
   CHECK_FALSE(store.has({"aa", "accuracy", 2, "smoke"}));
   CHECK_FALSE(store.has({"ab", "accuracy", 1, "full"}));

@@ -82,6 +82,17 @@ TEST_CASE("tensors of every dtype come back, in their order, with metadata") {
   CHECK(SafetensorsFile::open(path).names().empty());
 }
 
+TEST_CASE("equal tensors and metadata make equal files") {
+  const TemporaryFolder folder;
+  const Tensor x = Tensor::full({3}, 1.5);
+  write_safetensors(folder / "a", {{"x", x}}, {{"step", "1"}, {"format", "pt"}, {"loss", "2"}});
+  write_safetensors(folder / "b", {{"x", x}}, {{"loss", "2"}, {"step", "1"}, {"format", "pt"}});
+  const std::string content = content_of(folder / "a");
+  CHECK(content == content_of(folder / "b"));
+  CHECK(content.find("format") < content.find("loss"));
+  CHECK(content.find("loss") < content.find("step"));
+}
+
 TEST_CASE("strided tensors are written in their own order") {
   const TemporaryFolder folder;
   std::vector<float> values(2 * 3 * 4 * 5);

@@ -70,6 +70,11 @@ TEST_CASE("grey, transparent and 16-bit PNG files become 8-bit colours") {
       decode_picture(png_file(rgb, PNG_FORMAT_LINEAR_Y | PNG_FORMAT_FLAG_COLOR, wide.data()), "a");
   CHECK(from_wide.pixels[0] == 255);
   CHECK(from_wide.pixels[1] == 0);
+  // Grey is scaled as colours are. Elsewhere it is cut off at 255, so that scans become white.
+  const std::vector<uint16_t> scan = {0, 255, 256, 1000, 32768, 65535};
+  const Picture from_scan =
+      decode_picture(png_file({1, 6, 1, {}}, PNG_FORMAT_LINEAR_Y, scan.data()), "a", 1);
+  CHECK(from_scan.pixels == std::vector<uint8_t>{0, 1, 1, 4, 128, 255});
 }
 
 TEST_CASE("a JPEG whose colours are sampled in a way without a name is read") {
