@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # oneDNN 2.6.3 and 3.7.2: activations of f32 treat what is not a number each in its own way: relu and clip make 0 of it
 # and exp infinity, while relu with a slope, tanh, logistic, elu, gelu, swish and the square keep it. A training whose
-# values have become NaN looks finite behind a convolution that has relu as a post-op.
+# values have become NaN looks finite behind such a relu.
 # Seen, with the kernels for SSE4.1 and for AVX2: relu(NaN) = 0, clip(NaN, 0, 6) = 0, exp(NaN) = inf. In 2.6.3 with AVX2
 # log(1) is -1.4e-6 and not 0.
 # Frugal: oneDNN gets no activation and no post-op but a sum (ops/onednn.cpp); tests/ops/dense/bitmask_test.cpp,

@@ -5,8 +5,9 @@
 # Seen: MaxPool of a window with 1, 2, 3 and NaN is 3 where NaN is first, second or third, and NaN where it is last.
 # GlobalMaxPool of 1, NaN, 2, 3 is 3. ReduceMax of 1, NaN, 2 is 2 and of NaN, 1, 2 NaN; so ArgMax says 2 and 0. Relu,
 # Clip, Softmax, Sigmoid, Tanh, Gelu and AveragePool keep NaN.
-# Frugal: our own kernels keep NaN (tests/ops/image/pool2d_test.cpp, "max_pool2d: padding never wins, the first of
-# equals does, NaN is never lost"); docs/guide/export.md says what a check of an exported file has to look at.
+# Frugal: our own kernels keep NaN, and weights that are not finite are refused where they are read
+# (docs/guide/export.md); tests/apps/export_command_test.cpp, "export refuses weights that are not numbers";
+# tests/ops/image/pool2d_test.cpp, "max_pool2d: padding never wins, the first of equals does, NaN is never lost".
 . "$(dirname "$0")/packages.sh"
 packages trixie 'python3-onnxruntime=1.21.0*' 'python3-onnx=1.17.0*'
 cat >"$work/trixie/tmp/nodes.py" <<'END_OF_PROGRAM'

@@ -3,7 +3,6 @@
 # weights make other files. Hashes of files, by which stores, caches and downloads tell whether something has changed,
 # differ then. With one entry, which is what most programs write ({"format": "pt"}), files are equal.
 # Seen, 8 processes that write one tensor with four entries of metadata: more than one hash. With one entry, one hash.
-# Tensors stand in an order of their own (by the size of their dtype and then by name), whatever was given.
 # Frugal: entries are written in the order of their names; tests/data/formats/safetensors_test.cpp, "equal tensors and
 # metadata make equal files".
 . "$(dirname "$0")/packages.sh"

@@ -5,8 +5,8 @@
 # Seen, with sqlite3_bind_double() and sqlite3_column_double(): NaN comes back as 0 with the type SQLITE_NULL, infinity
 # as inf. Beside a loss of 0.5, avg() is 0.5, count(loss) is 1 of 2, and the first row by loss is that of NaN. INSERT
 # into a column that is NOT NULL: "NOT NULL constraint failed".
-# Frugal: results are stored as JSON in a text (apps/reproduce/store.cpp), and a run whose loss is NaN has none;
-# tests/apps/reproduce/store_test.cpp.
+# Frugal: results are stored as JSON in a text, where NaN is null (apps/reproduce/store.cpp);
+# tests/apps/reproduce/store_test.cpp, "results last, by hash, kind, seed and scale".
 . "$(dirname "$0")/packages.sh"
 packages bookworm 'libsqlite3-dev=3.40.1*' gcc libc6-dev
 packages trixie 'libsqlite3-0=3.46.1*'

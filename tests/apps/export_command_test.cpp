@@ -1,6 +1,8 @@
 // `frugal export`: what it writes and prints, and what it refuses.
 #include <doctest/doctest.h>
 
+#include <cmath>
+#include <filesystem>
 #include <map>
 #include <set>
 
@@ -53,6 +55,24 @@ TEST_CASE("a run's weights come back from safetensors in every dtype") {
     const double before = Json::parse(whole.out)["loss"], after = Json::parse(again.out)["loss"];
     CHECK(after == doctest::Approx(before).epsilon(dtype == "f32" ? 1e-12 : 0.02));
   }
+}
+
+TEST_CASE("export refuses weights that are not numbers") {
+  const TempFolder folder;
+  const std::string run = trained(folder), path = run + "/checkpoint/last.safetensors";
+  {
+    const auto file = data::SafetensorsFile::open(path);
+    const data::Metadata metadata = file.metadata();
+    auto tensors = file.read_all();
+    for (auto& [name, tensor] : tensors)
+      if (name == "fc1.weight") tensor.mut<float>()[1] = std::nanf("");
+    data::write_safetensors(path, tensors, metadata);
+  }
+  const std::string out = folder / "out.safetensors";
+  const Ran ran = frugal("export " + run + " --weights last --output " + out);
+  CHECK(ran.status == 1);
+  CHECK(contains(ran.err, "got nan at element 1 of \"fc1.weight\""));
+  CHECK(!std::filesystem::exists(out));
 }
 
 TEST_CASE("export says what it wrote") {

@@ -100,6 +100,7 @@ TEST_CASE("wrong types and values out of range say where and what was expected")
   CHECK(has(complaint(R"({"train": {"epochs": 1.5}})"), "got 1.5"));
   CHECK(has(complaint(R"({"train": {"epochs": 1e300}})"), "train.epochs"));
   CHECK(has(complaint(R"({"seed": 18446744073709551615})"), "seed: expected"));
+  CHECK(has(complaint(R"({"seed": 18446744073709551617})"), "seed: expected"));  // beyond 64 bits
   CHECK(has(complaint(R"({"seed": -1})"), "seed: expected"));
   CHECK(has(complaint(R"({"model": {"name": "resnet19"}})"), "expected one of resnet20"));
   CHECK(has(complaint(R"({"model": {"name": "sequental"}})"), "the nearest one is 'sequential'"));
