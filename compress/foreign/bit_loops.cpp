@@ -1,14 +1,14 @@
-#include "python/module/bit_loops.h"
+#include "compress/foreign/bit_loops.h"
 
 // Scalable vectors cannot be what a lambda gives back; aarch64 runs NEON.
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "python/module/bit_loops.cpp"
+#define HWY_TARGET_INCLUDE "compress/foreign/bit_loops.cpp"
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 #include <hwy/highway.h>
 
 HWY_BEFORE_NAMESPACE();
-namespace frugal::python {
+namespace frugal::compress::foreign {
 namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
@@ -122,11 +122,11 @@ void FillByBits(const uint8_t* bits, int size, uint64_t zeros, uint64_t ones, Bi
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace frugal::python
+}  // namespace frugal::compress::foreign
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace frugal::python {
+namespace frugal::compress::foreign {
 
 HWY_EXPORT(PositiveBits);
 HWY_EXPORT(DifferingBits);
@@ -146,5 +146,5 @@ void fill_by_bits(const uint8_t* bits, int size, uint64_t zeros, uint64_t ones, 
   HWY_DYNAMIC_DISPATCH(FillByBits)(bits, size, zeros, ones, blocks, to);
 }
 
-}  // namespace frugal::python
+}  // namespace frugal::compress::foreign
 #endif

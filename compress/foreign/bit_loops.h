@@ -1,4 +1,4 @@
-// The loops of packing.h over bits, compiled once per instruction set (Highway). Elements are read
+// The loops of forms.h over bits, compiled once per instruction set (Highway). Elements are read
 // as the unsigned integers of 1, 2, 4 or 8 bytes that they are in memory. Internal.
 //
 // Bits of a block: 8 rows of `cols` elements share `cols` bytes. Bit k of byte [b, c] is that of
@@ -6,7 +6,7 @@
 #pragma once
 #include <cstdint>
 
-namespace frugal::python {
+namespace frugal::compress::foreign {
 
 struct BitBlocks {
   int64_t count, cols;
@@ -25,4 +25,4 @@ bool differing_bits(const void* x, int size, uint64_t first, uint64_t second, Bi
 void fill_by_bits(const uint8_t* bits, int size, uint64_t zeros, uint64_t ones, BitBlocks blocks,
                   void* to);
 
-}  // namespace frugal::python
+}  // namespace frugal::compress::foreign

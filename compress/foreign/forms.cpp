@@ -1,39 +1,41 @@
-#include "python/module/packing.h"
-
-#include <malloc.h>
-#include <pybind11/stl.h>
+#include "compress/foreign/forms.h"
 
 #include <algorithm>
 #include <atomic>
-#include <bit>
 #include <cmath>
+#include <cstring>
 
-#include "compress/policies/allocate.h"
-#include "compress/policies/levels.h"
+#include "compress/foreign/bit_loops.h"
+#include "compress/foreign/form_kernels.h"
 #include "core/parallel.h"
 #include "core/random/philox.h"
-#include "core/words/quoted.h"
 #include "ops/dense/bitmask.h"
-#include "python/module/bindings.h"
-#include "python/module/bit_loops.h"
 
-namespace frugal::python {
+namespace frugal::compress::foreign {
 namespace {
 
 constexpr int64_t kGrain = int64_t{1} << 14;
 
-Tensor packed_bytes(int64_t bytes) {
-  const CategoryScope scope(Category::packed);
-  return Tensor::empty({bytes}, DType::u8);
+Tensor bytes_from(const Memory& memory, int64_t bytes, Device device, Category category) {
+  if (!memory || bytes == 0) {
+    const CategoryScope scope(category);
+    return Tensor::empty({bytes}, DType::u8, device);
+  }
+  Tensor given = memory(bytes);
+  FRUGAL_CHECK(given.defined() && given.dtype() == DType::u8 && given.device() == device &&
+                   given.is_contiguous() && given.numel() == bytes,
+               "[pack] expected {} contiguous bytes on {}, got {}", bytes, device.str(),
+               given.defined() ? describe(given) : "an undefined tensor");
+  return given;
 }
-Tensor unpacked(int64_t elements, DType dtype) {
-  const CategoryScope scope(Category::workspace);
-  return Tensor::empty({elements}, dtype);
+Tensor codes_from(const Memory& memory, int64_t bytes, Device device) {
+  return bytes_from(memory, bytes, device, Category::packed);
 }
 
-void check_host(const Tensor& values) {
-  FRUGAL_CHECK(values.defined() && values.device() == kCpu && values.is_contiguous(),
-               "[pack] expected a contiguous tensor on the cpu, got {}", describe(values));
+void check_values(const Tensor& values) {
+  FRUGAL_CHECK(values.defined() && values.device() != kMeta && values.is_contiguous(),
+               "[pack] expected a contiguous tensor with memory, got {}",
+               values.defined() ? describe(values) : "an undefined one");
 }
 
 // ---- positive values
@@ -59,18 +61,16 @@ FloatMemory float_memory(DType dtype) {
   }
 }
 int bytes_of(DType dtype) { return static_cast<int>(size_of(dtype)); }
-// Where element i of a contiguous tensor lies.
-const char* at(const Tensor& values, int64_t i) {
-  return static_cast<const char*>(values.raw()) + i * bytes_of(values.dtype());
-}
-char* at_mut(const Tensor& values, int64_t i) { return const_cast<char*>(at(values, i)); }
-uint64_t memory_at(const Tensor& values, int64_t i) {
+uint64_t word_at(const void* x, int size, int64_t i) {
   uint64_t bits = 0;
-  std::memcpy(&bits, at(values, i), size_of(values.dtype()));
+  std::memcpy(&bits, static_cast<const char*>(x) + i * size, static_cast<size_t>(size));
   return bits;
 }
-void set_memory(const Tensor& values, int64_t i, uint64_t bits) {
-  std::memcpy(at_mut(values, i), &bits, size_of(values.dtype()));
+void set_word(void* x, int size, int64_t i, uint64_t bits) {
+  std::memcpy(static_cast<char*>(x) + i * size, &bits, static_cast<size_t>(size));
+}
+uint64_t word_at(const Tensor& values, int64_t i) {
+  return word_at(values.raw(), bytes_of(values.dtype()), i);
 }
 
 // Calls f with a zero of the type of a floating tensor.
@@ -90,205 +90,173 @@ void with_floating(DType dtype, const F& f) {
   }
 }
 
-// The bits of the positive values of [rows, columns], as ops/dense/bitmask.h lays them out.
-// REQUIRES: a multiple of 8 rows.
-Tensor positive_mask(const Tensor& values) {
-  const int64_t columns = values.size(1), blocks = values.size(0) / 8;
-  const CategoryScope scope(Category::workspace);
-  Tensor mask = ops::empty_bitmask(values.shape(), kCpu);
-  uint8_t* const to = mask.mut<uint8_t>();
-  const uint64_t infinity = float_memory(values.dtype()).infinity;
-  parallel_for(0, blocks, std::max<int64_t>(1, kGrain / (8 * columns)),
+// ---- bits
+
+// Writes a bit for each element: whole(first element, blocks, bytes) those of blocks, and
+// bit_of(memory of an element) those of the rest.
+template <class Whole, class Bit>
+void write_bits(const void* x, int size, const BitLayout& layout, uint8_t* to, const Whole& whole,
+                const Bit& bit_of) {
+  const int64_t cols = layout.cols, done = layout.whole_bytes();
+  parallel_for(0, layout.blocks(), std::max<int64_t>(1, kGrain / (8 * cols)),
                [&](int64_t begin, int64_t end) {
-                 positive_bits(at(values, begin * 8 * columns), bytes_of(values.dtype()), infinity,
-                               {end - begin, columns}, to + begin * columns);
+                 whole(begin * 8 * cols, BitBlocks{end - begin, cols}, to + begin * cols);
                });
-  return mask;
+  for (int64_t i = done * 8; i < layout.elements; i += 8) {
+    uint32_t byte = 0;
+    for (int64_t k = 0; k < std::min<int64_t>(8, layout.elements - i); ++k)
+      byte |= static_cast<uint32_t>(bit_of(word_at(x, size, i + k))) << k;
+    to[done + (i - done * 8) / 8] = static_cast<uint8_t>(byte);
+  }
+}
+const void* at(const void* x, int size, int64_t i) {
+  return static_cast<const char*>(x) + i * size;
+}
+
+// The bits of one row of elements: blocks of 8 lanes, over which loops become vector code.
+BitLayout bits_of(int64_t elements) { return {elements, 64}; }
+
+// One bit for each element, and the values of both bits.
+class Bits final : public Kept {
+ public:
+  // `first` and `second`: the values of the bits 0 and 1, as the dtype has them in memory.
+  // positive: the value is 1 where the packed value was positive, else 0.
+  Bits(Tensor codes, const Tensor& values, uint64_t first, uint64_t second, bool positive)
+      : Kept(values.numel(), values.dtype(), values.device()),
+        codes_(std::move(codes)),
+        values_{first, second},
+        positive_(positive) {}
+  int64_t bytes() const override { return codes_.nbytes(); }
+
+ private:
+  void read(const Tensor& out) const override {
+    const BitReading job{codes_.data<uint8_t>(),
+                         bits_of(elements()),
+                         bytes_of(dtype()),
+                         values_[0],
+                         values_[1],
+                         out.raw()};
+    dispatch(device(), [&](auto backend) { read_bits_kernel(backend, job); });
+  }
+  void read_positive(const Tensor& out, const Memory& scratch) const override {
+    positive_ ? read(out) : Kept::read_positive(out, scratch);
+  }
+  Tensor codes_;
+  uint64_t values_[2];
+  bool positive_;
+};
+
+// Is this the memory of a NaN?
+bool is_nan_word(DType dtype, uint64_t bits) {
+  if (!is_floating(dtype)) return false;
+  const uint64_t sign = uint64_t{1} << (8 * bytes_of(dtype) - 1);
+  return (bits & ~sign) > float_memory(dtype).infinity;
 }
 
 // ---- groups
 
 class Groups final : public Kept {
  public:
-  // `tail`: the last values, as they are; undefined where there are none.
-  Groups(std::unique_ptr<Packed> codes, Tensor tail, int64_t elements, DType dtype)
-      : codes_(std::move(codes)), tail_(std::move(tail)), elements_(elements), dtype_(dtype) {}
+  // `tail`: the bytes of the last values, as they are; undefined where there are none.
+  Groups(std::unique_ptr<Packed> codes, Tensor tail, const Tensor& values)
+      : Kept(values.numel(), values.dtype(), values.device()),
+        codes_(std::move(codes)),
+        tail_(std::move(tail)) {}
   int64_t bytes() const override {
     const int64_t tail = tail_.defined() ? tail_.nbytes() : 0;
-    return tail + (codes_ == nullptr
-                       ? 0
-                       : static_cast<const compress::Quantized&>(*codes_).payload().nbytes());
-  }
-  Tensor unpack() const override {
-    if (!tail_.defined()) {
-      const CategoryScope scope(Category::workspace);
-      return codes_->unpack().view({elements_});
-    }
-    const Tensor all = unpacked(elements_, dtype_);
-    const int64_t coded = elements_ - tail_.numel();
-    if (codes_ != nullptr) {
-      const auto& codes = static_cast<const compress::Quantized&>(*codes_);
-      codes.unpack_into(all.slice(0, 0, coded).view(shape_of_codes()));
-    }
-    std::memcpy(static_cast<char*>(all.raw()) + coded * static_cast<int64_t>(size_of(dtype_)),
-                tail_.raw(), static_cast<size_t>(tail_.nbytes()));
-    return all;
-  }
-  // The class of a code tells the sign, and the value does not: without its dither, it may lie
-  // beyond the class.
-  Tensor unpack_positive() const override {
-    FRUGAL_CHECK(codes_ == nullptr || codes_->carries_sign(),
-                 "[unpack] expected codes that tell which values are positive");
-    const Tensor all = unpacked(elements_, dtype_);
-    const int64_t coded = elements_ - (tail_.defined() ? tail_.numel() : 0);
-    const FloatMemory memory = float_memory(dtype_);
-    if (codes_ != nullptr) {
-      const Tensor mask = codes_->unpack_sign();
-      const uint8_t* const bits = mask.data<uint8_t>();
-      const int64_t columns = mask.size(1);
-      parallel_for(0, mask.size(0), std::max<int64_t>(1, kGrain / (8 * columns)),
-                   [&](int64_t begin, int64_t end) {
-                     fill_by_bits(bits + begin * columns, bytes_of(dtype_), 0, memory.one,
-                                  {end - begin, columns}, at_mut(all, begin * 8 * columns));
-                   });
-    }
-    for (int64_t i = coded; i < elements_; ++i)
-      set_memory(all, i, memory.is_positive(memory_at(tail_, i - coded)) ? memory.one : 0);
-    return all;
+    return tail + (codes_ == nullptr ? 0 : codes().payload().nbytes());
   }
 
  private:
+  const Quantized& codes() const { return static_cast<const Quantized&>(*codes_); }
+  int64_t in_tail() const { return tail_.defined() ? tail_.numel() / bytes_of(dtype()) : 0; }
+  int64_t coded() const { return elements() - in_tail(); }
   Shape shape_of_codes() const {
-    const auto& layout = static_cast<const compress::Quantized&>(*codes_).layout();
-    const int64_t coded = elements_ - (tail_.defined() ? tail_.numel() : 0);
-    return layout.shared ? Shape{coded} : Shape{coded / layout.cols, layout.cols};
+    const GroupLayout& layout = codes().layout();
+    return layout.shared ? Shape{coded()} : Shape{coded() / layout.cols, layout.cols};
   }
+  void read(const Tensor& out) const override {
+    if (codes_ != nullptr) codes().unpack_into(out.slice(0, 0, coded()).view(shape_of_codes()));
+    if (tail_.defined())
+      copy_bytes(out.slice(0, coded(), elements()).raw(), device(), tail_.raw(), device(),
+                 tail_.nbytes());
+  }
+  // The class of a code tells the sign, and the value does not: without its dither, it may lie
+  // beyond the class.
+  void read_positive(const Tensor& out, const Memory& scratch) const override {
+    FRUGAL_CHECK(codes_ == nullptr || codes_->carries_sign(),
+                 "[unpack] expected codes that tell which values are positive");
+    const FloatMemory memory = float_memory(dtype());
+    const auto spread = [&](const Tensor& bits, const BitLayout& layout, void* to) {
+      const BitReading job{bits.data<uint8_t>(), layout, bytes_of(dtype()), 0, memory.one, to};
+      dispatch(device(), [&](auto backend) { read_bits_kernel(backend, job); });
+    };
+    if (codes_ != nullptr) {
+      const BitLayout layout{coded(), codes().layout().cols};
+      const Tensor mask = bytes_from(scratch, layout.bytes(), device(), Category::workspace);
+      codes().unpack_sign_into(mask);
+      spread(mask, layout, out.raw());
+    }
+    if (!tail_.defined()) return;
+    const BitLayout layout{in_tail(), 1};
+    const Tensor bits = bytes_from(scratch, layout.bytes(), device(), Category::workspace);
+    const BitWriting job{tail_.raw(), bytes_of(dtype()), memory.infinity, layout,
+                         bits.mut<uint8_t>()};
+    dispatch(device(), [&](auto backend) { write_bits_kernel(backend, job); });
+    spread(bits, layout, out.slice(0, coded(), elements()).raw());
+  }
+
   std::unique_ptr<Packed> codes_;
   Tensor tail_;
-  int64_t elements_;
-  DType dtype_;
 };
 
 // ---- codes of whole bits
 
 // Reads codes of `width` bits, the first one in the lowest bits of a byte.
 template <class T, class F>
-Tensor read_codes(const Tensor& codes, int64_t elements, int width, DType dtype,
-                  const F& value_of) {
-  const Tensor all = unpacked(elements, dtype);
-  T* const to = static_cast<T*>(all.raw());
-  const uint8_t* const from = codes.data<uint8_t>();
+void read_codes(const uint8_t* from, int64_t elements, int width, T* to, const F& value_of) {
   const int64_t per_byte = 8 / width;
   const uint32_t mask = (1u << width) - 1;
-  parallel_for(0, codes.numel(), kGrain / 8, [&](int64_t begin, int64_t end) {
+  parallel_for(0, (elements * width + 7) / 8, kGrain / 8, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       uint32_t byte = from[i];
       const int64_t first = i * per_byte, last = std::min(first + per_byte, elements);
-      for (int64_t k = first; k < last; ++k, byte >>= width) to[k] = value_of(k, byte & mask);
+      for (int64_t k = first; k < last; ++k, byte >>= width) to[k] = value_of(byte & mask);
     }
   });
-  return all;
 }
-Tensor codes_for(int64_t elements, int width) { return packed_bytes((elements * width + 7) / 8); }
-
-// ---- bits
-
-// Bits of elements, in blocks: bit k of byte j of a block is element 64 k + j, so that loops over j
-// become vector code. After the last whole block, element i is bit i % 8 of byte i / 8.
-constexpr int64_t kLane = 64, kBlock = 8 * kLane;
-
-// Writes a bit for each of the values: whole(first element, blocks, bytes) those of blocks, and
-// bit_of(memory of an element) those of the rest.
-template <class Whole, class Bit>
-void write_bits(const Tensor& codes, const Tensor& values, const Whole& whole, const Bit& bit_of) {
-  uint8_t* const to = codes.mut<uint8_t>();
-  const int64_t elements = values.numel(), blocks = elements / kBlock;
-  parallel_for(0, blocks, kGrain / kBlock, [&](int64_t begin, int64_t end) {
-    whole(begin * kBlock, BitBlocks{end - begin, kLane}, to + begin * kLane);
-  });
-  for (int64_t i = blocks * kBlock; i < elements; i += 8) {
-    uint32_t byte = 0;
-    for (int64_t k = 0; k < std::min<int64_t>(8, elements - i); ++k)
-      byte |= static_cast<uint32_t>(bit_of(memory_at(values, i + k))) << k;
-    to[blocks * kLane + (i - blocks * kBlock) / 8] = static_cast<uint8_t>(byte);
-  }
-}
-// Fills `all` with `zeros` and `ones` by the bits of write_bits().
-void read_bits(const Tensor& codes, const Tensor& all, uint64_t zeros, uint64_t ones) {
-  const uint8_t* const from = codes.data<uint8_t>();
-  const int64_t elements = all.numel(), blocks = elements / kBlock;
-  parallel_for(0, blocks, kGrain / kBlock, [&](int64_t begin, int64_t end) {
-    fill_by_bits(from + begin * kLane, bytes_of(all.dtype()), zeros, ones, {end - begin, kLane},
-                 at_mut(all, begin * kBlock));
-  });
-  for (int64_t i = blocks * kBlock; i < elements; ++i) {
-    const int64_t rest = i - blocks * kBlock;
-    set_memory(all, i, (from[blocks * kLane + rest / 8] >> (rest % 8) & 1) != 0 ? ones : zeros);
-  }
-}
-
-// One bit for each element, and the values of both bits.
-class Bits final : public Kept {
- public:
-  // `first` and `second`: the values of the bits 0 and 1, as the dtype has them in memory.
-  Bits(Tensor codes, int64_t elements, DType dtype, uint64_t first, uint64_t second, bool positive)
-      : codes_(std::move(codes)),
-        elements_(elements),
-        dtype_(dtype),
-        values_{first, second},
-        positive_(positive) {}
-  int64_t bytes() const override { return codes_.nbytes(); }
-  Tensor unpack() const override {
-    const Tensor all = unpacked(elements_, dtype_);
-    read_bits(codes_, all, values_[0], values_[1]);
-    return all;
-  }
-  Tensor unpack_positive() const override { return positive_ ? unpack() : Kept::unpack_positive(); }
-
- private:
-  Tensor codes_;
-  int64_t elements_;
-  DType dtype_;
-  uint64_t values_[2];
-  bool positive_;  // is the value 1 where the packed value was positive, else 0?
-};
-
-// Is this the memory of a NaN?
-bool is_nan(DType dtype, uint64_t bits) {
-  if (!is_floating(dtype)) return false;
-  const uint64_t sign = uint64_t{1} << (8 * bytes_of(dtype) - 1);
-  return (bits & ~sign) > float_memory(dtype).infinity;
-}
-
-// ---- levels
+int64_t code_bytes(int64_t elements, int width) { return (elements * width + 7) / 8; }
 
 class Levels final : public Kept {
  public:
-  Levels(Tensor codes, int64_t elements, int width, std::vector<float> table, DType dtype)
-      : codes_(std::move(codes)),
-        elements_(elements),
-        width_(width),
-        table_(std::move(table)),
-        dtype_(dtype) {}
-  int64_t bytes() const override { return codes_.nbytes(); }
-  Tensor unpack() const override {
-    Tensor all;
-    with_floating(dtype_, [&](auto zero) {
+  Levels(Tensor codes, int64_t elements, int width, const std::vector<float>& table, DType dtype)
+      : Kept(elements, dtype, codes.device()), codes_(std::move(codes)) {
+    job_.elements = elements;
+    job_.width = width;
+    job_.size = bytes_of(dtype);
+    job_.codes = codes_.data<uint8_t>();
+    job_.odd = job_.codes + code_bytes(elements, width);
+    with_floating(dtype, [&](auto zero) {
       using T = decltype(zero);
-      std::vector<T> table;
-      for (const float value : table_) table.push_back(T(value));
-      all = read_codes<T>(codes_, elements_, width_, dtype_,
-                          [&](int64_t, uint32_t code) { return table[code]; });
+      const auto word_of = [](T value) {
+        uint64_t word = 0;
+        std::memcpy(&word, &value, sizeof(T));
+        return word;
+      };
+      for (size_t i = 0; i < table.size(); ++i) job_.table[i] = word_of(T(table[i]));
+      job_.nan = word_of(T(std::nanf("")));
     });
-    return all;
   }
+  int64_t bytes() const override { return codes_.nbytes(); }
 
  private:
+  void read(const Tensor& out) const override {
+    LevelReading job = job_;
+    job.to = out.raw();
+    dispatch(device(), [&](auto backend) { read_levels_kernel(backend, job); });
+  }
   Tensor codes_;
-  int64_t elements_;
-  int width_;
-  std::vector<float> table_;
-  DType dtype_;
+  LevelReading job_;
 };
 
 // ---- windows
@@ -296,11 +264,10 @@ class Levels final : public Kept {
 // The windows of the outputs, one after the other: the index at which each begins in its plane.
 class Walk {
  public:
-  Walk(const Windows& windows, int64_t output) : w_(windows) {
+  Walk(const Places& places, int64_t output) : w_(places.w), origin_(places.origin(output)) {
     const int64_t in_plane = output % (w_.out_height * w_.out_width);
     row_ = in_plane / w_.out_width;
     column_ = in_plane % w_.out_width;
-    origin_ = begin_of_row() + column_ * w_.stride[1];
   }
   int64_t origin() const { return origin_; }
   void next() {
@@ -308,71 +275,189 @@ class Walk {
     if (++column_ < w_.out_width) return;
     column_ = 0;
     if (++row_ == w_.out_height) row_ = 0;
-    origin_ = begin_of_row();
+    origin_ = (row_ * w_.stride[0] - w_.padding[0]) * w_.width - w_.padding[1];
   }
 
  private:
-  int64_t begin_of_row() const {
-    return (row_ * w_.stride[0] - w_.padding[0]) * w_.width - w_.padding[1];
-  }
   const Windows& w_;
   int64_t row_ = 0, column_ = 0, origin_ = 0;
 };
 
-// How far a place lies behind the beginning of its window.
-int64_t distance_of(const Windows& w, int64_t place) {
-  return place / w.kernel[1] * w.dilation[0] * w.width + place % w.kernel[1] * w.dilation[1];
-}
-
-class Places final : public Kept {
+class KeptPlaces final : public Kept {
  public:
-  Places(Tensor codes, int64_t elements, int width, const Windows& windows)
-      : codes_(std::move(codes)), elements_(elements), width_(width), windows_(windows) {}
+  KeptPlaces(Tensor codes, int64_t elements, int width, const Places& places)
+      : Kept(elements, DType::i64, codes.device()),
+        codes_(std::move(codes)),
+        width_(width),
+        places_(places) {}
   int64_t bytes() const override { return codes_.nbytes(); }
-  Tensor unpack() const override {
-    const Windows& w = windows_;
-    int64_t distances[256] = {};  // from where a window begins to each of its places
-    for (int64_t place = 0; place < w.kernel[0] * w.kernel[1]; ++place)
-      distances[place] = distance_of(w, place);
-    const Tensor all = unpacked(elements_, DType::i64);
-    int64_t* const to = all.mut<int64_t>();
-    const uint8_t* const from = codes_.data<uint8_t>();
-    const int64_t per_byte = 8 / width_;
-    const uint32_t mask = (1u << width_) - 1;
-    parallel_for(0, codes_.numel(), kGrain / 8, [&](int64_t begin, int64_t end) {
-      Walk walk(w, begin * per_byte);
-      for (int64_t i = begin; i < end; ++i) {
-        uint32_t byte = from[i];
-        const int64_t first = i * per_byte, last = std::min(first + per_byte, elements_);
-        for (int64_t k = first; k < last; ++k, byte >>= width_, walk.next())
-          to[k] = walk.origin() + distances[byte & mask];
-      }
-    });
-    return all;
-  }
 
  private:
+  void read(const Tensor& out) const override {
+    const PlaceReading job{codes_.data<uint8_t>(), elements(), width_, places_, out.mut<int64_t>()};
+    dispatch(device(), [&](auto backend) { read_places_kernel(backend, job); });
+  }
   Tensor codes_;
-  int64_t elements_;
   int width_;
-  Windows windows_;
+  Places places_;
 };
 
 }  // namespace
 
+// ---- kernels of the CPU
+
+void write_bits_kernel(Cpu, const BitWriting& job) {
+  write_bits(
+      job.x, job.size, job.layout, job.to,
+      [&](int64_t element, BitBlocks blocks, uint8_t* to) {
+        positive_bits(at(job.x, job.size, element), job.size, job.most, blocks, to);
+      },
+      [&](uint64_t word) { return word != 0 && word <= job.most; });
+}
+
+void read_bits_kernel(Cpu, const BitReading& job) {
+  const int64_t cols = job.layout.cols, done = job.layout.whole_bytes();
+  parallel_for(0, job.layout.blocks(), std::max<int64_t>(1, kGrain / (8 * cols)),
+               [&](int64_t begin, int64_t end) {
+                 void* const to = static_cast<char*>(job.to) + begin * 8 * cols * job.size;
+                 fill_by_bits(job.from + begin * cols, job.size, job.zeros, job.ones,
+                              {end - begin, cols}, to);
+               });
+  for (int64_t i = done * 8; i < job.layout.elements; ++i) {
+    const int64_t rest = i - done * 8;
+    const bool set = (job.from[done + rest / 8] >> (rest % 8) & 1) != 0;
+    set_word(job.to, job.size, i, set ? job.ones : job.zeros);
+  }
+}
+
+bool write_levels_kernel(Cpu, const LevelWriting& job) {
+  const float low = job.levels[0];
+  const float scale = static_cast<float>(job.last()) / (job.levels[job.last()] - low);
+  std::atomic<bool> finite = true;
+  // Eight values draw 16 bits each from one call.
+  parallel_for(0, (job.elements + 7) / 8, kGrain / 8, [&](int64_t begin, int64_t end) {
+    bool all = true;
+    for (int64_t block = begin; block < end; ++block) {
+      const Words words = philox_words(job.key, static_cast<uint64_t>(block));
+      const int count = static_cast<int>(std::min<int64_t>(8, job.elements - block * 8));
+      uint64_t packed = 0;
+      for (int k = 0; k < count; ++k) {
+        const float x = job.x[block * 8 + k];
+        all = all && std::isfinite(x);
+        const uint64_t code = job.code(std::isfinite(x) ? x : low, k, words.w, job.levels, scale);
+        packed |= code << (k * job.width);
+      }
+      for (int byte = 0; byte < (count * job.width + 7) / 8; ++byte)
+        job.codes[block * job.width + byte] = static_cast<uint8_t>(packed >> (8 * byte));
+    }
+    if (!all) finite.store(false, std::memory_order_relaxed);
+  });
+  return finite;
+}
+
+void read_levels_kernel(Cpu, const LevelReading& job) {
+  const auto read_as = [&](auto zero) {
+    using Word = decltype(zero);
+    Word table[256];
+    std::transform(job.table, job.table + 256, table,
+                   [](uint64_t word) { return static_cast<Word>(word); });
+    read_codes(job.codes, job.elements, job.width, static_cast<Word*>(job.to),
+               [&](uint32_t code) { return table[code]; });
+  };
+  if (job.size == 2) return read_as(uint16_t{0});
+  if (job.size == 4) return read_as(uint32_t{0});
+  read_as(uint64_t{0});
+}
+
+bool write_places_kernel(Cpu, const PlaceWriting& job) {
+  const Places& places = job.places;
+  const int64_t count = places.w.kernel[0] * places.w.kernel[1];
+  std::vector<int16_t> place_at(static_cast<size_t>(places.distance(count - 1)) + 1, -1);
+  for (int64_t place = 0; place < count; ++place)
+    place_at[static_cast<size_t>(places.distance(place))] = static_cast<int16_t>(place);
+  const int64_t per_byte = 8 / job.width;
+  std::atomic<bool> fits = true;
+  parallel_for(0, code_bytes(job.elements, job.width), kGrain / 8, [&](int64_t begin, int64_t end) {
+    bool all = true;
+    Walk walk(places, begin * per_byte);
+    for (int64_t i = begin; i < end; ++i) {
+      uint32_t byte = 0;
+      const int64_t first = i * per_byte, last = std::min(first + per_byte, job.elements);
+      for (int64_t k = first; k < last; ++k, walk.next()) {
+        const auto distance = static_cast<size_t>(job.x[k] - walk.origin());  // below 0: very large
+        const int place = distance < place_at.size() ? place_at[distance] : -1;
+        all = all && place >= 0;
+        byte |= static_cast<uint32_t>(std::max(place, 0)) << ((k - first) * job.width);
+      }
+      job.codes[i] = static_cast<uint8_t>(byte);
+    }
+    if (!all) fits.store(false, std::memory_order_relaxed);
+  });
+  return fits;
+}
+
+void read_places_kernel(Cpu, const PlaceReading& job) {
+  int64_t distances[256] = {};  // from where a window begins to each of its places
+  for (int64_t place = 0; place < job.places.w.kernel[0] * job.places.w.kernel[1]; ++place)
+    distances[place] = job.places.distance(place);
+  const int64_t per_byte = 8 / job.width;
+  const uint32_t mask = (1u << job.width) - 1;
+  parallel_for(0, code_bytes(job.elements, job.width), kGrain / 8, [&](int64_t begin, int64_t end) {
+    Walk walk(job.places, begin * per_byte);
+    for (int64_t i = begin; i < end; ++i) {
+      uint32_t byte = job.codes[i];
+      const int64_t first = i * per_byte, last = std::min(first + per_byte, job.elements);
+      for (int64_t k = first; k < last; ++k, byte >>= job.width, walk.next())
+        job.to[k] = walk.origin() + distances[byte & mask];
+    }
+  });
+}
+
+// ---- what is kept
+
+void Kept::check(const Tensor& out) const {
+  FRUGAL_CHECK(out.defined() && out.dtype() == dtype_ && out.device() == device_ &&
+                   out.is_contiguous() && out.numel() == elements_,
+               "[unpack] expected {} contiguous {} on {} to unpack into, got {}", elements_,
+               name_of(dtype_), device_.str(),
+               out.defined() ? describe(out) : "an undefined tensor");
+}
+Tensor Kept::unpack() const {
+  const CategoryScope scope(Category::workspace);
+  Tensor out = Tensor::empty({elements_}, dtype_, device_);
+  read(out);
+  return out;
+}
 Tensor Kept::unpack_positive() const {
+  const CategoryScope scope(Category::workspace);
+  Tensor out = Tensor::empty({elements_}, dtype_, device_);
+  read_positive(out, {});
+  return out;
+}
+void Kept::unpack_into(const Tensor& out) const {
+  check(out);
+  read(out.view({elements_}));
+}
+void Kept::unpack_positive_into(const Tensor& out, const Memory& scratch) const {
+  check(out);
+  read_positive(out.view({elements_}), scratch);
+}
+void Kept::read_positive(const Tensor&, const Memory&) const {
   throw Error("[unpack] expected codes that tell which values are positive");
 }
 
-std::unique_ptr<Kept> keep_groups(const Tensor& values, const GroupOptions& options) {
-  check_host(values);
+std::unique_ptr<Kept> keep_groups(const Tensor& values, const GroupOptions& options,
+                                  const Memory& memory, const Memory& scratch) {
+  check_values(values);
   const int64_t elements = values.numel(), columns = options.columns;
+  const Device device = values.device();
   const Tensor flat = values.view({elements});
-  compress::QuantizeOptions quantize;
+  QuantizeOptions quantize;
   quantize.bits = options.bits;
-  quantize.rounding = compress::Rounding::dithered;
+  quantize.rounding = Rounding::dithered;
   quantize.seed = options.seed;
-  quantize.axis = columns == 0 ? compress::GroupAxis::row : compress::GroupAxis::column;
+  quantize.axis = columns == 0 ? GroupAxis::row : GroupAxis::column;
+  const Quantizer codec(quantize);
   SaveInfo info;
   info.op = "frugal.torch";
   info.step = options.step;
@@ -380,10 +465,9 @@ std::unique_ptr<Kept> keep_groups(const Tensor& values, const GroupOptions& opti
   if (!options.positive) {
     FRUGAL_CHECK(columns == 0 || elements % columns == 0,
                  "[pack] expected columns that divide {} values, got {}", elements, columns);
-    const compress::Quantizer codec(quantize);
-    return std::make_unique<Groups>(
-        codec.pack(columns == 0 ? flat : flat.view({elements / columns, columns}), info), Tensor(),
-        elements, values.dtype());
+    const Tensor rows = columns == 0 ? flat : flat.view({elements / columns, columns});
+    const Tensor payload = codes_from(memory, codec.packed_bytes(rows.shape()), device);
+    return std::make_unique<Groups>(codec.pack_into(payload, rows, info), Tensor(), values);
   }
   FRUGAL_CHECK(
       columns > 0 && options.bits >= 2,
@@ -393,269 +477,115 @@ std::unique_ptr<Kept> keep_groups(const Tensor& values, const GroupOptions& opti
   Tensor tail;
   if (coded < elements) {
     const Tensor rest = flat.slice(0, coded, elements);
-    const CategoryScope scope(Category::packed);
-    tail = Tensor::empty({elements - coded}, values.dtype());
-    std::memcpy(tail.raw(), rest.raw(), static_cast<size_t>(rest.nbytes()));
+    tail = codes_from(memory, rest.nbytes(), device);
+    copy_bytes(tail.raw(), device, rest.raw(), device, rest.nbytes());
   }
   std::unique_ptr<Packed> codes;
   if (coded > 0) {
     const Tensor rows = flat.slice(0, 0, coded).view({coded / columns, columns});
-    const Sign sign{positive_mask(rows), 0};
+    const BitLayout layout{coded, columns};
+    const Tensor mask = bytes_from(scratch, layout.bytes(), device, Category::workspace);
+    const BitWriting job{rows.raw(), bytes_of(values.dtype()),
+                         float_memory(values.dtype()).infinity, layout, mask.mut<uint8_t>()};
+    dispatch(device, [&](auto backend) { write_bits_kernel(backend, job); });
+    const Sign sign{mask, 0};
     info.sign = &sign;
-    codes = compress::Quantizer(quantize).pack(rows, info);
+    const Tensor payload = codes_from(memory, codec.packed_bytes(rows.shape(), true), device);
+    codes = codec.pack_into(payload, rows, info);
   }
-  return std::make_unique<Groups>(std::move(codes), std::move(tail), elements, values.dtype());
+  return std::make_unique<Groups>(std::move(codes), std::move(tail), values);
 }
 
-std::unique_ptr<Kept> keep_two_values(const Tensor& values) {
-  check_host(values);
+std::unique_ptr<Kept> keep_two_values(const Tensor& values, const Memory& memory) {
+  check_values(values);
   const int64_t elements = values.numel();
+  const int size = bytes_of(values.dtype());
+  const BitLayout layout = bits_of(elements);
   if (elements == 0) return nullptr;
-  const uint64_t first = memory_at(values, 0);
+  if (values.device() != kCpu) {
+    if (values.dtype() != DType::bool_) return nullptr;
+    const Tensor codes = codes_from(memory, layout.bytes(), values.device());
+    const BitWriting job{values.raw(), size, 0xff, layout, codes.mut<uint8_t>()};
+    dispatch(values.device(), [&](auto backend) { write_bits_kernel(backend, job); });
+    return std::make_unique<Bits>(codes, values, 0, 1, false);
+  }
+  const uint64_t first = word_at(values, 0);
   int64_t other = 0;
-  while (other < elements && memory_at(values, other) == first) ++other;
-  const uint64_t second = other < elements ? memory_at(values, other) : first;
+  while (other < elements && word_at(values, other) == first) ++other;
+  const uint64_t second = other < elements ? word_at(values, other) : first;
   // Most tensors of other kinds have a third value soon.
   for (int64_t i = other; i < std::min<int64_t>(other + 256, elements); ++i)
-    if (memory_at(values, i) != first && memory_at(values, i) != second) return nullptr;
-  if (is_nan(values.dtype(), first) || is_nan(values.dtype(), second)) return nullptr;
-  const Tensor codes = codes_for(elements, 1);
+    if (word_at(values, i) != first && word_at(values, i) != second) return nullptr;
+  if (is_nan_word(values.dtype(), first) || is_nan_word(values.dtype(), second)) return nullptr;
+  const Tensor codes = codes_from(memory, layout.bytes(), kCpu);
   std::atomic<bool> two = true;
   write_bits(
-      codes, values,
+      values.raw(), size, layout, codes.mut<uint8_t>(),
       [&](int64_t element, BitBlocks blocks, uint8_t* to) {
-        if (!differing_bits(at(values, element), bytes_of(values.dtype()), first, second, blocks,
-                            to))
+        if (!differing_bits(at(values.raw(), size, element), size, first, second, blocks, to))
           two.store(false, std::memory_order_relaxed);
       },
-      [&](uint64_t bits) {
-        if (bits != first && bits != second) two.store(false, std::memory_order_relaxed);
-        return bits != first;
+      [&](uint64_t word) {
+        if (word != first && word != second) two.store(false, std::memory_order_relaxed);
+        return word != first;
       });
   if (!two) return nullptr;
-  return std::make_unique<Bits>(codes, elements, values.dtype(), first, second, false);
+  return std::make_unique<Bits>(codes, values, first, second, false);
 }
 
-std::unique_ptr<Kept> keep_positive(const Tensor& values) {
-  check_host(values);
-  const Tensor codes = codes_for(values.numel(), 1);
-  const FloatMemory memory = float_memory(values.dtype());
-  write_bits(
-      codes, values,
-      [&](int64_t element, BitBlocks blocks, uint8_t* to) {
-        positive_bits(at(values, element), bytes_of(values.dtype()), memory.infinity, blocks, to);
-      },
-      [&](uint64_t bits) { return memory.is_positive(bits); });
-  return std::make_unique<Bits>(codes, values.numel(), values.dtype(), 0, memory.one, true);
+std::unique_ptr<Kept> keep_positive(const Tensor& values, const Memory& memory) {
+  check_values(values);
+  const FloatMemory floats = float_memory(values.dtype());
+  const BitLayout layout = bits_of(values.numel());
+  const Tensor codes = codes_from(memory, layout.bytes(), values.device());
+  const BitWriting job{values.raw(), bytes_of(values.dtype()), floats.infinity, layout,
+                       codes.mut<uint8_t>()};
+  dispatch(values.device(), [&](auto backend) { write_bits_kernel(backend, job); });
+  return std::make_unique<Bits>(codes, values, 0, floats.one, true);
 }
 
 std::unique_ptr<Kept> keep_levels(const Tensor& values, const std::vector<float>& levels, int width,
-                                  std::vector<float> table, DType dtype, RngKey key) {
-  check_host(values);
+                                  const std::vector<float>& table, DType dtype, RngKey key,
+                                  const Memory& memory) {
+  check_values(values);
   FRUGAL_CHECK(width == 1 || width == 2 || width == 4 || width == 8,
                "[pack] expected 1, 2, 4 or 8 bits for levels, got {}", width);
-  const int last = (1 << width) - 1;
-  FRUGAL_CHECK(levels.size() == table.size() && static_cast<int>(levels.size()) == last + 1 &&
+  LevelWriting job;
+  job.width = width;
+  FRUGAL_CHECK(levels.size() == table.size() && static_cast<int>(levels.size()) == job.last() + 1 &&
                    std::is_sorted(levels.begin(), levels.end()) && levels.front() < levels.back(),
-               "[pack] expected {} levels that rise, and a value for each, got {} and {}", last + 1,
-               levels.size(), table.size());
-  const int64_t elements = values.numel();
-  const float* const from = values.data<float>();
-  const Tensor codes = codes_for(elements, width);
-  uint8_t* const to = codes.mut<uint8_t>();
-  const float scale = static_cast<float>(last) / (levels.back() - levels.front());
-  // Levels that lie evenly need no search after this guess.
-  const auto below = [&](float x) {
-    int i = std::clamp(static_cast<int>((x - levels.front()) * scale), 0, last - 1);
-    while (i > 0 && x < levels[static_cast<size_t>(i)]) --i;
-    while (i < last - 1 && x >= levels[static_cast<size_t>(i + 1)]) ++i;
-    return i;
-  };
-  std::atomic<bool> finite = true;
-  // Eight values draw 16 bits each from one call.
-  parallel_for(0, (elements + 7) / 8, kGrain / 8, [&](int64_t begin, int64_t end) {
-    bool all = true;
-    for (int64_t block = begin; block < end; ++block) {
-      const Words words = philox_words(key, static_cast<uint64_t>(block));
-      const int count = static_cast<int>(std::min<int64_t>(8, elements - block * 8));
-      uint64_t packed = 0;
-      for (int k = 0; k < count; ++k) {
-        float x = from[block * 8 + k];
-        all = all && std::isfinite(x);
-        x = std::isfinite(x) ? std::clamp(x, levels.front(), levels.back()) : levels.front();
-        const int i = below(x);
-        const float lower = levels[static_cast<size_t>(i)],
-                    upper = levels[static_cast<size_t>(i + 1)];
-        const uint32_t draw = words.w[k / 2] >> (k % 2 * 16) & 0xffff;
-        const float u = (static_cast<float>(draw) + 0.5f) * 0x1p-16f;
-        const int code = i + ((x - lower) > u * (upper - lower) ? 1 : 0);
-        packed |= static_cast<uint64_t>(code) << (k * width);
-      }
-      for (int byte = 0; byte < (count * width + 7) / 8; ++byte)
-        to[block * width + byte] = static_cast<uint8_t>(packed >> (8 * byte));
-    }
-    if (!all) finite.store(false, std::memory_order_relaxed);
-  });
+               "[pack] expected {} levels that rise, and a value for each, got {} and {}",
+               job.last() + 1, levels.size(), table.size());
+  job.x = values.data<float>();
+  job.elements = values.numel();
+  job.key = key;
+  std::copy(levels.begin(), levels.end(), job.levels);
+  const int64_t bytes = code_bytes(job.elements, width);
+  const bool here = values.device() == kCpu;
+  const int64_t odd = here ? 0 : (job.elements + kOddBlock - 1) / kOddBlock;
+  const Tensor codes = codes_from(memory, bytes + odd, values.device());
+  job.codes = codes.mut<uint8_t>();
+  job.odd = job.codes + bytes;
+  bool finite = true;
+  dispatch(values.device(), [&](auto backend) { finite = write_levels_kernel(backend, job); });
   if (!finite) return nullptr;
-  return std::make_unique<Levels>(codes, elements, width, std::move(table), dtype);
+  return std::make_unique<Levels>(codes, job.elements, width, table, dtype);
 }
 
-std::unique_ptr<Kept> keep_windows(const Tensor& indices, const Windows& w) {
-  check_host(indices);
-  const int64_t places = w.kernel[0] * w.kernel[1];
+std::unique_ptr<Kept> keep_windows(const Tensor& indices, const Windows& w, const Memory& memory) {
+  check_values(indices);
+  const int64_t places = w.kernel[0] * w.kernel[1], elements = indices.numel();
   if (indices.dtype() != DType::i64 || places < 1 || places > 256) return nullptr;
-  if (indices.numel() % std::max<int64_t>(1, w.out_height * w.out_width) != 0) return nullptr;
-  const int width = places <= 2 ? 1 : places <= 4 ? 2 : places <= 16 ? 4 : 8;
-  const int64_t elements = indices.numel();
-  const Tensor codes = codes_for(elements, width);
-  const int64_t* const from = indices.data<int64_t>();
-  std::atomic<bool> fits = true;
+  if (elements % std::max<int64_t>(1, w.out_height * w.out_width) != 0) return nullptr;
   // Windows as wide as this have two places at one distance.
   if ((w.kernel[1] - 1) * w.dilation[1] >= w.width) return nullptr;
-  std::vector<int16_t> place_at(static_cast<size_t>(distance_of(w, places - 1)) + 1, -1);
-  for (int64_t place = 0; place < places; ++place)
-    place_at[static_cast<size_t>(distance_of(w, place))] = static_cast<int16_t>(place);
-  const int64_t per_byte = 8 / width;
-  uint8_t* const to = codes.mut<uint8_t>();
-  parallel_for(0, codes.numel(), kGrain / 8, [&](int64_t begin, int64_t end) {
-    bool all = true;
-    Walk walk(w, begin * per_byte);
-    for (int64_t i = begin; i < end; ++i) {
-      uint32_t byte = 0;
-      const int64_t first = i * per_byte, last = std::min(first + per_byte, elements);
-      for (int64_t k = first; k < last; ++k, walk.next()) {
-        const auto distance = static_cast<size_t>(from[k] - walk.origin());  // below 0: very large
-        const int place = distance < place_at.size() ? place_at[distance] : -1;
-        all = all && place >= 0;
-        byte |= static_cast<uint32_t>(std::max(place, 0)) << ((k - first) * width);
-      }
-      to[i] = static_cast<uint8_t>(byte);
-    }
-    if (!all) fits.store(false, std::memory_order_relaxed);
-  });
+  const int width = places <= 2 ? 1 : places <= 4 ? 2 : places <= 16 ? 4 : 8;
+  const Tensor codes = codes_from(memory, code_bytes(elements, width), indices.device());
+  const PlaceWriting job{indices.data<int64_t>(), elements, width, {w}, codes.mut<uint8_t>()};
+  bool fits = true;
+  dispatch(indices.device(), [&](auto backend) { fits = write_places_kernel(backend, job); });
   if (!fits) return nullptr;
-  return std::make_unique<Places>(codes, elements, width, w);
+  return std::make_unique<KeptPlaces>(codes, elements, width, Places{w});
 }
 
-// ---- Python
-
-namespace {
-
-// The widths from `least` to 8 bits of tensors of so many elements, by which the sum of the
-// variances of gradients is least and the codes take at most `bits`. Empty: the least widths take
-// more.
-std::vector<int> allocate_widths(const std::vector<int64_t>& elements,
-                                 const std::vector<double>& sensitivities,
-                                 const std::vector<int>& least, int64_t bits) {
-  constexpr int kMost = 8;
-  FRUGAL_CHECK(elements.size() == sensitivities.size() && elements.size() == least.size(),
-               "[widths] expected a sensitivity and a least width for each of {} tensors",
-               elements.size());
-  std::vector<std::vector<compress::Option>> items;
-  for (size_t i = 0; i < elements.size(); ++i) {
-    std::vector<compress::Option>& options = items.emplace_back();
-    for (int width = std::min(least[i], kMost); width <= kMost; ++width)
-      options.push_back({sensitivities[i] * compress::step_variance(width), elements[i] * width});
-  }
-  const compress::Allocation found = compress::allocate(items, bits);
-  if (!found.feasible) return {};
-  std::vector<int> widths;
-  for (size_t i = 0; i < elements.size(); ++i)
-    widths.push_back(std::min(least[i], kMost) + found.choice[i]);
-  return widths;
-}
-
-// What `f` makes of the tensor, computed without the interpreter's lock.
-template <class F>
-std::shared_ptr<Kept> without_lock(const py::object& object, const F& f) {
-  const Tensor tensor = shared_tensor(object);
-  const py::gil_scoped_release release;
-  return f(tensor);
-}
-
-Tensor unpack_without_lock(const Kept& kept, bool positive) {
-  const py::gil_scoped_release release;
-  return positive ? kept.unpack_positive() : kept.unpack();
-}
-
-DType dtype_named(const std::string& name) {
-  for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16})
-    if (name == name_of(dtype)) return dtype;
-  throw Error(fmt::format("[pack] expected f64, f32, bf16 or f16, got {}", name));
-}
-
-}  // namespace
-
-void add_packing(py::module_& module) {
-  using namespace py::literals;
-  py::class_<Kept, std::shared_ptr<Kept>>(module, "Kept")
-      .def_property_readonly("nbytes", &Kept::bytes)
-      .def("unpack", [](const Kept& kept) { return unpack_without_lock(kept, false); })
-      .def("unpack_positive", [](const Kept& kept) { return unpack_without_lock(kept, true); });
-  module.def(
-      "keep_groups",
-      [](const py::object& values, int bits, int64_t columns, bool positive, uint64_t seed,
-         uint64_t step, uint64_t seq) {
-        return without_lock(values, [&](const Tensor& tensor) {
-          return keep_groups(tensor, {bits, columns, positive, seed, step, seq});
-        });
-      },
-      "values"_a, "bits"_a, "columns"_a = 0, "positive"_a = false, "seed"_a = 0, "step"_a = 0,
-      "seq"_a = 0);
-  module.def("allocate_widths", &allocate_widths, "elements"_a, "sensitivities"_a, "least"_a,
-             "bits"_a);
-  module.def(
-      "preset",
-      [](const std::string& name) {
-        std::string known;
-        for (const compress::Named& each : compress::presets()) {
-          if (each.of != compress::Named::preset) continue;
-          if (each.name == name) return std::pair(each.choice.bits(), each.choice.is_adaptive());
-          known += (known.empty() ? "" : ", ") + std::string(each.name);
-        }
-        throw Error(
-            fmt::format("[compress] expected a preset of {}, got {}", known, in_quotes(name)));
-      },
-      "name"_a);
-  module.def("give_back_freed", [] {
-#ifdef __GLIBC__
-    const py::gil_scoped_release unlocked;
-    malloc_trim(0);
-#endif
-  });
-  module.def("keep_two_values",
-             [](const py::object& values) { return without_lock(values, keep_two_values); });
-  module.def("keep_positive",
-             [](const py::object& values) { return without_lock(values, keep_positive); });
-  module.def(
-      "keep_levels",
-      [](const py::object& values, const std::vector<float>& levels, int width,
-         std::vector<float> table, const std::string& dtype, uint64_t seed, uint64_t offset) {
-        const DType as = dtype_named(dtype);
-        return without_lock(values, [&](const Tensor& tensor) {
-          return keep_levels(tensor, levels, width, std::move(table), as, {seed, offset});
-        });
-      },
-      "values"_a, "levels"_a, "width"_a, "table"_a, "dtype"_a = "f32", "seed"_a = 0,
-      "offset"_a = 0);
-  module.def(
-      "keep_windows",
-      [](const py::object& indices, std::pair<int64_t, int64_t> plane,
-         std::pair<int64_t, int64_t> out, std::pair<int64_t, int64_t> kernel,
-         std::pair<int64_t, int64_t> stride, std::pair<int64_t, int64_t> padding,
-         std::pair<int64_t, int64_t> dilation) {
-        const Windows windows = {plane.first,
-                                 plane.second,
-                                 out.first,
-                                 out.second,
-                                 {kernel.first, kernel.second},
-                                 {stride.first, stride.second},
-                                 {padding.first, padding.second},
-                                 {dilation.first, dilation.second}};
-        return without_lock(indices,
-                            [&](const Tensor& tensor) { return keep_windows(tensor, windows); });
-      },
-      "indices"_a, "plane"_a, "out"_a, "kernel"_a, "stride"_a, "padding"_a, "dilation"_a);
-}
-
-}  // namespace frugal::python
+}  // namespace frugal::compress::foreign

@@ -47,12 +47,11 @@ void move_bits_kernel(Cpu, const MovedBits& moved, int64_t bytes) {
   });
 }
 
-std::unique_ptr<Packed> Quantizer::pack(const Tensor& tensor, const SaveInfo& info) const {
+void Quantizer::check(const Tensor& tensor, const SaveInfo& info) const {
   FRUGAL_CHECK(tensor.defined() && is_floating(tensor.dtype()) && tensor.is_contiguous(),
                "[quantize] expected a contiguous floating tensor, got {}",
                tensor.defined() ? describe(tensor) : "an undefined one");
   if (info.sign != nullptr) check_sign("quantize", *info.sign, tensor);
-  return pack(tensor, info, layout_of(tensor.shape(), info.sign != nullptr), nullptr);
 }
 
 namespace {
@@ -70,6 +69,23 @@ void run(const PackJob& job, Device device) {
 
 }  // namespace
 
+std::unique_ptr<Packed> Quantizer::pack(const Tensor& tensor, const SaveInfo& info) const {
+  check(tensor, info);
+  return pack(tensor, info, layout_of(tensor.shape(), info.sign != nullptr), nullptr);
+}
+
+std::unique_ptr<Packed> Quantizer::pack_into(const Tensor& payload, const Tensor& tensor,
+                                             const SaveInfo& info) const {
+  check(tensor, info);
+  const GroupLayout layout = layout_of(tensor.shape(), info.sign != nullptr);
+  FRUGAL_CHECK(payload.defined() && payload.dtype() == DType::u8 && payload.is_contiguous() &&
+                   payload.numel() == layout.bytes() && payload.device() == tensor.device(),
+               "[quantize] expected {} contiguous bytes on {} to pack into, got {}", layout.bytes(),
+               tensor.device().str(),
+               payload.defined() ? describe(payload) : "an undefined tensor");
+  return pack(tensor, info, layout, nullptr, payload);
+}
+
 PackJob Quantizer::job_of(const GroupLayout& layout, const Tensor& payload, DType dtype,
                           const SaveInfo& info) const {
   PackJob job;
@@ -84,8 +100,9 @@ PackJob Quantizer::job_of(const GroupLayout& layout, const Tensor& payload, DTyp
 }
 
 std::unique_ptr<Packed> Quantizer::pack(const Tensor& tensor, const SaveInfo& info,
-                                        const GroupLayout& layout, const PackedPass* pass) const {
-  Tensor payload = payload_of(layout, tensor.device());
+                                        const GroupLayout& layout, const PackedPass* pass,
+                                        Tensor payload) const {
+  if (!payload.defined()) payload = payload_of(layout, tensor.device());
   PackJob job = job_of(layout, payload, tensor.dtype(), info);
   job.x = tensor.raw();
   if (pass != nullptr) {
@@ -290,8 +307,18 @@ Tensor Quantized::unpack_sign() const {
   if (!layout_.split) return {};
   CategoryScope scope(Category::workspace);
   Tensor mask = ops::empty_bitmask(shape_, payload_.device());
-  read(0, layout_.numel, mask.raw(), true);
+  unpack_sign_into(mask);
   return mask;
+}
+
+void Quantized::unpack_sign_into(const Tensor& mask) const {
+  const int64_t bytes = ops::bitmask_layout(shape_).bytes();
+  FRUGAL_CHECK(layout_.split && mask.defined() && mask.dtype() == DType::u8 &&
+                   mask.is_contiguous() && mask.numel() == bytes &&
+                   mask.device() == payload_.device(),
+               "[quantize] expected codes with signs, and {} contiguous bytes on {} for them",
+               bytes, payload_.device().str());
+  read(0, layout_.numel, mask.raw(), true);
 }
 
 Tensor Quantized::unpack_sign_rows(int64_t begin, int64_t end) const {

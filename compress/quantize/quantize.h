@@ -81,6 +81,9 @@ class Quantized final : public Grouped {
   bool carries_sign() const override { return layout_.split; }
   bool serves_one_op() const override;
   Tensor unpack_sign() const override;
+  // unpack_sign() into a contiguous u8 `mask` of as many bytes, on the codes' device. Errors: codes
+  // without signs, another mask.
+  void unpack_sign_into(const Tensor& mask) const;
   // The mask of unpack_rows(begin, end)'s elements, a bitmask of that shape. Fastest where the
   // range begins at a row of [rows, C] that is a multiple of 8 and has a multiple of 8 of them;
   // else its bits are moved one by one. Undefined if the codes do not carry it. Errors: as
@@ -148,6 +151,10 @@ class Quantizer final : public Codec {
   // Errors: a tensor that is not contiguous or not floating; a sign whose mask is not the tensor's
   // (ops/dense/bitmask.h) or whose slope is not finite.
   std::unique_ptr<Packed> pack(const Tensor& tensor, const SaveInfo& info) const override;
+  // pack() into a contiguous u8 `payload` of packed_bytes(), on the tensor's device, which the
+  // codes then hold. Errors: as pack, and another payload.
+  std::unique_ptr<Packed> pack_into(const Tensor& payload, const Tensor& tensor,
+                                    const SaveInfo& info) const;
   // Takes, on CUDA and in groups of at most 256 elements: Affine in groups by column, with
   // `rectify` where masks are by rows, and Map of functions that have estimates. Errors: as pack.
   std::unique_ptr<Packed> pack_and_run(const Tensor& tensor, const SaveInfo& info,
@@ -166,9 +173,12 @@ class Quantizer final : public Codec {
 
  private:
   GroupLayout layout_of(const Shape& shape, bool with_sign) const;
-  // pack(), with `pass` unless null.
+  // Errors: see pack().
+  void check(const Tensor& tensor, const SaveInfo& info) const;
+  // pack() into `payload`, or new memory where it is undefined, with `pass` unless null.
   std::unique_ptr<Packed> pack(const Tensor& tensor, const SaveInfo& info,
-                               const GroupLayout& layout, const PackedPass* pass) const;
+                               const GroupLayout& layout, const PackedPass* pass,
+                               Tensor payload = {}) const;
   // What pack() does, before it has values.
   PackJob job_of(const GroupLayout& layout, const Tensor& payload, DType dtype,
                  const SaveInfo& info) const;

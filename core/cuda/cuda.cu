@@ -29,6 +29,13 @@ DeviceState& state_of(int index) {
   return state;
 }
 
+// The stream of the living StreamScope of this thread. device -1: there is none.
+struct Elsewhere {
+  int device = -1;
+  cudaStream_t stream = nullptr;
+};
+thread_local Elsewhere elsewhere;
+
 std::string words_of(cudaError_t status, const char* call) {
   return fmt::format("[cuda] {}: {} ({}){}", call, cudaGetErrorString(status),
                      cudaGetErrorName(status), advice(status));
@@ -152,8 +159,20 @@ cudaStream_t stream() {
       !renewing(),
       "[cuda] expected kernels that take what changes by with_late() (captured update), got "
       "other work");
-  return state_of(current_device()).stream;
+  const int device = current_device();
+  return device == elsewhere.device ? elsewhere.stream : state_of(device).stream;
 }
+
+StreamScope::StreamScope(int device, void* stream) : before_(current_device()) {
+  FRUGAL_ASSERT(elsewhere.device == -1);
+  make_current(device);
+  elsewhere = {device, static_cast<cudaStream_t>(stream)};
+}
+StreamScope::~StreamScope() {
+  elsewhere = {};
+  FRUGAL_CUDA_REPORT(cudaSetDevice(before_));
+}
+
 int multiprocessors() { return state_of(current_device()).multiprocessors; }
 void synchronize() { FRUGAL_CUDA_CHECK(cudaStreamSynchronize(stream())); }
 

@@ -248,9 +248,11 @@ Advance* advance_of(int index) {
   const std::lock_guard lock(mutex);
   if (all->size() <= static_cast<size_t>(index)) all->resize(static_cast<size_t>(index) + 1);
   std::shared_ptr<void>& one = (*all)[static_cast<size_t>(index)];
-  if (one == nullptr) {
+  if (one == nullptr) {  // every stream finds zeros, so the host waits for them once
     one = system_memory(sizeof(Advance));
-    FRUGAL_CUDA_CHECK(cudaMemsetAsync(one.get(), 0, sizeof(Advance), stream()));
+    const Stream beside;
+    FRUGAL_CUDA_CHECK(cudaMemsetAsync(one.get(), 0, sizeof(Advance), beside.get()));
+    FRUGAL_CUDA_CHECK(cudaStreamSynchronize(beside.get()));
   }
   return static_cast<Advance*>(one.get());
 }
