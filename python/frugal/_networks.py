@@ -46,8 +46,14 @@ class Network:
     def __call__(self, x: _Numbers, *, training: bool = True, **extras: Any) -> Variable:
         """The outputs for a batch: pictures [N, H, W, C] f32, rows [N, F] f32, or ids [N, T] i64.
 
-        extras: other arrays of the batch by name, such as attention_mask or edge_index.
+        extras: other arrays of the batch by name, such as attention_mask or edge_index. One that
+            the network does not read is a TypeError, which lists those that it reads.
         """
+        known = self._network.extras
+        for name in extras:
+            if name not in known:
+                reads = f"reads {', '.join(known)}" if known else "reads nothing else"
+                raise TypeError(f"[network] expected a batch and options of a call, got {name}; beside its input this network {reads}")
         return self._network.forward(
             _variable(x), training, {name: tensor(value) for name, value in extras.items()}
         )

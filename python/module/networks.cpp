@@ -274,7 +274,29 @@ Variable run_op(const std::string& name, const py::object& forward, const py::ob
 struct Net {
   std::shared_ptr<Module> module;
   Rng rng;
+  std::vector<std::string> extras;  // what a batch may have beside its input
 };
+
+// What the networks of a kind read of Context::extras.
+std::vector<std::string> extras_of(const std::string& name, const models::Options& options) {
+  using models::Family;
+  const bool is_list = name == "sequential";
+  switch (models::family_of(name, options)) {
+    case Family::encoder:
+      if (is_list || models::network(name).traits.lacks_token_types) return {"attention_mask"};
+      return {"attention_mask", "token_type_ids"};
+    case Family::decoder:
+      if (is_list) return {"attention_mask"};
+      return {"attention_mask", "position_ids"};
+    case Family::graph:
+      return {"edge_index", "edge_weight", "edge_norm", "x_row_ptr", "x_col", "x_value"};
+    case Family::images:
+    case Family::segmentation:
+    case Family::detection:
+      break;
+  }
+  return {};
+}
 
 struct NoGradBlock {
   std::unique_ptr<NoGrad> scope;
@@ -352,6 +374,7 @@ void add_networks(py::module_& module) {
             return without_lock([&] { return net.module->forward(x, context); });
           },
           "x"_a, "training"_a, "extras"_a)
+      .def_readonly("extras", &Net::extras)
       .def("parameters",
            [](Net& net) {
              py::dict all;
@@ -375,7 +398,8 @@ void add_networks(py::module_& module) {
       "make_network",
       [](const std::string& name, const py::dict& given, uint64_t seed) {
         models::Init init{Rng(seed)};
-        return Net{models::make(name, options_of(given), init), Rng(seed + 1)};
+        const models::Options options = options_of(given);
+        return Net{models::make(name, options, init), Rng(seed + 1), extras_of(name, options)};
       },
       "name"_a, "options"_a, "seed"_a);
   py::class_<Optimizer, std::unique_ptr<Optimizer>>(module, "Optimizer")
