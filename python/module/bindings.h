@@ -8,6 +8,7 @@ namespace frugal::python {
 
 namespace py = pybind11;
 
+void add_blocks(py::module_& module);
 void add_errors(py::module_& module);
 void add_tensors(py::module_& module);
 void add_packing(py::module_& module);

@@ -3,16 +3,18 @@
 import threading
 import time
 import weakref
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 
 import torch
+from torch.nn.modules import module as _modules
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.nn.parameter import is_lazy
+from torch.utils import _python_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from frugal import _frugal
 from frugal.torch import _kept, _rules
-from frugal.torch._kept import Entry, Other, Owner, Slot, Stream, Table
+from frugal.torch._kept import Entry, Other, Owner, Packed, Slot, Stream, Table
 from frugal.torch._memory import Memory
 from frugal.torch._widths import Widths, is_number
 
@@ -34,7 +36,35 @@ class _Mode(TorchDispatchMode):
         context._before(func, args, kwargs)
         out = func(*args, **kwargs)
         context._after(func, args, kwargs, out)
+        if func is _detach and not isinstance(out, torch.Tensor):
+            # PyTorch 1.13 makes a number of the 2 in `x * 2`, and then misses the tensor in its backward pass.
+            out = torch.tensor(out)
         return out
+
+
+_detach = torch.ops.aten.detach.default
+
+
+def _drop_modes(context: "compress") -> None:
+    """Ends the modes of a context, which lie above those of others."""
+    while True:
+        mode = _python_dispatch._get_current_dispatch_mode()
+        if not isinstance(mode, _Mode) or mode._context is not context:
+            break
+        _python_dispatch._pop_mode()
+    # PyTorch 1.13 does this after it has taken the last mode away, and an interrupt may come between.
+    if hasattr(_python_dispatch, "_set_torch_dispatch_mode") and _python_dispatch._len_torch_dispatch_stack() == 0:
+        _python_dispatch._set_torch_dispatch_mode(None)
+
+
+def _hooks_of_modules() -> List[Any]:
+    """The tables of the hooks that PyTorch calls for all modules."""
+    names = ("_global_forward_pre_hooks", "_global_forward_hooks", "_global_forward_hooks_always_called")
+    return [getattr(_modules, name) for name in names if hasattr(_modules, name)]
+
+
+_push_hooks = torch._C._autograd._push_saved_tensors_default_hooks
+_pop_hooks = torch._C._autograd._pop_saved_tensors_default_hooks
 
 
 class _Event:
@@ -191,6 +221,10 @@ class compress:
         self.min_elements = int(min_elements)
         self.memory = Memory()
         self._stream = Stream(int(seed))
+        self._begin_life()
+
+    def _begin_life(self) -> None:
+        """Makes what a context has beside its options and its state."""
         self._owner = Owner()
         self._table = Table()
         self._busy = False
@@ -200,6 +234,7 @@ class compress:
         self._waiting: List[Tuple[int, Entry]] = []
         self._ops = 0
         self._counted: Dict[Any, bool] = {}
+        self._packed: Dict[Any, List[Packed]] = {}  # by the place of the memory
         self._small: set = set()  # the small tensors that were counted
         self._inputs: set = set()  # storages that the caller holds
         self._lasting: set = set()  # storages of parameters and buffers
@@ -209,79 +244,101 @@ class compress:
         self._named = False  # in this step
         self._gave_back = False  # after this step's forward pass
         self._half = 0  # of the bytes that the last step saved; 0: memory is not given back there
-        self._undo: List[Callable[[], None]] = []
-        self._hooks: Any = None
-        self._mode: Any = None
+        self._entered = False
+        self._hooked = False  # are PyTorch's hooks those of this context?
         self._thread = 0
+
+    # A copy, as of a model that has a context for an attribute, is a context of the copied model: with
+    # the same options and state, and not entered.
+    def __getstate__(self) -> Dict[str, Any]:
+        return {
+            "models": self.models,
+            "min_elements": self.min_elements,
+            "memory": self.memory,
+            "widths": self._widths,
+            "seed": self._stream.seed,
+            "step": self._stream.step,
+        }
+
+    def __setstate__(self, state: Dict[str, Any]) -> None:
+        self.models, self.min_elements = state["models"], state["min_elements"]
+        self.memory, self._widths = state["memory"], state["widths"]
+        self._stream = Stream(state["seed"])
+        self._stream.step = state["step"]
+        self._begin_life()
 
     # ---- the block
 
-    def __enter__(self) -> Memory:
-        if self._hooks is not None:
+    # An interrupt (Ctrl-C) may come at each bytecode. So _frugal.block() calls these functions: _end() as
+    # often as it is interrupted, also where _begin() is. Each part of _end() looks at what is there.
+
+    def _check(self) -> None:
+        if self._entered:
             raise RuntimeError("[compress] expected a context that is not entered already")
+
+    def _begin(self) -> Memory:
         self._give_back()  # what the last step and the update have freed
         self._stream.begin_step()
         self._widths.begin_step()
         self.memory = Memory()
         self._owner.peak = self._owner.now
         self._gave_back = False
+        self._named = False
         self._thread = threading.get_ident()
+        self._entered = True
         if self.bits == 0:
-            self._hooks = False
             return self.memory
-        hooks = torch.autograd.graph.saved_tensors_hooks(self._pack, _unpack)
-        hooks.__enter__()
-        self._hooks = hooks
-        try:
-            self._enter_models()
-        except BaseException:
-            self.__exit__()
-            raise
-        return self.memory
-
-    def _enter_models(self) -> None:
+        _frugal.do_noted(self, "_hooked", _push_hooks, self._pack, _unpack)
         if not self.models:
-            self._mode = _Mode(self)
             self._active = 1
-            self._mode.__enter__()
+            _Mode(self).__enter__()
+            return self.memory
         for i, model in enumerate(self.models):
             self._watch(model, self._prefix(i))
-        if self.models:
-            self._named = False
-            self._undo.append(register_module_forward_pre_hook(self._enter_module).remove)
-            self._undo.append(register_module_forward_hook(self._leave_module).remove)
+        register_module_forward_pre_hook(self._enter_module)
+        register_module_forward_hook(self._leave_module)
+        return self.memory
 
-    def __exit__(self, *exception: Any) -> None:
-        if self._hooks is False:
-            self._hooks = None
-            return
+    def _end(self) -> None:
+        _drop_modes(self)  # before all else, so that PyTorch's own functions for them do nothing below
         try:
             self._settle()
         finally:
-            try:
-                self._leave()
-            except BaseException:  # Ctrl-C: what is done once more has no effect
-                self._leave()
-                raise
+            self._leave()
 
     def _leave(self) -> None:
-        """Ends what __enter__() has begun. PyTorch's hooks come last, since they can be taken back once."""
-        for undo in reversed(self._undo):
-            undo()
-        self._undo.clear()
-        mode, self._mode = self._mode, None
-        if mode is not None:
-            self._active = 0
-            mode.__exit__(None, None, None)
+        """Ends what _begin() has begun."""
+        for hooks in _hooks_of_modules():
+            for number, hook in list(hooks.items()):
+                if getattr(hook, "__self__", None) is self:
+                    hooks.pop(number, None)
+        for model in self.models:
+            watched = model.__dict__.get("forward")
+            if isinstance(watched, _Watched):
+                watched.remove(self)
+        self._active = 0
+        self._busy = False
+        self._path.clear()
+        self._inputs.clear()
         self._table.clear()
         self._counted.clear()
+        self._packed.clear()
         self._small.clear()
         self._lasting.clear()
-        hooks, self._hooks = self._hooks, None
-        if hooks is not None:
-            hooks.__exit__(None, None, None)
+        _frugal.undo_noted(self, "_hooked", _pop_hooks)
+        if self._entered:
             self.memory.peak = self._owner.peak
-            self._widths.end_step(self.memory.kept)
+            if self.bits:
+                self._widths.end_step(self.memory.kept)
+            self._entered = False
+
+    if TYPE_CHECKING:
+
+        def __enter__(self) -> Memory: ...
+        def __exit__(self, *exception: Any) -> None: ...
+
+    else:
+        __enter__, __exit__ = _frugal.block(_check, _begin, _end)
 
     @property
     def bits(self) -> float:
@@ -312,7 +369,7 @@ class compress:
         buffers = [b for model in self.models for b in model.buffers()]
         kept = [b.clone() for b in buffers]
         gradients = [p.grad for p in parameters]
-        generator = torch.get_rng_state()
+        generator, generators = torch.get_rng_state(), _cuda_generators()
         number = self._stream.step
 
         def run(other: str) -> List[Optional[torch.Tensor]]:
@@ -322,6 +379,7 @@ class compress:
             for p in parameters:
                 p.grad = None
             torch.set_rng_state(generator)
+            _set_cuda_generators(generators)
             self._stream.step = number
             self._widths.other = other
             with self:
@@ -347,6 +405,7 @@ class compress:
             for p, gradient in zip(parameters, gradients):
                 p.grad = gradient
             torch.set_rng_state(generator)
+            _set_cuda_generators(generators)
             self._stream.step = number
         self._widths.learn(items, variances)
         return variances
@@ -377,7 +436,6 @@ class compress:
         if not isinstance(watched, _Watched):
             watched = _Watched(model)
         watched.add(self, prefix)
-        self._undo.append(lambda: watched.remove(self))
 
     def _run(self, forward: Callable[..., Any], prefix: str, args: Any, kwargs: Any) -> Any:
         """The forward pass of a model, watched."""
@@ -389,9 +447,10 @@ class compress:
         if prefix:
             self._path.append(prefix)
         try:
-            with _Mode(self):
-                return forward(*args, **kwargs)
+            _Mode(self).__enter__()
+            return forward(*args, **kwargs)
         finally:
+            _drop_modes(self)
             self._active -= 1
             self._settle()
             self._path.clear()
@@ -477,6 +536,7 @@ class compress:
         if why:
             self._count(tensor, 0, why)
             return slot
+        slot.stream = _kept.stream_of(tensor)
         form = None
         if event is not None and event.made(tensor):
             node = tensor.grad_fn
@@ -568,7 +628,9 @@ class compress:
         if tensor.numel() < self.min_elements:
             return "small"
         if tensor.device.type != "cpu":
-            return f"on {tensor.device.type}"
+            why = _why_whole_on_device(tensor)
+            if why:
+                return why
         if tensor.layout != torch.strided:
             values = _kept.values_of(tensor)
             lasts = values is not None and _kept._storage(values)._cdata in self._lasting
@@ -604,8 +666,48 @@ class compress:
         if why and not self._counted[key]:
             self._counted[key] = True
             whole = size
+            self._give_back_whole(tensor, key)
         module = self._path[-1] if self._path else ""
         self.memory.add(module, size if first else 0, packed, whole, why)
+
+    def _note_packed(
+        self, flat: torch.Tensor, slot: Slot, codes: Any, packed: int = 0, name: str = ""
+    ) -> None:
+        """Remembers what was packed of dense memory, for _give_back_whole()."""
+        all_of_it = self._packed.setdefault(self._place(flat), [])
+        one = next((one for one in all_of_it if one.codes() is codes), None)
+        if one is None:
+            one = Packed(codes, flat.dtype)
+            all_of_it.append(one)
+        one.slots.append(weakref.ref(slot))
+        one.name = name or one.name
+        if packed:
+            one.counted.append((self._path[-1] if self._path else "", packed))
+
+    def _note_other(self, tensor: torch.Tensor, copied: bool, slot: Slot, other: Other) -> None:
+        if not copied:
+            flat = _kept.flat_of(tensor.detach())
+            assert flat is not None
+            self._note_packed(flat, slot, other, other.kept_bytes)
+
+    def _give_back_whole(self, tensor: torch.Tensor, key: Any) -> None:
+        """An op keeps this memory whole, so those that packed it before keep it for nothing."""
+        flat = _kept.flat_of(tensor.detach()) if key in self._packed else None
+        if flat is None:
+            return
+        for one in self._packed.pop(key):
+            if one.dtype != flat.dtype:
+                continue
+            for reference in one.slots:
+                slot = reference()
+                if slot is not None and slot.tensor is None:
+                    slot.give_back(flat)
+            for path, packed in one.counted:
+                self.memory.add(path, 0, -packed, 0, "")
+            self._widths.items.pop(one.name, None)
+            codes = one.codes()
+            if isinstance(codes, Entry):
+                codes.forget_wait()
 
     def _keep(
         self,
@@ -624,7 +726,8 @@ class compress:
         if form != "shape" and self._counted.get(self._place(tensor)):
             why = "whole for another op"  # so this one keeps it for nothing
         else:
-            with torch.no_grad():
+            # All below works on detached tensors: an interrupt could leave a block of no_grad() half left.
+            with _kept.on_stream(slot.stream):
                 why = self._pack_as(tensor, slot, form, op, func, args, kwargs)
         if why:
             self._count(tensor, 0, why)
@@ -642,23 +745,23 @@ class compress:
     ) -> str:
         """Packs, or says why not."""
         if form == "shape":
-            shape, stride, dtype = tensor.shape, tensor.stride(), tensor.dtype
+            shape, stride, dtype, device = tensor.shape, tensor.stride(), tensor.dtype, tensor.device
             size = 1 + sum((n - 1) * s for n, s in zip(shape, stride) if n > 0)
-            slot.replace(lambda: torch.empty(size, dtype=dtype), stride, 0)
+            slot.replace(lambda: torch.empty(size, dtype=dtype, device=device), stride, 0)
             self._count(tensor, 0, "")
             return ""
         if form in ("values", "fine", "positive"):
             return self._pack_entry(tensor, slot, form, op)
-        flat = _kept.flat_of(tensor)
+        flat = _kept.flat_of(tensor.detach())
         whole = flat is None
         if flat is None:
             bits = _rules.width_of(op, self._widths.base) if form == "levels" else 1
             if 8 * _kept.bytes_of(tensor) <= bits * tensor.numel():
                 return "expanded"  # its codes would take more
-            flat = tensor.contiguous().view(-1)
+            flat = tensor.detach().contiguous().view(-1)
         stride = _contiguous(tensor.shape) if whole else tensor.stride()
         if form in ("two", "two or values"):
-            kept = _frugal.keep_two_values(_kept._share(_as_bytes(flat)))
+            kept = _kept.keep(_frugal.keep_two_values, _as_bytes(flat))
             if kept is None and form == "two or values":
                 return self._pack_entry(tensor, slot, "values", op)
             if kept is None:
@@ -668,6 +771,7 @@ class compress:
                 slot.replace(lambda: other.values().view(torch.bool), stride, 0)
             else:
                 slot.replace(other.values, stride, 0)
+            self._note_other(tensor, whole, slot, other)
         elif form == "places":
             kept = self._places(tensor, args, kwargs)
             if kept is None:
@@ -681,33 +785,36 @@ class compress:
             if table is None:
                 return f"read by {op}, which no rule knows"
             seed, step, number = self._stream.next()
-            kept = _frugal.keep_levels(
-                _kept._share(_rules.derivative(op, flat, numbers)),
+            kept = _kept.keep(
+                _frugal.keep_levels,
+                _rules.derivative(op, flat, numbers),
                 table.levels,
                 width,
                 table.values,
                 _kept._NAMES[tensor.dtype],
                 seed,
                 (step << 32) + number,
+                dtype=tensor.dtype,
             )
             if kept is None:
                 return "not finite"
             other = Other(kept, self._owner)
             slot.replace(other.values, stride, 0)
+            self._note_other(tensor, whole, slot, other)
         self._count(tensor, kept.nbytes, "")
         return ""
 
     def _pack_entry(self, tensor: torch.Tensor, slot: Slot, form: str, op: str) -> str:
         base: Optional[torch.Tensor] = tensor
-        flat = None if tensor.is_neg() else _kept.flat_of(tensor)
+        flat = None if tensor.is_neg() else _kept.flat_of(tensor.detach())
         if flat is None:  # a view with gaps: the whole of which it is a part
             base = None if tensor.is_neg() else tensor._base
             # The real part of complex numbers is a part of another dtype.
             if base is not None and base.dtype == tensor.dtype and base.numel() <= 4 * tensor.numel():
-                flat = _kept.flat_of(base)
+                flat = _kept.flat_of(base.detach())
             if flat is None:
                 base = None
-                flat = tensor.contiguous().view(-1)
+                flat = tensor.detach().contiguous().view(-1)
         path = self._path[-1] if self._path else ""
         least = 8 if form == "fine" else 1
         bits = max(least, self._widths.base)
@@ -725,6 +832,7 @@ class compress:
             if form == "positive":
                 entry.wait(flat)
                 self._waiting.append((self._ops, entry))
+        name = ""
         if form != "positive" and not entry.has_values():
             positive = entry.waiting is not None or entry._signs is not None
             before = 0 if entry.waiting is not None else before
@@ -739,6 +847,7 @@ class compress:
             slot.replace(get, _contiguous(tensor.shape), 0)
         else:
             slot.replace(get, tensor.stride(), tensor.storage_offset() - flat.storage_offset())
+            self._note_packed(flat, slot, entry, packed, name)
         self._count(tensor, packed, "")
         if 0 < self._half < self.memory.saved:
             self._half = 0
@@ -748,9 +857,13 @@ class compress:
     def _end_wait(self, entry: Entry) -> None:
         if entry.waiting is None:
             return
-        with torch.no_grad():
-            entry.settle()
-        self.memory.add(self._path[-1] if self._path else "", 0, entry.kept_bytes, 0, "")
+        key = self._place(entry.waiting)
+        entry.settle()
+        path = self._path[-1] if self._path else ""
+        self.memory.add(path, 0, entry.kept_bytes, 0, "")
+        for one in self._packed.get(key, ()):
+            if one.codes() is entry:
+                one.counted.append((path, entry.kept_bytes))
 
     def _places(self, indices: torch.Tensor, args: Any, kwargs: Any) -> Any:
         shape = kwargs["shape"]
@@ -767,8 +880,9 @@ class compress:
         if len(args[1]) == 3:
             return None
         kernel = pair(1, "kernel_size", 1)
-        return _frugal.keep_windows(
-            _kept._share(indices.reshape(-1)),
+        return _kept.keep(
+            _frugal.keep_windows,
+            indices.reshape(-1),
             (shape[-2], shape[-1]),
             (indices.shape[-2], indices.shape[-1]),
             kernel,
@@ -786,9 +900,30 @@ def _contiguous(shape: Any) -> Tuple[int, ...]:
     return tuple(reversed(strides))
 
 
+def _cuda_generators() -> Any:
+    """The states of the generators of all GPUs; None: this process uses no GPU."""
+    return torch.cuda.get_rng_state_all() if torch.cuda.is_available() and torch.cuda.is_initialized() else None
+
+
+def _set_cuda_generators(states: Any) -> None:
+    if states is not None:
+        torch.cuda.set_rng_state_all(states)
+
+
 def _as_bytes(flat: torch.Tensor) -> torch.Tensor:
     """PyTorch 1.13 does not hand booleans to other libraries."""
     return flat.view(torch.uint8) if flat.dtype == torch.bool else flat
+
+
+def _why_whole_on_device(tensor: torch.Tensor) -> str:
+    """Why a tensor that is not on the CPU cannot be packed; empty: it can."""
+    kind = tensor.device.type
+    if kind != "cuda" or not _frugal.has_cuda:
+        return f"on {kind}, for which this build of Frugal has no kernels"
+    if tensor.dtype == torch.float64:
+        return "f64 on cuda"
+    # A captured step would draw the same numbers each time that it is run again.
+    return "in a captured CUDA graph" if torch.cuda.is_current_stream_capturing() else ""
 
 
 def _unpack(slot: Slot) -> torch.Tensor:

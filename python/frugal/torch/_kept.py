@@ -1,5 +1,7 @@
 """What is kept of saved tensors: entries, which several saves share, and the slots of the graph."""
 
+import collections
+import contextlib
 import itertools
 import threading
 import weakref
@@ -79,6 +81,82 @@ def _torch(kept: Any, positive: bool = False) -> torch.Tensor:
     return from_dlpack(tensor.__dlpack__())
 
 
+def stream_of(tensor: torch.Tensor) -> Any:
+    """The stream of CUDA that the op which saves a tensor runs on; None: the tensor is on the CPU."""
+    return torch.cuda.current_stream(tensor.device) if tensor.is_cuda else None
+
+
+def on_stream(stream: Any) -> Any:
+    """A block whose work goes to the stream, on which what is packed was made."""
+    if stream is None or stream == torch.cuda.current_stream(stream.device):
+        return contextlib.nullcontext()
+    return torch.cuda.stream(stream)
+
+
+class _OnCuda:
+    """What functions of the module need for tensors of CUDA: PyTorch's stream, and its memory."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self.stream = torch.cuda.current_stream(device)
+        self.buffers: List[torch.Tensor] = []
+
+    def allocate(self, size: int) -> Any:
+        self.buffers.append(torch.empty(size, dtype=torch.uint8, device=self.device))
+        return _share(self.buffers[-1])
+
+    def scratch(self, size: int) -> Any:
+        return _share(torch.empty(size, dtype=torch.uint8, device=self.device))
+
+
+class Codes:
+    """The codes of one tensor. They lie on its device, and on CUDA in memory of PyTorch's allocator."""
+
+    __slots__ = ("nbytes", "_kept", "_cuda", "_elements", "_dtype", "_packed")
+
+    def __init__(self, kept: Any, elements: int, dtype: torch.dtype, packed: torch.dtype, cuda: Any) -> None:
+        self._kept = kept
+        self._elements, self._dtype = elements, dtype
+        self._packed = packed  # the dtype that was packed: on CUDA f32 for f16
+        self._cuda = cuda
+        self.nbytes: int = kept.nbytes
+
+    def unpack(self, positive: bool = False) -> torch.Tensor:
+        cuda = self._cuda
+        if cuda is None:
+            return _torch(self._kept, positive)
+        now = torch.cuda.current_stream(cuda.device)
+        if now != cuda.stream:
+            now.wait_stream(cuda.stream)
+            for buffer in cuda.buffers:
+                buffer.record_stream(now)
+        out = torch.empty(self._elements, dtype=self._packed, device=cuda.device)
+        self._kept.unpack_into(_share(out), positive, now.cuda_stream, cuda.scratch)
+        return out.to(self._dtype)
+
+
+def keep(
+    function: Callable[..., Any], values: torch.Tensor, *args: Any, dtype: Optional[torch.dtype] = None, **options: Any
+) -> Optional[Codes]:
+    """The codes that a function of the module makes of dense values, on the present stream; None: it makes none.
+
+    dtype: of what is unpacked, if it is not that of `values`.
+    """
+    dtype = values.dtype if dtype is None else dtype
+    packed = dtype
+    cuda = None
+    if values.is_cuda:
+        cuda = _OnCuda(values.device)
+        options.update(on_stream=cuda.stream.cuda_stream, allocate=cuda.allocate)
+        if function is _frugal.keep_groups:
+            options["scratch"] = cuda.scratch
+            if values.dtype == torch.float16:  # the kernels take f32 and bf16
+                values = values.float()
+                packed = torch.float32
+    kept = function(_share(values), *args, **options)
+    return None if kept is None else Codes(kept, values.numel(), dtype, packed, cuda)
+
+
 class Entry:
     """What is kept of one range of memory, as it was at one moment.
 
@@ -93,8 +171,9 @@ class Entry:
         self.bits = 0  # of the codes of values
         self.waiting: Optional[torch.Tensor] = None
         self.version = 0
-        self._codes: Any = None
-        self._signs: Any = None
+        self.stream: Any = None  # of CUDA, on which what waits was made
+        self._codes: Optional[Codes] = None
+        self._signs: Optional[Codes] = None
         self._owner = owner
         self._bytes = 0
         self._lock = threading.Lock()
@@ -117,7 +196,7 @@ class Entry:
         return self._bytes
 
     def wait(self, flat: torch.Tensor) -> None:
-        self.waiting, self.version = flat.detach(), flat._version
+        self.waiting, self.version, self.stream = flat.detach(), flat._version, stream_of(flat)
         self._account()
 
     def pack_values(
@@ -129,8 +208,8 @@ class Entry:
         if positive:
             if columns == 0 or self.elements % (8 * columns) != 0:
                 columns = 16
-        self._codes = _frugal.keep_groups(
-            _share(flat), bits, columns=columns, positive=positive, seed=seed, step=step, seq=number
+        self._codes = keep(
+            _frugal.keep_groups, flat, bits, columns=columns, positive=positive, seed=seed, step=step, seq=number
         )
         self.bits = bits
         if positive:
@@ -139,30 +218,39 @@ class Entry:
         self._account()
 
     def pack_signs(self, flat: torch.Tensor) -> None:
-        self._signs = _frugal.keep_positive(_share(flat))
+        self._signs = keep(_frugal.keep_positive, flat)
         self.waiting = None
         self._account()
 
     def settle(self) -> None:
-        """Ends the wait: nobody asked for the values. Memory that was written stays, for check()."""
+        """Ends the wait: nobody asked for the values. Memory that was written stays, for positive()."""
         with self._lock:
             if self.waiting is not None and self.waiting._version == self.version:
-                self.pack_signs(self.waiting)
+                with on_stream(self.stream):
+                    self.pack_signs(self.waiting)
 
-    def check(self) -> None:
-        if self.waiting is not None and self.waiting._version != self.version:
-            raise RuntimeError(_CHANGED.format("the output of a relu"))
+    def forget_wait(self) -> None:
+        """Another op keeps the memory, so nothing is made of it."""
+        with self._lock:
+            self.waiting = None
+            self._account()
 
     def values(self) -> torch.Tensor:
-        return _torch(self._codes)
+        assert self._codes is not None
+        return self._codes.unpack()
 
     def positive(self) -> torch.Tensor:
         with self._lock:
             waiting = self.waiting
-            if waiting is not None:
-                self.check()
-                return (waiting > 0).to(self.dtype)
-        return _torch(self._signs) if self._signs is not None else _torch(self._codes, True)
+        if waiting is not None:
+            if waiting._version != self.version:
+                raise RuntimeError(_CHANGED.format("the output of a relu"))
+            # Without the lock: a mode that watches the block sees these ops, and may end the wait.
+            return (waiting > 0).to(self.dtype)
+        if self._signs is not None:
+            return self._signs.unpack()
+        assert self._codes is not None
+        return self._codes.unpack(positive=True)
 
     def has_values(self) -> bool:
         return self._codes is not None
@@ -171,17 +259,17 @@ class Entry:
 class Other:
     """What is kept in a form that no other save shares."""
 
-    def __init__(self, kept: Any, owner: "Owner") -> None:
-        self._kept = kept
+    def __init__(self, codes: Codes, owner: "Owner") -> None:
+        self._codes = codes
         self._owner = owner
-        self.kept_bytes = kept.nbytes
+        self.kept_bytes = codes.nbytes
         owner.changed(self.kept_bytes)
 
     def __del__(self) -> None:
         self._owner.changed(-self.kept_bytes)
 
     def values(self) -> torch.Tensor:
-        return _torch(self._kept)
+        return self._codes.unpack()
 
 
 _CHANGED = (
@@ -194,20 +282,35 @@ class Owner:
     """The bytes that the entries of a context hold now, and the most that they held."""
 
     def __init__(self) -> None:
-        self.now = self.peak = 0
+        self._now = self.peak = 0
+        # The collector may free an entry, and so call changed(), in the middle of a call of it.
+        self._changes: "collections.deque[int]" = collections.deque()
         self._lock = threading.Lock()
 
+    @property
+    def now(self) -> int:
+        self._add_up()
+        return self._now
+
     def changed(self, by: int) -> None:
-        with self._lock:
-            self.now += by
-            self.peak = max(self.peak, self.now)
+        self._changes.append(by)
+        self._add_up()
+
+    def _add_up(self) -> None:
+        while self._changes and self._lock.acquire(blocking=False):
+            try:
+                while self._changes:
+                    self._now += self._changes.popleft()
+                    self.peak = max(self.peak, self._now)
+            finally:
+                self._lock.release()
 
 
 class Slot:
     """What the graph holds in the place of one saved tensor."""
 
     __slots__ = (
-        "tensor", "version", "path", "once", "gives_back", "_get", "_shape", "_stride", "_offset", "__weakref__",
+        "tensor", "version", "path", "once", "gives_back", "stream", "_get", "_shape", "_stride", "_offset", "__weakref__",
     )
 
     def __init__(self, tensor: torch.Tensor, path: str) -> None:
@@ -217,12 +320,19 @@ class Slot:
         self.path = path  # of the module that saved it
         self.once = ""  # the op whose first derivative alone is right with what is packed; empty: all are
         self.gives_back = False  # gives freed memory back before it is unpacked
+        self.stream: Any = None  # of CUDA, on which the tensor was made
         self._get: Optional[Callable[[], torch.Tensor]] = None
         self._shape, self._stride, self._offset = tensor.shape, (), 0
 
     def replace(self, get: Callable[[], torch.Tensor], stride: Tuple[int, ...], offset: int) -> None:
         self._get, self._stride, self._offset = get, stride, offset
         self.tensor = None
+
+    def give_back(self, flat: torch.Tensor) -> None:
+        """Holds the memory itself again, as one row, in the place of what was packed of it."""
+        self.tensor = flat.as_strided(self._shape, self._stride, flat.storage_offset() + self._offset)
+        self.version = flat._version
+        self._get = None
 
     def unpack(self) -> torch.Tensor:
         tensor = self.tensor
@@ -236,6 +346,17 @@ class Slot:
             _frugal.give_back_freed()
         flat = self._get()
         return flat.as_strided(self._shape, self._stride, self._offset)
+
+
+class Packed:
+    """What was packed of one range of memory, until another op keeps the memory whole."""
+
+    def __init__(self, codes: Any, dtype: torch.dtype) -> None:
+        self.codes = weakref.ref(codes)  # an Entry or an Other
+        self.dtype = dtype
+        self.slots: List["weakref.ref[Slot]"] = []
+        self.counted: List[Tuple[str, int]] = []  # bytes of codes by module
+        self.name = ""  # of the width
 
 
 class Table:
