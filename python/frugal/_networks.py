@@ -52,8 +52,10 @@ class Network:
         known = self._network.extras
         for name in extras:
             if name not in known:
-                reads = f"reads {', '.join(known)}" if known else "reads nothing else"
-                raise TypeError(f"[network] expected a batch and options of a call, got {name}; beside its input this network {reads}")
+                raise TypeError(
+                    "[network] expected arrays that this network reads beside its input "
+                    f"({', '.join(known) or 'none'}), got {name}"
+                )
         return self._network.forward(
             _variable(x), training, {name: tensor(value) for name, value in extras.items()}
         )

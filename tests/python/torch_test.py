@@ -266,6 +266,8 @@ class Steps(unittest.TestCase):
         places = torch.zeros(8, 16, 16, 4, dtype=torch.long)
         frozen = nn.Conv2d(16, 8, 3).requires_grad_(False)
         for name, layer in {
+            "rfft": Of(lambda x: torch.fft.rfft(x).real),
+            "complex": Of(lambda x: torch.complex(x * 2, x * 3).imag),
             "gather": Of(lambda x: x.gather(3, places)),
             "take": Of(lambda x: x.take(torch.arange(1000))),
             "masked_select": Of(lambda x: x.masked_select(x.detach() > 0)),
@@ -907,6 +909,27 @@ class Steps(unittest.TestCase):
         with ft.compress(network, bits=8):
             network(x).sum().backward()
         self.assertLess(float((plain - network.of.weight.grad).norm() / plain.norm()), 0.02)
+
+    def test_complex_and_nested_tensors_stay_whole(self):
+        class Spectrum(nn.Linear):
+            def forward(self, x):
+                return (torch.fft.rfft(super().forward(x)) ** 2).real
+
+        network, x = Spectrum(64, 64), torch.randn(64, 64)
+        with ft.compress(network, bits=4) as memory:
+            network(x).sum().backward()
+        self.assertEqual(memory.whole["complex"], 64 * 33 * 8)
+        self.assertEqual(memory.packed, 0)
+
+        nested = torch.nested.nested_tensor([torch.randn(5, 64), torch.randn(9, 64)])
+        layer = nn.Linear(64, 8)
+        found = []
+        for bits in (0, 4):
+            layer.zero_grad()
+            with ft.compress(layer, bits=bits, min_elements=16):
+                layer(nested).to_padded_tensor(0.0).sum().backward()
+            found.append(layer.weight.grad.clone())
+        self.assertTrue(torch.equal(*found))
 
     def test_autocast_without_cache(self):
         # With the cache, the layer's weight that a reentrant checkpoint cast has no gradient.

@@ -76,7 +76,7 @@ class _Event:
         self.op, self.func, self.kwargs = op, func, kwargs
         self.args = tuple(None if isinstance(a, torch.Tensor) else a for a in args)
         first = args[0] if args and isinstance(args[0], torch.Tensor) else None
-        self.kwargs = {"shape": None if first is None else first.shape, **kwargs}
+        self.kwargs = {"shape": None if first is None or first.is_nested else first.shape, **kwargs}
         # Pointers alone: a tensor that nobody else holds is freed as without this.
         self.out = [
             (one.data_ptr(), one.numel())
@@ -516,13 +516,16 @@ class compress:
         try:
             path = self._path[-1] if self._path else ""
             slot = Slot(tensor, path)
-            if tensor.layout != torch.strided or tensor.numel() >= self.min_elements:
+            nested = tensor.is_nested
+            if not nested and (tensor.layout != torch.strided or tensor.numel() >= self.min_elements):
                 return self._pack_alone(tensor, slot)
             key = (tensor.data_ptr(), tensor.numel())
             if key not in self._small:  # memory that several ops save counts once
                 self._small.add(key)
-                size = _kept.bytes_of(tensor)
-                self.memory.add(path, size, 0, size, "small")
+                size = (
+                    tensor.numel() * tensor.element_size() if nested else _kept.bytes_of(tensor)
+                )
+                self.memory.add(path, size, 0, size, "nested" if nested else "small")
             return slot
         finally:
             self._busy = False
@@ -635,6 +638,8 @@ class compress:
             values = _kept.values_of(tensor)
             lasts = values is not None and _kept._storage(values)._cdata in self._lasting
             return "parameter" if lasts else "sparse"
+        if tensor.is_complex():
+            return "complex"
         if tensor.dtype not in _kept.FLOATING and tensor.dtype not in (torch.bool, torch.int64):
             return "integers"
         if _rules.is_parameter(tensor):

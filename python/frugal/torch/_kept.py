@@ -322,7 +322,10 @@ class Slot:
         self.gives_back = False  # gives freed memory back before it is unpacked
         self.stream: Any = None  # of CUDA, on which the tensor was made
         self._get: Optional[Callable[[], torch.Tensor]] = None
-        self._shape, self._stride, self._offset = tensor.shape, (), 0
+        # A nested tensor, which stays whole, has no shape.
+        self._shape: Any = () if tensor.is_nested else tensor.shape
+        self._stride: Tuple[int, ...] = ()
+        self._offset = 0
 
     def replace(self, get: Callable[[], torch.Tensor], stride: Tuple[int, ...], offset: int) -> None:
         self._get, self._stride, self._offset = get, stride, offset

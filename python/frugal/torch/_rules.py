@@ -108,8 +108,11 @@ for _name in (
     "take",
     "masked_select",
     "im2col",
+    "_fft_r2c",
 ):
     INPUTS[_name] = _one("shape")
+# It saves both, because the names of its arguments occur in its formula as those of functions.
+INPUTS["complex"] = (Saved(0, "shape", ()), Saved(1, "shape", ()))
 for _name in (
     "gelu",
     "silu",
