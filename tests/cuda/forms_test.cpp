@@ -192,6 +192,11 @@ TEST_CASE("another library's stream gets the work of its tensors, and the host d
     CHECK(before == 0);
   }
   CHECK(cuda::current_device() == 0);
+  const compress::Quantizer codec;
+  CHECK_THROWS_WITH_AS(codec.pack_into(given(3), x, {}), doctest::Contains("to pack into"), Error);
+  const auto plain = codec.pack(x, {});
+  CHECK_THROWS_WITH_AS(static_cast<const compress::Quantized&>(*plain).unpack_sign_into(given(3)),
+                       doctest::Contains("codes with signs"), Error);
   CHECK_THROWS_WITH_AS(kept->unpack_into(Tensor::empty({count})), doctest::Contains("[unpack]"),
                        Error);
   CHECK_THROWS_WITH_AS(keep_groups(
