@@ -169,15 +169,58 @@ RotaryOptions rotary_options(const Op& op) {
           .gain = op.number("gain")};
 }
 
-// Pairs (i, i + D/2) of x [N, T, heads, D] are turned by position * frequency_of(options, i, D/2).
+// f32 [1, 1, half]
+std::string fixed_speeds(Lowering& l, const RotaryOptions& options, int64_t half) {
+  const std::vector<double> all = frequencies_of(options, half);
+  const Tensor speeds = Tensor::empty({1, 1, half});
+  for (int64_t i = 0; i < half; ++i)
+    speeds.mut<float>()[i] = static_cast<float>(all[static_cast<size_t>(i)]);
+  return l.initializer("speeds", speeds);
+}
+
+// Frequencies of dynamic options, in the same shape: at_length() in f64. `length`, a scalar i64, is
+// known when the file runs.
+std::string speeds_at(Lowering& l, const RotaryOptions& options, int64_t half,
+                      const std::string& length) {
+  const auto d = static_cast<double>(2 * half);
+  const auto number = [&](double value) { return l.scalar(value, DType::f64); };
+  const std::string stretched =
+      l.emit("Mul", {l.to(length, DType::f64), number(options.factor / options.first_length)});
+  const std::string growth = l.emit("Sub", {stretched, number(options.factor - 1)});
+  const std::string more =
+      l.emit("Mul", {l.emit("Log", {l.emit("Max", {growth, number(1)})}), number(d / (d - 2))});
+  const std::string log_base = l.emit("Add", {more, number(std::log(options.base))});
+  const Tensor shares = Tensor::empty({1, 1, half}, DType::f64);
+  for (int64_t i = 0; i < half; ++i)
+    shares.mut<double>()[i] = -static_cast<double>(i) / static_cast<double>(half);
+  const std::string powers = l.emit("Mul", {l.initializer("shares", shares), log_base});
+  return l.to(l.emit("Exp", {powers}), DType::f32);
+}
+
+// The frequencies that ops::rotary() takes for x and its positions.
+std::string speeds_of(Lowering& l, const Op& op, const RotaryOptions& options) {
+  const int x = op.input(0);
+  const int64_t half = l.fixed(x, 3) / 2;
+  if (options.scaling != RotaryOptions::Scaling::dynamic) return fixed_speeds(l, options, half);
+  // Rows with positions of their own stay within first_length.
+  const bool by_row = op.has(1) && l.dim(op.input(1)) == 2;
+  if (half == 1 || by_row) return fixed_speeds(l, at_length(options, 0, 2 * half), half);
+  if (!op.has(1) && l.is_fixed(x, 1))
+    return fixed_speeds(l, at_length(options, l.shape(x)[1], 2 * half), half);
+  std::string length = l.extent(x, 1);
+  if (op.has(1)) {
+    const std::string last =
+        l.emit("ReduceMax", {l.plain(op.input(1))}, {{"keepdims", int64_t{0}}});
+    length = l.emit("Max", {length, l.emit("Add", {last, l.scalar(1, DType::i64)})});
+  }
+  return speeds_at(l, options, half, length);
+}
+
+// Pairs (i, i + D/2) of x [N, T, heads, D] are turned by position times the frequency of the pair.
 void rotary_embedding(Lowering& l, const Op& op) {
   const int x = op.input(0);
   const int64_t half = l.fixed(x, 3) / 2;
   const RotaryOptions options = rotary_options(op);
-  const std::vector<double> frequencies = frequencies_of(options, half);
-  const Tensor speeds = Tensor::empty({1, 1, half});
-  for (int64_t i = 0; i < half; ++i)
-    speeds.mut<float>()[i] = static_cast<float>(frequencies[static_cast<size_t>(i)]);
   const std::string at =
       op.has(1)
           ? l.plain(op.input(1))
@@ -185,7 +228,7 @@ void rotary_embedding(Lowering& l, const Op& op) {
   const bool by_row = op.has(1) && l.dim(op.input(1)) == 2;
   const std::string rows =
       l.emit("Unsqueeze", {l.to(at, DType::f32), by_row ? l.ints({2, 3}) : l.ints({1, 2})});
-  const std::string angles = l.emit("Mul", {rows, l.initializer("speeds", speeds)});
+  const std::string angles = l.emit("Mul", {rows, speeds_of(l, op, options)});
   std::string c = l.emit("Cos", {angles}), s = l.emit("Sin", {angles});
   if (options.gain != 1)
     for (std::string* factor : {&c, &s}) *factor = l.emit("Mul", {*factor, l.scalar(options.gain)});

@@ -341,18 +341,21 @@ std::string Lowering::constant_in_order(int value, const Order& order) {
 
 std::string Lowering::counted(int value) {
   bool counts = dim(value) == 1 && dtype(value) == DType::i64;
+  std::optional<int64_t> first;
   for (const Recording& pass : passes_) {
     const Tensor& constant = pass.values[static_cast<size_t>(value)].constant;
     if (!counts || constant.raw() == nullptr) break;
     const std::vector<int64_t> values = constant.to_vector<int64_t>();
+    if (!first && !values.empty()) first = values[0];
     for (size_t i = 0; i < values.size(); ++i)
-      counts = counts && values[i] == static_cast<int64_t>(i);
+      counts = counts && values[i] == *first + static_cast<int64_t>(i);
   }
-  if (counts)
-    for (const int input : passes_[0].inputs)
-      for (int axis = 0; axis < dim(input); ++axis)
-        if (extents(input, axis) == extents(value, 0))
-          return emit("Range", {scalar(0, DType::i64), extent(input, axis), scalar(1, DType::i64)});
+  const std::string count = counts ? extent_of_input(extents(value, 0)) : "";
+  if (!count.empty()) {
+    const std::string begin = scalar(static_cast<double>(first.value_or(0)), DType::i64);
+    const std::string end = first.value_or(0) == 0 ? count : emit("Add", {count, begin});
+    return emit("Range", {begin, end, scalar(1, DType::i64)});
+  }
   fail(
       fmt::format("its input {} {} differs with the inputs of the network and does not come from "
                   "a recorded op; a forward pass must compute with the functions of "

@@ -124,7 +124,8 @@ class Lowering {
   void check_alignment() const;
   bool is_same_everywhere(int value);
   std::string constant_in_order(int value, const Order& order);
-  std::string counted(int value);  // 0, 1, 2, ... up to an extent that the user chooses
+  // Numbers that count up, as many as an extent that the user chooses.
+  std::string counted(int value);
   std::string unique(const std::string& wish);
   void name_parameters(Module& module);
   OnnxValue described(const std::string& name, int value, const Order& order) const;

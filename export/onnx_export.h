@@ -5,6 +5,7 @@
 // node needs another order. Weights have PyTorch's names and layouts. What follows from weights
 // alone is computed here.
 #pragma once
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <utility>
@@ -20,6 +21,7 @@ namespace frugal::exports {
 struct FreeSize {
   std::string name;  // "batch"
   int64_t example = 2, other = 3;
+  int64_t most = INT64_MAX;  // the network takes no larger one
 };
 
 struct OnnxInputs {

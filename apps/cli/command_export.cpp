@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
@@ -154,7 +155,7 @@ void write_example(const std::string& path, Module& model, const exports::OnnxIn
                    const exports::OnnxGraph& graph) {
   std::vector<int64_t> sizes;
   for (const exports::FreeSize& size : inputs.sizes)
-    sizes.push_back(size.name == "sequence" ? size.other : size.other + 2);
+    sizes.push_back(std::min(size.other + 2, size.most));
   const NamedTensors made = inputs.make(sizes);
   NamedTensors example;
   for (const auto& [name, tensor] : exports::as_in_onnx(made))

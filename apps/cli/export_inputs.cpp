@@ -42,7 +42,7 @@ exports::OnnxInputs of_sequences(const BatchSpec& spec) {
   const int64_t longest = spec.sample[0], some = std::min<int64_t>(longest, 7);
   exports::OnnxInputs inputs;
   inputs.sizes = {{"batch", 2, 3}};
-  if (some > 1) inputs.sizes.push_back({"sequence", some, some - 1});
+  if (some > 1) inputs.sizes.push_back({"sequence", some, some - 1, longest});
   const auto vocabulary = static_cast<uint64_t>(spec.vocabulary);
   inputs.make = [some, vocabulary, extras = spec.token_extras,
                  rng = std::make_shared<Rng>(1)](const auto& sizes) {

@@ -11,18 +11,17 @@ namespace frugal {
 Variable rotary_embedding(const Variable& x, const Tensor& positions,
                           const RotaryOptions& options) {
   const auto describe = [&](TracedOp& t) {
-    const RotaryOptions own = ops::at_positions(options, x.value(), positions);
     t.tensor(positions);
-    t.set("base", own.base);
-    t.set("scaling", static_cast<int64_t>(own.scaling));
-    t.set("factor", own.factor);
-    t.set("first_length", own.first_length);
-    t.set("low", own.low);
-    t.set("high", own.high);
-    t.set("most_turns", own.most_turns);
-    t.set("least_turns", own.least_turns);
-    t.set("whole_pairs", own.whole_pairs);
-    t.set("gain", own.gain);
+    t.set("base", options.base);
+    t.set("scaling", static_cast<int64_t>(options.scaling));
+    t.set("factor", options.factor);
+    t.set("first_length", options.first_length);
+    t.set("low", options.low);
+    t.set("high", options.high);
+    t.set("most_turns", options.most_turns);
+    t.set("least_turns", options.least_turns);
+    t.set("whole_pairs", options.whole_pairs);
+    t.set("gain", options.gain);
   };
   return record(
       {"rotary_embedding", describe}, {x}, ops::rotary(x.value(), positions, options),

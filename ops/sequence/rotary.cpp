@@ -82,6 +82,20 @@ int64_t end_of(const Tensor& positions) {
   return *std::max_element(all.begin(), all.end()) + 1;
 }
 
+// The options with which rotary() turns x; they are not dynamic.
+RotaryOptions at_positions(const RotaryOptions& options, const Tensor& x, const Tensor& positions) {
+  int64_t length = x.size(1);
+  if (options.scaling == RotaryOptions::Scaling::dynamic && positions.defined()) {
+    const int64_t end = end_of(contiguous(positions));
+    FRUGAL_CHECK(positions.dim() == 1 || static_cast<double>(end) <= options.first_length,
+                 "[rotary] expected positions below first_length {} where each row has its own and "
+                 "the scaling is dynamic, got {}",
+                 options.first_length, end - 1);
+    length = positions.dim() == 2 ? end : std::max(length, end);
+  }
+  return at_length(options, length, x.size(3));
+}
+
 }  // namespace
 
 void rotary_kernel(Cpu, const Tensor& x, const Tensor& positions, const RotaryOptions& options,
@@ -100,19 +114,6 @@ void rotary_kernel(Cpu, const Tensor& x, const Tensor& positions, const RotaryOp
   for_f32_rows(rows, width, grain, grain, {&x}, {&y}, [&](const F32Rows& some) {
     turn_rows(some.in[0], table, some.first, some.rows, x, some.out[0]);
   });
-}
-
-RotaryOptions at_positions(const RotaryOptions& options, const Tensor& x, const Tensor& positions) {
-  int64_t length = x.size(1);
-  if (options.scaling == RotaryOptions::Scaling::dynamic && positions.defined()) {
-    const int64_t end = end_of(contiguous(positions));
-    FRUGAL_CHECK(positions.dim() == 1 || static_cast<double>(end) <= options.first_length,
-                 "[rotary] expected positions below first_length {} where each row has its own and "
-                 "the scaling is dynamic, got {}",
-                 options.first_length, end - 1);
-    length = positions.dim() == 2 ? end : std::max(length, end);
-  }
-  return at_length(options, length, x.size(3));
 }
 
 Tensor rotary(const Tensor& x, const Tensor& positions, const RotaryOptions& options,

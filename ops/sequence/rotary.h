@@ -62,9 +62,6 @@ namespace ops {
 // turns without first_length; dynamic options and positions [N, T] beyond first_length.
 Tensor rotary(const Tensor& x, const Tensor& positions, const RotaryOptions& options,
               bool inverse = false);
-// The options with which rotary() turns x; they are not dynamic. Errors: dynamic options and
-// positions [N, T] beyond first_length.
-RotaryOptions at_positions(const RotaryOptions& options, const Tensor& x, const Tensor& positions);
 // REQUIRES: all tensors are contiguous; scaling is not dynamic.
 void rotary_kernel(Cpu, const Tensor& x, const Tensor& positions, const RotaryOptions& options,
                    bool inverse, const Tensor& y);

@@ -21,6 +21,7 @@
 #include "models/sequential_parts.h"
 #include "models/state.h"
 #include "models/zoo/bert.h"
+#include "models/zoo/decoder.h"
 #include "models/zoo/densenet.h"
 #include "models/zoo/gcn.h"
 #include "models/zoo/gpt2.h"
@@ -346,6 +347,42 @@ TEST_CASE("positions and means of texts whose length is free are written") {
     CHECK(graph.inputs.size() == (network == mean ? 2 : 1));
     CHECK(graph.outputs[0].shape[0].name == "batch");
     leave_files(name, *network, graph, tokens.make({3, 5}));
+  }
+}
+
+// Numbers that follow from the length of a text belong to the text that the file gets, not to those
+// that the export saw.
+TEST_CASE("a length that the export did not see counts") {
+  models::Init init;
+  Rng rng(11);
+  OnnxInputs tokens;
+  tokens.sizes = {{"batch", 2, 3}, {"sequence", 7, 6}};
+  tokens.make = [&](const std::vector<int64_t>& sizes) {
+    return NamedTensors{{"input_ids", whole_numbers({sizes[0], sizes[1]}, 20, rng.next())}};
+  };
+  models::DecoderOptions options;
+  options.layers = 1;
+  options.hidden = 32;
+  options.heads = 2;
+  options.vocab_size = 20;
+  options.rotary = {
+      .base = 50, .scaling = RotaryOptions::Scaling::dynamic, .factor = 4, .first_length = 7};
+  models::Decoder decoder(init, options);
+  models::BertOptions roberta = models::bert_options("roberta_base");
+  roberta.layers = 1;
+  roberta.hidden = 16;
+  roberta.heads = 2;
+  roberta.vocab_size = 20;
+  models::Bert counts_from_2(init, roberta);
+  for (const auto& [name, network] :
+       {std::pair<const char*, Module*>{"dynamic", &decoder}, {"counts_from_2", &counts_from_2}}) {
+    const auto& this_name = name;
+    CAPTURE(this_name);
+    shake(*network);
+    const OnnxGraph graph = to_onnx(*network, tokens);
+    CHECK(graph.inputs[0].shape[1].name == "sequence");
+    CHECK(count(graph, "Log") == (network == &decoder ? 2 : 0));  // q and k
+    leave_files(name, *network, graph, tokens.make({3, 24}));
   }
 }
 

@@ -63,6 +63,17 @@ def networks(whole):
         all_[n] = ({'name': n} | SMALL_VOCABULARY, TOKENS, False)
     for n in ['gpt2'] + ('gpt2_medium gpt2_large gpt2_xl'.split() if whole else []):
         all_[n] = ({'name': n} | SMALL | SMALL_VOCABULARY, TOKENS, False)
+    for n in ['roberta_base', 'distilbert_base'] + (['roberta_large'] if whole else []):
+        all_[n] = ({'name': n} | SMALL | SMALL_VOCABULARY, TOKENS, False)
+    decoder = {'name': 'decoder', 'kv_heads': 2} | SMALL | SMALL_VOCABULARY
+    for family in 'llama mistral qwen2 qwen3 smollm3 gemma2 gemma3_text'.split():
+        window = {} if family == 'llama' else {'attention_window': 3}
+        all_[f'decoder_{family}'] = (decoder | {'family': family, 'layers': 6} | window, TOKENS, False)
+    # Examples are longer than 7 tokens, and the sizes that the export saw are not.
+    slowed = {'rope_base': 100, 'rope_factor': 4, 'rope_first_length': 7}
+    for scaling in 'linear dynamic llama3 yarn'.split():
+        scaled = {k: v for k, v in slowed.items() if scaling != 'linear' or k != 'rope_first_length'}
+        all_[f'decoder_{scaling}'] = (decoder | {'rope_scaling': scaling} | scaled, TOKENS, False)
     if whole:
         all_['gpt2_whole'] = ({'name': 'gpt2'}, TOKENS, False)
     for n in ['gcn', 'sage', 'gat', 'gcnii']:
@@ -124,6 +135,27 @@ def check_network(frugal, folder, name, model, data, by_opencv):
     return said
 
 
+def check_merged(frugal, folder, name, model, table):
+    """A run that trains an adapter of an embedding whose weight is the output head's, too."""
+    config, path = folder / f'{name}.json', folder / name
+    data = TOKENS | {'train_samples': 32, 'batch_size': 4}
+    config.write_text(json.dumps({'model': model, 'data': data}))
+    run(frugal, 'export', config, '--random', '--format', 'hf', '--output', f'{path}_base')
+    target = table.split('.')[-2]
+    config.write_text(json.dumps({
+        'model': {'weights': f'{path}_base'}, 'data': data, 'optim': {'name': 'adamw', 'lr': 0.1},
+        'adapter': {'type': 'lora', 'rank': 3, 'alpha': 6, 'targets': [target]},
+        'schedule': {'name': 'constant'}, 'train': {'steps': 8}}))
+    run(frugal, 'train', config, '--out', f'{path}_run')
+    run(frugal, 'export', f'{path}_run', '--weights', 'last', '--output', f'{path}.onnx', '--example',
+        f'{path}.safetensors')
+    weights = {w.name: onnx.numpy_helper.to_array(w) for w in onnx.load(f'{path}.onnx').graph.initializer}
+    before = check_onnx.read_safetensors(Path(f'{path}_base') / 'model.safetensors')[table]
+    assert (weights['lm_head.weight'] == before).all(), 'the head has other weights than before'
+    assert np.abs(weights[table] - before).max() > 1e-3, 'the embedding has learned nothing'
+    return checked(f'{path}.onnx', f'{path}.safetensors', False)
+
+
 def check_layer_norm(file):
     """A program that joins the nodes of a layer norm to one must not get an input of a large mean: some of them take
     the variance as mean(x^2) - mean(x)^2 (findings/onnxruntime_layer_norm.sh)."""
@@ -153,6 +185,17 @@ def main():
                 continue
             try:
                 print(f'{name}: {check_network(frugal, folder, name, model, data, by_opencv)}', flush=True)
+            except Exception as e:
+                bad += 1
+                print(f'{name}: {type(e).__name__}: {e}', flush=True)
+        tied = {'vocab_size': 50, 'max_positions': 16} | SMALL
+        for name, model, table in [
+                ('merged_decoder', tied | {'name': 'decoder', 'tied': True}, 'model.embed_tokens.weight'),
+                ('merged_gpt2', tied | {'name': 'gpt2'}, 'transformer.wte.weight')]:
+            if wanted and name not in wanted:
+                continue
+            try:
+                print(f'{name}: {check_merged(frugal, folder, name, model, table)}', flush=True)
             except Exception as e:
                 bad += 1
                 print(f'{name}: {type(e).__name__}: {e}', flush=True)
