@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <unordered_map>
 #include <utility>
 
@@ -13,7 +14,7 @@
 namespace frugal::ops::onednn {
 namespace {
 
-constexpr size_t kPlans = 1024;  // for each thread; a network has far fewer problems
+constexpr size_t kConvolutions = 1024, kProducts = 256;  // plans of a thread
 
 dnnl::memory memory_of(const Desc& layout, const void* data) {
   return dnnl::memory(layout, engine(), const_cast<void*>(data));
@@ -53,7 +54,13 @@ void reorder(const Repack& step, const Desc& from, const void* source, const Des
 }  // namespace
 
 const dnnl::engine& engine() {
-  static const dnnl::engine cpu(dnnl::engine::kind::cpu, 0);
+  static const dnnl::engine cpu = [] {
+    // oneDNN would keep 1024 primitives beside the plans, also those that no plan needs any more.
+    if (std::getenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY") == nullptr &&
+        std::getenv("DNNL_PRIMITIVE_CACHE_CAPACITY") == nullptr)
+      dnnl::set_primitive_cache_capacity(0);
+    return dnnl::engine(dnnl::engine::kind::cpu, 0);
+  }();
   return cpu;
 }
 
@@ -147,12 +154,12 @@ void Plan::repack(int id, const Desc& plain, const Desc& wanted, Direction direc
                      {}});
 }
 
-const Plan& cached_plan(std::string key, std::function<Plan()> make) {
+const Plan& cached_plan(Work work, std::string key, std::function<Plan()> make) {
   // Ops are functions, so no object could own the plans of a thread.
-  thread_local Memo<std::string, Plan> plans(kPlans);
+  thread_local Memo<std::string, Plan> convolutions(kConvolutions), products(kProducts);
   // oneDNN splits the work when a primitive is made.
   key += fmt::format(" x{}", num_threads());
-  return plans.find_or_make(key, make);
+  return (work == Work::convolution ? convolutions : products).find_or_make(key, make);
 }
 
 void execute(const Plan& plan, std::initializer_list<Argument> inputs,

@@ -101,12 +101,13 @@ class Lazy {
     if (!made_) {
       expect_room_for_code();
       made_ = make_();
+      make_ = {};  // it holds a description of the primitive
     }
     return *made_;
   }
 
  private:
-  std::function<P()> make_;
+  mutable std::function<P()> make_;
   mutable std::optional<P> made_;
 };
 
@@ -144,9 +145,14 @@ struct Plan {
   bool adjoint() const { return !repacks.empty() && repacks.front().adjoint.has_value(); }
 };
 
+// What a plan is for. A thread keeps the plans of each that it used last: 1024 of convolutions,
+// which a network has of a few sizes of pictures, and 256 of products, of which each length of a
+// text has its own. A plan takes about 64 KiB.
+enum class Work : uint8_t { convolution, product };
+
 // This thread's plan for `key` and the present number of threads. `make` makes it at the first
 // call.
-const Plan& cached_plan(std::string key, std::function<Plan()> make);
+const Plan& cached_plan(Work work, std::string key, std::function<Plan()> make);
 
 // One argument of a primitive: its data and its layout. The layout is ignored if the plan converts
 // the argument.

@@ -134,7 +134,7 @@ const onednn::Plan& plan_of(const Tensor& c, const Tensor& a, const Tensor& b, c
       "matmul{} {}{}{} {}{}{} {}{} {} {}", onto == Onto::itself ? " onto" : "", a.shape(),
       a.is_contiguous() ? "" : "t", name(a), b.shape(), b.is_contiguous() ? "" : "t", name(b),
       c.shape(), name(c), name(bias), row_stride(c));
-  return onednn::cached_plan(key, [&] {
+  return onednn::cached_plan(onednn::Work::product, key, [&] {
     using P = dnnl::matmul;
     const auto attr = onto == Onto::itself ? onednn::adding() : onednn::user_scratchpad();
     const bool half = a.dtype() == DType::bf16 || b.dtype() == DType::bf16;

@@ -170,7 +170,7 @@ bool wants_f32(const Problem& p, const onednn::Plan& plan) {
 }
 
 const onednn::Plan& forward_plan(const Problem& p, bool with_bias) {
-  return onednn::cached_plan(p.key("conv", with_bias), [&] {
+  return onednn::cached_plan(onednn::Work::convolution, p.key("conv", with_bias), [&] {
     return plan_for(p, [&] {
       const auto pd = p.forward(with_bias);
       onednn::Plan made = onednn::Plan::of<dnnl::convolution_forward>(pd);
@@ -181,7 +181,7 @@ const onednn::Plan& forward_plan(const Problem& p, bool with_bias) {
 }
 
 const onednn::Plan& input_plan(const Problem& p) {
-  return onednn::cached_plan(p.key("conv dx", false), [&] {
+  return onednn::cached_plan(onednn::Work::convolution, p.key("conv dx", false), [&] {
     return plan_for(p, [&] {
       const auto pd = p.backward<dnnl::convolution_backward_data>();
       if (auto faster = adjoint_plan(p, pd.impl_info_str())) return *faster;
@@ -194,7 +194,7 @@ const onednn::Plan& input_plan(const Problem& p) {
 
 // As input_plan(), but adds to what is there. An empty plan where oneDNN cannot add.
 const onednn::Plan& input_sum_plan(const Problem& p) {
-  return onednn::cached_plan(p.key("conv dx+", false), [&] {
+  return onednn::cached_plan(onednn::Work::convolution, p.key("conv dx+", false), [&] {
     if (p.dtype == DType::bf16) return onednn::Plan{};
     const auto pd = p.backward<dnnl::convolution_backward_data>();
     return adjoint_plan(p, pd.impl_info_str(), onednn::adding()).value_or(onednn::Plan{});
@@ -202,7 +202,7 @@ const onednn::Plan& input_sum_plan(const Problem& p) {
 }
 
 const onednn::Plan& weight_plan(const Problem& p) {
-  return onednn::cached_plan(p.key("conv dw", false), [&] {
+  return onednn::cached_plan(onednn::Work::convolution, p.key("conv dw", false), [&] {
     return plan_for(p, [&] {
       const auto pd = p.backward<dnnl::convolution_backward_weights>();
       onednn::Plan made = onednn::Plan::of<dnnl::convolution_backward_weights>(pd);
@@ -214,7 +214,7 @@ const onednn::Plan& weight_plan(const Problem& p) {
 
 // As weight_plan(), but adds to what is there. The repack adds, so a plan without one cannot.
 const onednn::Plan& weight_sum_plan(const Problem& p) {
-  return onednn::cached_plan(p.key("conv dw+", false), [&] {
+  return onednn::cached_plan(onednn::Work::convolution, p.key("conv dw+", false), [&] {
     return plan_for(p, [&] {
       const auto pd = p.backward<dnnl::convolution_backward_weights>();
       onednn::Plan made = onednn::Plan::of<dnnl::convolution_backward_weights>(pd);
