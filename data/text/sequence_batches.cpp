@@ -144,11 +144,12 @@ void SequenceBatches::begin_epoch() {
     const auto tokens = [&](const Span& span) {
       return (span.end - span.begin) * padded_length(span);
     };
+    const auto first = spans_.begin() + std::min(options_.largest_first, batches_);
     if (state_.epoch == 0)
-      std::iter_swap(spans_.begin(), std::max_element(spans_.begin(), spans_.end(),
-                                                      [&](const Span& a, const Span& b) {
-                                                        return tokens(a) < tokens(b);
-                                                      }));
+      for (auto at = spans_.begin(); at != first; ++at)
+        std::iter_swap(at, std::max_element(at, spans_.end(), [&](const Span& a, const Span& b) {
+                         return tokens(a) < tokens(b);
+                       }));
   }
   epoch_ready_ = true;
 }

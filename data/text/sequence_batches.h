@@ -36,6 +36,10 @@ struct SequenceBatchOptions {
   // is left. 0: a row holds one sample. The samples of a row count as one in batch_size, drop_last,
   // shares and samples().
   int64_t join_to = 0;
+  // With shuffle and group_by_length: so many of the largest batches of the first epoch come first.
+  // A step and a batch more: the optimizer makes its state in the first step alone, so the second
+  // one is what shows the most that a step takes.
+  int64_t largest_first = 2;
 };
 
 // Batches: input [N, T] i64, target [N] i64 (labels), extras attention_mask [N, T] i64 (1 for
@@ -48,7 +52,7 @@ struct SequenceBatchOptions {
 // that share a row are those of every epoch; with shuffle, samples of one length change places.
 // With shuffle and group_by_length, random pools of 64 batches are sorted by length and cut into
 // batches, which come in random order. So there is little padding, and each epoch has other
-// batches. The largest batch of the first epoch comes first. What does not fit into memory then
+// batches. The largest batches of the first epoch come first. What does not fit into memory then
 // fails at once, and later steps take no more.
 // A share (set_share) is padded to T of the whole batch. So its tensors are rows of those that one
 // process has, and sums over T add in the same order. No process has longer sequences than the

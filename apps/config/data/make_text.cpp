@@ -490,6 +490,7 @@ std::unique_ptr<data::BatchSource> sequences(const Config& config, std::vector<d
   options.padding = padding;
   options.next_tokens = next_tokens;
   if (join) options.join_to = config.data.max_length;
+  options.largest_first = config.train.gradient_accumulation + 1;
   return std::make_unique<data::SequenceBatches>(std::move(all), options);
 }
 

@@ -222,12 +222,21 @@ TEST_CASE("groups of like length need little padding and keep batches random") {
   CHECK(rises < steps * 3 / 4);
 }
 
-TEST_CASE("the largest batch of all comes first") {
-  SequenceBatches grouped(sequences(2100), {.batch_size = 16, .seed = 3});
-  std::vector<int64_t> tokens;
-  while (const auto batch = grouped.next()) tokens.push_back(batch->input.numel());
-  CHECK(tokens[0] == *std::max_element(tokens.begin(), tokens.end()));
-  CHECK(std::count(tokens.begin(), tokens.end(), tokens[0]) < 20);  // chance does not do it
+TEST_CASE("the largest batches of all come first") {
+  for (const int64_t first : {1, 3}) {
+    SequenceBatches grouped(sequences(2100), {.batch_size = 16, .seed = 3, .largest_first = first});
+    std::vector<int64_t> tokens;
+    while (const auto batch = grouped.next()) tokens.push_back(batch->input.numel());
+    std::vector<int64_t> sorted = tokens;
+    std::sort(sorted.begin(), sorted.end(), std::greater<>());
+    const auto n = static_cast<size_t>(first);
+    CHECK(std::equal(sorted.begin(), sorted.begin() + first, tokens.begin()));
+    CHECK(tokens[n] < sorted[n]);  // chance does not do it
+  }
+  // There are fewer batches than that.
+  SequenceBatches few(sequences(40), {.batch_size = 16, .largest_first = 9});
+  CHECK(few.batches() == 3);
+  while (few.next()) continue;
 }
 
 TEST_CASE("the last batch") {
