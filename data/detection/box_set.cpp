@@ -6,6 +6,7 @@
 #include "core/words/nouns.h"
 #include "core/words/quoted.h"
 #include "data/formats/file_bytes.h"
+#include "data/missing_files.h"
 
 namespace frugal::data {
 namespace {
@@ -86,10 +87,11 @@ bool is_coco(const std::string& folder) { return !coco_files(folder, BoxPart::tr
 BoxSet read_boxes(const std::string& folder, BoxPart part, const BoxListOptions& options,
                   BadEntries& bad) {
   if (is_voc(folder)) return read_voc(folder, part, options, bad);
-  FRUGAL_CHECK(is_coco(folder),
-               "[boxes] {}: expected a folder of VOC (JPEGImages, Annotations, ImageSets/Main) or "
-               "of COCO (annotations/instances_train*.json), got neither",
-               in_quotes(folder));
+  if (!is_coco(folder))
+    throw MissingFiles(fmt::format(
+        "[boxes] {}: expected a folder of VOC (JPEGImages, Annotations, ImageSets/Main) or "
+        "of COCO (annotations/instances_train*.json), got neither",
+        in_quotes(folder)));
   const CocoFiles files = coco_files(folder, part);
   if (files.list.empty()) return {};
   return read_coco(files.list, files.pictures, options, bad);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "data/formats/byte_stream.h"
+#include "data/missing_files.h"
 
 namespace frugal::data {
 namespace {
@@ -10,9 +11,8 @@ namespace {
 std::string find(const std::string& folder, const std::string& name) {
   const std::string plain = folder + "/" + name, zipped = plain + ".gz";
   if (is_file(plain)) return plain;
-  FRUGAL_CHECK(is_file(zipped), "[idx] expected {} or {}.gz in {}, got neither", name, name,
-               folder);
-  return zipped;
+  if (is_file(zipped)) return zipped;
+  throw MissingFiles(fmt::format("[idx] expected {0} or {0}.gz in {1}, got neither", name, folder));
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "data/formats/npy.h"
 #include "data/graph/graph_data_json.h"
 #include "data/graph/npz_graph.h"
+#include "data/missing_files.h"
 
 namespace frugal::data {
 namespace {
@@ -157,6 +158,8 @@ void standardize(GraphData& graph) {
 }  // namespace
 
 GraphData open_graphsaint(const std::string& folder, const GraphSaintOptions& options) {
+  if (!is_file(folder + "/adj_full.npz"))
+    throw MissingFiles(fmt::format("[graphsaint] expected adj_full.npz in {}, got none", folder));
   FRUGAL_CHECK(!options.standardize || !options.features.sparse,
                "[graphsaint] expected dense features to standardize, got sparse ones");
   GraphData graph;

@@ -8,6 +8,7 @@
 #include "data/formats/npy.h"
 #include "data/formats/table.h"
 #include "data/graph/graph_data_json.h"
+#include "data/missing_files.h"
 
 namespace frugal::data {
 namespace {
@@ -21,8 +22,8 @@ std::string find_csv_stem(const std::string& folder, const std::string& name) {
        {folder, folder + "/musae-" + name, folder + "/graphs/musae-" + name})
     for (const std::string& stem : {place + "/" + name, place + "/musae_" + name})
       if (is_file(stem + "_edges.csv")) return stem;
-  throw Error(fmt::format("[musae] expected {}_edges.csv and its companions in {}, got none", name,
-                          folder));
+  throw MissingFiles(fmt::format("[musae] expected {}_edges.csv and its companions in {}, got none",
+                                 name, folder));
 }
 
 // Labels by node; classes are numbered in the order of their names.

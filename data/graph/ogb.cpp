@@ -8,6 +8,7 @@
 #include "data/dataset.h"
 #include "data/formats/file_bytes.h"
 #include "data/formats/table.h"
+#include "data/missing_files.h"
 
 namespace frugal::data {
 namespace {
@@ -17,9 +18,9 @@ namespace fs = std::filesystem;
 std::string find_csv(const std::string& folder, const std::string& name) {
   const std::string plain = folder + "/" + name + ".csv";
   if (is_file(plain)) return plain;
-  FRUGAL_CHECK(is_file(plain + ".gz"), "[ogb] expected {0}.csv or {0}.csv.gz in {1}, got neither",
-               name, folder);
-  return plain + ".gz";
+  if (is_file(plain + ".gz")) return plain + ".gz";
+  throw MissingFiles(
+      fmt::format("[ogb] expected {0}.csv or {0}.csv.gz in {1}, got neither", name, folder));
 }
 
 // Features [V, F]; each line is a node.

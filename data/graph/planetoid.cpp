@@ -8,6 +8,7 @@
 #include "data/formats/file_bytes.h"
 #include "data/formats/npy.h"
 #include "data/formats/pickle.h"
+#include "data/missing_files.h"
 
 namespace frugal::data {
 namespace {
@@ -19,8 +20,8 @@ std::string find_stem(const std::string& folder, const std::string& name) {
   for (const std::string& place :
        {folder, folder + "/planetoid", folder + "/" + name + "/raw", folder + "/" + name})
     if (is_file(place + file + "graph")) return place + file;
-  throw Error(fmt::format("[planetoid] expected ind.{}.graph and its companions in {}, got none",
-                          name, folder));
+  throw MissingFiles(fmt::format(
+      "[planetoid] expected ind.{}.graph and its companions in {}, got none", name, folder));
 }
 
 std::vector<int64_t> read_test_index(const std::string& path) {

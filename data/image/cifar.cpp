@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "data/formats/file_bytes.h"
+#include "data/missing_files.h"
 
 namespace frugal::data {
 namespace {
@@ -56,7 +57,10 @@ DatasetPtr open_cifar(const std::string& folder, Cifar kind, bool train, int64_t
   } else {
     names = {"test_batch.bin"};
   }
-  const bool nested = !is_file(folder + "/" + names[0]) && is_file(inner + "/" + names[0]);
+  const bool plain = is_file(folder + "/" + names[0]);
+  const bool nested = !plain && is_file(inner + "/" + names[0]);
+  if (!plain && !nested)
+    throw MissingFiles(fmt::format("[cifar] expected {} in {}, got none", names[0], folder));
   CifarRecords all;
   const int64_t records = kind == Cifar::c100 && train ? 50000 : 10000;
   const int64_t whole = static_cast<int64_t>(names.size()) * records;

@@ -15,6 +15,7 @@
 #include "data/image/draws.h"
 #include "data/image/picture.h"
 #include "data/image/views.h"
+#include "data/missing_files.h"
 
 namespace frugal::data {
 namespace {
@@ -36,8 +37,9 @@ std::vector<fs::path> sorted_entries(const fs::path& folder) {
   std::vector<fs::path> entries;
   for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error))
     entries.push_back(it->path());
-  FRUGAL_CHECK(!error, "[pictures] cannot read the folder {}: {}", in_quotes(folder.string()),
-               error.message());
+  if (error)
+    throw MissingFiles(fmt::format("[pictures] cannot read the folder {}: {}",
+                                   in_quotes(folder.string()), error.message()));
   std::sort(entries.begin(), entries.end());
   return entries;
 }
@@ -103,10 +105,10 @@ std::vector<std::string> list_classes(const std::string& folder) {
     const std::string name = path.filename().string();
     if (fs::is_directory(path, error) && name[0] != '.') names.push_back(name);
   }
-  FRUGAL_CHECK(
-      !names.empty(),
-      "[pictures] {}: expected a folder for each class, which holds its pictures, got none",
-      in_quotes(folder));
+  if (names.empty())
+    throw MissingFiles(fmt::format(
+        "[pictures] {}: expected a folder for each class, which holds its pictures, got none",
+        in_quotes(folder)));
   return names;
 }
 

@@ -12,6 +12,7 @@
 #include "data/image/draws.h"
 #include "data/image/orientation.h"
 #include "data/image/picture_stems.h"
+#include "data/missing_files.h"
 
 namespace frugal::data {
 namespace {
@@ -44,11 +45,11 @@ std::optional<Folders> folders_in(const fs::path& root) {
 
 Folders found_in(const fs::path& root) {
   const auto found = folders_in(root);
-  FRUGAL_CHECK(found.has_value(),
-               "[masks] expected folders of pictures and masks in {}, such as images and masks, or "
-               "image and label, got none",
-               in_quotes(root.string()));
-  return *found;
+  if (found) return *found;
+  throw MissingFiles(fmt::format(
+      "[masks] expected folders of pictures and masks in {}, such as images and masks, or "
+      "image and label, got none",
+      in_quotes(root.string())));
 }
 
 std::vector<std::string> mask_part_names(MaskPart part) {

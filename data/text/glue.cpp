@@ -10,6 +10,7 @@
 #include "core/words/quoted.h"
 #include "data/formats/file_bytes.h"
 #include "data/formats/table.h"
+#include "data/missing_files.h"
 
 namespace frugal::data {
 namespace {
@@ -66,9 +67,8 @@ std::string find_folder(const std::string& folder, const std::string& name,
                         const std::string& file) {
   for (const std::string& where : {folder, folder + "/" + name, folder + "/glue/" + name})
     if (is_file(where + "/" + file) || (name == "MRPC" && has_mrpc(where))) return where;
-  FRUGAL_CHECK(false, "[glue] expected {} of {} in {}, its {} or glue/{}, got none", file, name,
-               folder, name, name);
-  return {};
+  throw MissingFiles(fmt::format("[glue] expected {0} of {1} in {2}, its {1} or glue/{1}, got none",
+                                 file, name, folder));
 }
 
 using KeepRow = std::function<bool(const TableReader&)>;

@@ -373,7 +373,7 @@ TEST_CASE_FIXTURE(BadInput, "data files") {
                             " --set data.name=mnist --set data.shape=null --set data.classes=null "
                             "--set data.train_samples=0 --set data.dir=" +
                             data / "";
-  check_fails(frugal(train), 1, {"train-images-idx3-ubyte"});
+  check_fails(frugal(train), 2, {"data.dir: ", "train-images-idx3-ubyte"});
   write_idx(data, 64, 3);
   CHECK(frugal(train + " --set train.steps=2").status == 0);
   write_idx(data, 64, 10);
@@ -391,6 +391,40 @@ TEST_CASE_FIXTURE(BadInput, "data files") {
                      "--set data.dir=" +
                      cifar / ""),
               1, {"data_batch_1.bin"});
+}
+
+// A place without the files of the data is a mistake of the configuration, whatever the data are.
+TEST_CASE_FIXTURE(BadInput, "data.dir that is not the place of the data has status 2") {
+  std::filesystem::create_directories(folder / "empty");
+  write_file(folder / "words.txt", "words");
+  write_file(folder / "vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n");
+  std::filesystem::create_directories(folder / "locked");
+  std::filesystem::permissions(folder / "locked", std::filesystem::perms::none);
+  for (const auto& [model, sets] :
+       {std::pair<const char*, std::vector<const char*>>{
+            "mlp",
+            {"image_folder", "image_list", "mnist", "fashion_mnist", "cifar10", "cifar100",
+             "tensors", "csv"}},
+        {"unet", {"image_masks"}},
+        {"retinanet_resnet50_fpn", {"image_boxes"}},
+        {"bert_tiny", {"sst2", "mrpc", "jsonl"}},
+        {"gpt2", {"text", "tiny_shakespeare", "conversations"}},
+        {"gcn", {"cora", "facebook", "ogbn_arxiv", "reddit", "graphsaint", "graph_npz"}}})
+    for (const char* const set : sets)
+      for (const char* const place : {"empty", "words.txt", "locked", "nowhere"}) {
+        const std::string name = set, dir = folder / place;
+        CAPTURE(name);
+        CAPTURE(dir);
+        if ((name == "text" || name == "graph_npz") && dir.ends_with(".txt")) continue;  // files
+        Json data = {{"name", name}, {"dir", dir}};
+        if (std::string(model) == "bert_tiny") data["vocabulary"] = folder / "vocab.txt";
+        const Json whole = {{"model", {{"name", model}}}, {"data", data}, {"device", "cpu"}};
+        write_file(config, whole.dump());
+        // A folder without a tokenizer leaves the vocabulary open.
+        const bool open = name == "conversations" && !dir.ends_with("nowhere");
+        check_fails(frugal("train " + config), 2, {open ? "data.vocabulary: " : "data.dir: "});
+      }
+  std::filesystem::permissions(folder / "locked", std::filesystem::perms::owner_all);
 }
 
 TEST_CASE_FIXTURE(BadInput, "weights and checkpoints") {

@@ -1,6 +1,10 @@
 #include "apps/config/data/make_data.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 
 #include "apps/config/data/csv_columns.h"
@@ -8,6 +12,7 @@
 #include "apps/config/keys/value_named.h"
 #include "core/words/quoted.h"
 #include "data/fetch/sources.h"
+#include "data/missing_files.h"
 #include "train/metrics/metric_names.h"
 
 namespace frugal::apps {
@@ -29,6 +34,20 @@ const DataKind& kind_of(const std::string& name) {
   throw ConfigError("data.name", fmt::format("expected a known dataset, got '{}'", name));
 }
 
+// What is wrong with the file or folder that data.dir names; empty: nothing, so what it holds may
+// be wrong.
+std::string wrong_place(const std::string& dir) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  if (!fs::exists(dir, error))
+    return fmt::format("expected a file or a folder, got {}, which is not there", in_quotes(dir));
+  const bool is_folder = fs::is_directory(dir, error);
+  if (access(dir.c_str(), is_folder ? R_OK | X_OK : R_OK) != 0)
+    return fmt::format("expected a {} that can be read, got {}: {}", is_folder ? "folder" : "file",
+                       in_quotes(dir), std::strerror(errno));
+  return "";
+}
+
 // Calls `f`, which reads the data. What it cannot read may be what the configuration names.
 template <class F>
 auto reading(const Config& config, const F& f) {
@@ -39,12 +58,18 @@ auto reading(const Config& config, const F& f) {
     throw ConfigError("data.batch_size", e.reason());
   } catch (const OutOfMemory&) {
     throw;
-  } catch (const Error&) {
-    std::error_code none;
-    if (!config.data.dir || std::filesystem::exists(*config.data.dir, none)) throw;
-    throw ConfigError("data.dir", fmt::format("expected a file or a folder, got {}, which is not "
-                                              "there",
-                                              in_quotes(*config.data.dir)));
+  } catch (const std::filesystem::filesystem_error&) {  // a folder that cannot be looked into
+    if (!config.data.dir) throw;
+    if (const std::string wrong = wrong_place(*config.data.dir); !wrong.empty())
+      throw ConfigError("data.dir", wrong);
+    throw;
+  } catch (const Error& e) {
+    if (!config.data.dir) throw;
+    if (const std::string wrong = wrong_place(*config.data.dir); !wrong.empty())
+      throw ConfigError("data.dir", wrong);
+    if (dynamic_cast<const data::MissingFiles*>(&e) == nullptr) throw;
+    const std::string why = e.what();  // "[idx] expected ...", of which the key takes the place
+    throw ConfigError("data.dir", why.substr(why.find("] ") + 2));
   }
 }
 
@@ -85,8 +110,9 @@ const DataKind& kind_of(const Config& config) {
 
 std::string within(const std::string& dir, const std::vector<std::string>& folders) {
   namespace fs = std::filesystem;
+  std::error_code ignored;
   for (const std::string& folder : folders)
-    if (fs::is_directory(fs::path(dir) / folder)) return (fs::path(dir) / folder).string();
+    if (fs::is_directory(fs::path(dir) / folder, ignored)) return (fs::path(dir) / folder).string();
   return dir;
 }
 

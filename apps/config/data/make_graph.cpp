@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <memory>
 #include <optional>
 
@@ -9,6 +10,7 @@
 #include "apps/config/make_model.h"
 #include "core/random/random_streams.h"
 #include "core/rng.h"
+#include "core/words/quoted.h"
 #include "data/graph/graph_batches.h"
 #include "data/graph/graph_samplers.h"
 #include "data/graph/graph_split.h"
@@ -108,6 +110,9 @@ constexpr GraphRow kGraphs[] = {
     {"graphsaint", true, false, graphsaint},
     {"graph_npz", true, true,
      [](const Config& config, const GraphOptions& options) {
+       if (std::filesystem::is_directory(*config.data.dir))
+         throw ConfigError("data.dir", fmt::format("expected a file .npz, got the folder {}",
+                                                   in_quotes(*config.data.dir)));
        return data::open_npz_graph(*config.data.dir, options);
      }},
     {"random_graph", false, false,
