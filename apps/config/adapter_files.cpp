@@ -699,22 +699,27 @@ Json adapter_contents(const std::string& path) {
           {"elements", elements}};
 }
 
-void expand_adapter(Json& document) {
+KeysOfFile expand_adapter(Json& document) {
   const auto model = document.find("model");
-  if (model == document.end() || !model->is_object()) return;
+  if (model == document.end() || !model->is_object()) return {};
   const auto path = model->find("adapter");
-  if (path == model->end() || !path->is_string()) return;
+  if (path == model->end() || !path->is_string()) return {};
   const auto file = path->get<std::string>();
   Json& section = document["adapter"];  // the document may move
   if (section.is_null()) section = Json::object();
-  if (!section.is_object()) return;  // an error of the table of keys
+  if (!section.is_object()) return {};  // an error of the table of keys
   if (section.contains("type") && section["type"] == "none") section = Json::object();
   if (section.contains("type") && section.contains("targets") && section.contains("rank") &&
       section.contains("alpha"))
-    return;
+    return {};
   const Json keys = adapter_keys(file);
-  for (const auto& [key, value] : keys.items())
-    if (!section.contains(key)) section[key] = value;
+  KeysOfFile added{source_of(file).config, {}};
+  for (const auto& [key, value] : keys.items()) {
+    if (section.contains(key)) continue;
+    section[key] = value;
+    added.paths.push_back("adapter." + key);
+  }
+  return added;
 }
 
 void load_adapter(Module& network, const Config& config, const std::string& path) {

@@ -24,8 +24,9 @@ Json adapter_contents(const std::string& path);
 
 // Adds to a document what adapter_keys() says of model.adapter, unless the document gives the key
 // itself; a section with the type none gives none. No model.adapter: does nothing. The
-// configuration of a run has all keys, and does not depend on the file any more.
-void expand_adapter(Json& document);
+// configuration of a run has all keys, and does not depend on the file any more. Returns the keys
+// that it added.
+KeysOfFile expand_adapter(Json& document);
 
 // Fills what the network trains from the file. REQUIRES: a network of make_model(config).
 // Errors (with the file and the tensor): a tensor that finds no home in the network, or is missing;

@@ -298,6 +298,16 @@ std::string key_meant(const std::string& name) {
   return edit_distance(leaf(found), leaf(name)) <= (name.size() > 4 ? 1 : 0) ? found : "";
 }
 
+ConfigError with_file(const std::vector<KeysOfFile>& files, const ConfigError& error) {
+  for (const KeysOfFile& keys : files) {
+    if (std::find(keys.paths.begin(), keys.paths.end(), error.path()) == keys.paths.end()) continue;
+    const std::string says = fmt::format(" ({} says so)", in_quotes(keys.file, 300));
+    if (error.reason().find(says) != std::string::npos) break;
+    return {error.path(), error.reason() + says};
+  }
+  return error;
+}
+
 Config parse_config(const Json& given) {
   Config config;
   if (!given.is_object())
@@ -306,27 +316,20 @@ Config parse_config(const Json& given) {
   expand_home(document);
   expand_preset(document);
   expand_level(document);
-  const HubKeys hub = expand_hub_folder(document);
-  expand_adapter(document);
+  config.files = {expand_hub_folder(document), expand_adapter(document)};
   const auto& sections = config_sections();
   for (const auto& [key, value] : document.items()) {
     if (key == kSchemaKey) continue;
     const Section* section = key.find('.') == std::string::npos ? section_named(key) : nullptr;
     if (section != nullptr) {
-      try {
-        parse_section(config, *section, value);
-      } catch (const ConfigError& e) {
-        if (std::find(hub.paths.begin(), hub.paths.end(), e.path()) == hub.paths.end()) throw;
-        throw ConfigError(e.path(),
-                          fmt::format("{}, which {} says", e.reason(), in_quotes(hub.file, 300)));
-      }
+      naming_files(config, [&] { parse_section(config, *section, value); });
       continue;
     }
     const Field* field = find(sections.back(), key);
     if (field == nullptr) unknown(key);
     assign(config, sections.back(), *field, value);
   }
-  check_together(config);
+  naming_files(config, [&] { check_together(config); });
   return config;
 }
 

@@ -179,6 +179,12 @@ struct RunConfig {
   static std::vector<by_name::Option<RunConfig>> list();
 };
 
+// Keys that a document has from a file.
+struct KeysOfFile {
+  std::string file;
+  std::vector<std::string> paths;  // "model.heads"
+};
+
 struct Config {
   ModelConfig model;
   models::AdapterOptions adapter;
@@ -188,8 +194,21 @@ struct Config {
   CompressionConfig compression;
   TrainConfig train;
   DistributedConfig distributed;
-  RunConfig run;  // the keys at the top level
+  RunConfig run;                  // the keys at the top level
+  std::vector<KeysOfFile> files;  // for messages
 };
+
+// The error of a key, with the file that the key is from, if it is from one.
+ConfigError with_file(const std::vector<KeysOfFile>& files, const ConfigError& error);
+// Calls `f`. Its errors name the files that keys are from.
+template <class F>
+auto naming_files(const Config& config, const F& f) {
+  try {
+    return f();
+  } catch (const ConfigError& error) {
+    throw with_file(config.files, error);
+  }
+}
 
 // Errors (all ConfigError, with the path): unknown key, naming the nearest valid one; wrong type;
 // out of range; values that contradict each other.

@@ -1,10 +1,12 @@
 #include "apps/config/hub_folder.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <filesystem>
 #include <set>
 
+#include "apps/config/adapter_files.h"
 #include "apps/config/keys/value_schema.h"
 #include "apps/config/make_model.h"
 #include "core/words/quoted.h"
@@ -197,6 +199,10 @@ void add_scaling(Json& keys, const Json& json, const std::string& file, const st
                  double theta, int64_t positions) {
   Entries rope(json, file, inside);
   const std::string type = rope.text("rope_type", rope.text("type", "default"));
+  constexpr std::array kTypes = {"default", "linear", "dynamic", "llama3", "yarn"};
+  if (std::find(kTypes.begin(), kTypes.end(), type) == kTypes.end())
+    rope.fail("rope_type", fmt::format("expected default, linear, dynamic, llama3 or yarn, got {}",
+                                       in_quotes(type)));
   keys["rope_base"] = rope.number("rope_theta", theta);
   rope.must_be("partial_rotary_factor", 1.0);
   if (type != "default") keys["rope_factor"] = rope.number("factor");
@@ -226,9 +232,6 @@ void add_scaling(Json& keys, const Json& json, const std::string& file, const st
     const double scale = rope.number("mscale", 0), of_all = rope.number("mscale_all_dim", 0);
     const double usual = scale != 0 && of_all != 0 ? gain(scale) / gain(of_all) : gain(1);
     keys["rope_gain"] = rope.number("attention_factor", usual);
-  } else if (type != "default") {
-    rope.fail("rope_type", fmt::format("expected default, linear, dynamic, llama3 or yarn, got {}",
-                                       in_quotes(type)));
   }
   if (type != "default") keys["rope_scaling"] = type;
   rope.finish();
@@ -522,18 +525,25 @@ Json hub_keys(const std::string& folder) {
   return keys;
 }
 
-HubKeys expand_hub_folder(Json& document) {
+KeysOfFile expand_hub_folder(Json& document) {
   const Json* const folder = folder_in(document);
   if (folder == nullptr) return {};
   Json& model = document["model"];
   if (!is_hub_folder(folder->get<std::string>())) {
     std::error_code none;
-    if (!model.contains("name") && fs::is_directory(folder->get<std::string>(), none))
+    const auto path = folder->get<std::string>();
+    if (model.contains("name")) return {};
+    if (is_adapter(path))
+      throw ConfigError("model.weights",
+                        fmt::format("expected the weights of a network, got {}, which has an "
+                                    "adapter: model.adapter names it, beside the network's weights",
+                                    in_quotes(path, 300)));
+    if (fs::is_directory(path, none))
       throw ConfigError(
           "model.weights",
           fmt::format("expected a folder whose {} has a model_type, since the configuration has no "
                       "model.name; got {}: put that file there, or name the network",
-                      kFile, in_quotes(folder->get<std::string>(), 300)));
+                      kFile, in_quotes(path, 300)));
     return {};
   }
   // The configuration of a run has all keys, and does not depend on the folder any more.
@@ -555,7 +565,7 @@ HubKeys expand_hub_folder(Json& document) {
           fmt::format("expected {} for the folder {}, got {}", own.get<std::string>(),
                       in_quotes(folder->get<std::string>()), printable(given.dump())));
   }
-  HubKeys added{file, {}};
+  KeysOfFile added{file, {}};
   for (const auto& [key, value] : keys.items()) {
     if (model.contains(key)) continue;
     model[key] = value;

@@ -19,13 +19,9 @@ bool is_hub_folder(const std::string& folder);
 Json hub_keys(const std::string& folder);
 
 // Adds to a document what hub_keys() says of the folder model.weights, unless the document gives
-// the key itself. Other weights: does nothing. Returns which keys it added, from which file.
+// the key itself. Other weights: does nothing. Returns the keys that it added.
 // Errors: those of hub_keys(); another model.name.
-struct HubKeys {
-  std::string file;
-  std::vector<std::string> paths;  // "model.heads"
-};
-HubKeys expand_hub_folder(Json& document);
+KeysOfFile expand_hub_folder(Json& document);
 
 // Removes from a document the keys that hub_keys() would give, so that a folder chosen later says
 // them.

@@ -163,7 +163,9 @@ models::AdapterOptions adapter_options(const Config& config, Module& network) {
   return options;
 }
 
-ModelPtr make_model(const Config& config, const BatchSpec& spec, Device device) {
+namespace {
+
+ModelPtr made_network(const Config& config, const BatchSpec& spec, Device device) {
   Init init;
   init.rng = streams::kInitialWeights.rng(static_cast<uint64_t>(config.run.seed));
   init.device = device;
@@ -188,6 +190,12 @@ ModelPtr make_model(const Config& config, const BatchSpec& spec, Device device) 
   if (config.model.packing.format != ops::MatrixFormat::f32) models::reset_magnitudes(*network);
   if (config.run.has_bf16()) network->set_activations(DType::bf16);
   return network;
+}
+
+}  // namespace
+
+ModelPtr make_model(const Config& config, const BatchSpec& spec, Device device) {
+  return naming_files(config, [&] { return made_network(config, spec, device); });
 }
 
 }  // namespace frugal::apps

@@ -120,10 +120,12 @@ void resolve_keys(Config& config);
 }  // namespace
 
 void resolve(Config& config) {
-  check_ranks(config);
-  resolve_data(config);
-  resolve_model(config, batch_spec(config));
-  resolve_keys(config);
+  naming_files(config, [&] {
+    check_ranks(config);
+    resolve_data(config);
+    resolve_model(config, batch_spec(config));
+    resolve_keys(config);
+  });
 }
 
 void resolve_if_data_are_there(Config& config) {

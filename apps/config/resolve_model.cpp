@@ -1,6 +1,7 @@
 // What the data decide of a network, and what they refuse.
 #include <algorithm>
 
+#include "apps/config/data/make_tokenizer.h"
 #include "apps/config/make_model.h"
 #include "train/metrics/metric_names.h"
 
@@ -121,9 +122,10 @@ void resolve_model(Config& config, const BatchSpec& spec) {
   if (spec.kind == BatchSpec::Kind::sequences) {
     if (!model.vocab_size) model.vocab_size = spec.vocabulary;
     if (*model.vocab_size < spec.vocabulary)
-      throw ConfigError("model.vocab_size",
-                        fmt::format("expected at least {}, the tokens of {}, got {}",
-                                    spec.vocabulary, data, *model.vocab_size));
+      throw ConfigError(
+          "model.vocab_size",
+          fmt::format("expected at least {}, the tokens of {}{}, got {}", spec.vocabulary, data,
+                      tokenizer_place(config), *model.vocab_size));
     const std::optional<int64_t> longest = model.integer("max_positions");
     const int64_t first = models::network(model.name).traits.first_position;
     if (longest && *longest - first < spec.sample[0])

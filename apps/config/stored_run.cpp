@@ -10,6 +10,7 @@
 #include "apps/config/data/make_data.h"
 #include "apps/config/data/make_tokenizer.h"
 #include "apps/config/data/mask_data.h"
+#include "apps/config/hub_folder.h"
 #include "apps/config/keys/config_error.h"
 #include "apps/config/keys/config_table.h"
 #include "apps/config/make_model.h"
@@ -312,6 +313,11 @@ StoredRun read_run(const std::string& folder, const std::vector<std::string>& se
     throw ConfigError(
         "", fmt::format("expected the folder of a run, which holds config.json; {} {}",
                         in_quotes(folder), is_folder(folder) ? "has none" : "is no folder"));
+  if (is_hub_folder(folder))
+    throw ConfigError(
+        "", fmt::format("expected the folder of a run, got {}, whose config.json is that of a "
+                        "model; a configuration names it as model.weights, and a run of it is used",
+                        in_quotes(folder)));
   StoredRun run;
   run.folder = folder;
   run.config = load_config(folder + "/config.json", sets);

@@ -458,6 +458,11 @@ TEST_CASE("adapters: tensors and keys that find no home are errors that name the
   fails(tensors, with("init_lora_weights", "pissa"), "init_lora_weights");
   fails(tensors, with("r", 4), "expected the shape [4, 24], got [3, 24]");
   fails(tensors, with("target_modules", {"q_porj"}), "which fits none");
+  // The message names the file that says so.
+  const std::string says = fmt::format(" (\"{}\" says so)", keys);
+  fails(tensors, with("target_modules", {"q_porj"}), says);
+  fails(tensors, with("rank_pattern", {{"q_porj", 2}}), says);
+  fails(tensors, with("lora_alpha", 0), says);
   // Keys of the same meaning are read.
   write_file(keys, with("layers_to_transform", {0, 1}).dump());
   data::write_safetensors(file, {tensors.begin(), tensors.end()}, {{"format", "pt"}});

@@ -194,7 +194,7 @@ TEST_CASE("hub: a key that may change results and is not understood is an error 
   check_refused(folder, with("partial_rotary_factor", 0.5), "partial_rotary_factor: expected 1.0");
   check_refused(folder, with("hidden_act", "relu2"), "hidden_act: expected silu");
   check_refused(folder, with("num_hidden_layers", "3"), "num_hidden_layers: expected a whole");
-  check_refused(folder, with("rope_scaling", {{"rope_type", "longrope"}, {"factor", 2}}),
+  check_refused(folder, with("rope_scaling", {{"rope_type", "longrope"}}),
                 "rope_scaling.rope_type: expected default, linear");
   check_refused(folder, with("rope_scaling", {{"rope_type", "llama3"}, {"factor", 2}}),
                 "rope_scaling.original_max_position_embeddings: expected a number");
@@ -331,9 +331,28 @@ TEST_CASE("hub: a value of config.json that no key takes is named with the file"
     CHECK(has(ran.err, fmt::format("{}: expected", ours)));
     CHECK(has(ran.err, "config.json"));
   }
+  // Also where a value is wrong beside others.
+  Json odd = tiny("llama");
+  odd["num_attention_heads"] = 5;
+  const Ran ran = train(odd, "");
+  CHECK(ran.status == 2);
+  CHECK(has(ran.err, "model.heads: expected"));
+  CHECK(has(ran.err, "config.json\" says so)"));
   const Ran own = train(tiny("llama"), " --set model.heads=0");
   CHECK(has(own.err, "model.heads: expected"));
   CHECK(lacks(own.err, "config.json"));
+}
+
+TEST_CASE("hub: a folder in the place of a run's says what it is") {
+  const TempFolder folder;
+  const std::string path = made_folder(folder, tiny("llama"), DType::f32);
+  for (const char* command : {"generate", "eval", "export --format onnx"}) {
+    CAPTURE(command);
+    const Ran ran = frugal(fmt::format("{} {}", command, path));
+    CHECK(ran.status == 2);
+    CHECK(has(ran.err, "expected the folder of a run"));
+    CHECK(has(ran.err, "whose config.json is that of a model"));
+  }
 }
 
 TEST_CASE("hub: a folder without a config.json says so, unless the network is named") {
@@ -347,6 +366,10 @@ TEST_CASE("hub: a folder without a config.json says so, unless the network is na
   CHECK(has(ran.err, "model.weights: expected a folder whose config.json has a model_type"));
   CHECK(has(ran.err, folder / "model"));
   CHECK(lacks(frugal(command + " --set model.name=bert_tiny").err, "config.json"));
+  write_file(folder / "model/adapter_config.json", R"({"peft_type": "LORA"})");
+  const Ran adapter = frugal(command);
+  CHECK(adapter.status == 2);
+  CHECK(has(adapter.err, "model.adapter names it"));
 }
 
 TEST_CASE("hub: a GPT-2 is written as published, with its run's tokenizer, and read back equal") {

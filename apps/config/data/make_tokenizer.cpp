@@ -4,6 +4,7 @@
 
 #include "apps/config/data/data_parts.h"
 #include "apps/config/hub_folder.h"
+#include "apps/config/keys/config_readers.h"
 #include "apps/config/run_encoding.h"
 #include "core/log.h"
 #include "core/words/nouns.h"
@@ -132,6 +133,13 @@ std::vector<std::pair<std::string, std::string>> places_of_files(const Config& c
 }
 
 }  // namespace
+
+std::string tokenizer_place(const Config& config) {
+  const bool hub = config.data.name == kConversations || config.data.tokenizer == "hub" ||
+                   (is_glue(config) && is_hub_encoder(config));
+  if (config.data.known != nullptr || !hub) return "";
+  return " with the tokenizer of " + in_quotes(hub_folder(config));
+}
 
 std::vector<std::pair<std::string, std::string>> tokenizer_files(
     const Config& config, const std::function<bool(const std::string& name)>& wanted) {

@@ -45,6 +45,9 @@ class Tokenizers {
 // there is no tokenizer. Where the files are gone from which a run took its tokenizer: none.
 std::vector<std::pair<std::string, std::string>> tokenizer_files(
     const Config& config, const std::function<bool(const std::string& name)>& wanted);
+// Whose tokenizer it is, if that of a model's folder, for messages: ` with the tokenizer of
+// "FOLDER"`.
+std::string tokenizer_place(const Config& config);
 // Whether the folder of a run lacks some of these files, and has the others, where the
 // configuration names the same tokenizer with all of its files.
 bool has_lost_tokenizer_files(const std::string& folder, const Config& config);
