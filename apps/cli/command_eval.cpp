@@ -225,6 +225,10 @@ void evaluate_lines(const EvalArguments& arguments) {
   LineReader of{config, encoder_of(run), nullptr, arguments.checkpoint};
   if (arguments.tta != "none") check_tta(arguments, run);
   must_be_there("--data", arguments.data);
+  if (is_folder(arguments.data))
+    throw ConfigError("", fmt::format("--data: expected a file of JSON lines, got the folder {}; "
+                                      "--set data.dir=PATH evaluates other data",
+                                      in_quotes(arguments.data)));
   const Device device = set_up_computing_device(config.run, "evaluated");
   catch_signals();
   if (of.weights.empty()) of.weights = weights_file(run, arguments.weights);

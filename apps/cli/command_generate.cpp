@@ -115,6 +115,11 @@ void continue_text(Writer& writer, const std::string& prompt) {
   if (begin.empty()) throw ConfigError("", "--prompt: expected a text of at least one token");
   const data::TokenIds before = writer.encoder.tokenizer->before_text();
   begin.insert(begin.begin(), before.begin(), before.end());
+  if (const int64_t most = writer.model.context_length(); static_cast<int64_t>(begin.size()) > most)
+    log().warn(
+        "[generate] the prompt has {}, and the network sees {}: it does not know the "
+        "beginning",
+        with_noun(begin.size(), "token"), most);
   std::fputs(prompt.c_str(), stdout);
   std::fflush(stdout);  // what follows comes a token at a time
   writer.write(begin);

@@ -12,12 +12,16 @@ std::string TokenStream::added(bool whole) {
   // A character that is not complete is decoded as U+FFFD.
   const bool complete = !now.ends_with("\xEF\xBF\xBD");
   if (now.size() <= before.size() || (!complete && !whole)) return {};
+  const TokenIds last(written_end, ids_.cend());
+  // Bytes that make no character may change how those before them are decoded (ByteFallback), which
+  // are written already.
+  const bool follows = now.starts_with(before);
   // The tokens that were written last decide how the next one is decoded: spaces at the beginning
   // of a text may be nothing, so these stay behind others.
-  const TokenIds last(written_end, ids_.cend());
-  if (!tokenizer_.decode(last).empty()) ids_ = last;
+  std::string alone = tokenizer_.decode(last);
+  if (!alone.empty()) ids_ = last;
   written_ = ids_.size();
-  return now.substr(before.size());
+  return follows ? now.substr(before.size()) : alone;
 }
 
 std::string TokenStream::add(int32_t id) {

@@ -195,6 +195,18 @@ TEST_CASE("conversations: what is wrong is named with file and line") {
   CHECK(role.status == 1);
   CHECK(has(role.err, "talks.jsonl\", line 2"));
   CHECK(has(role.err, "whose role is \"critic\""));
+  // Its words are in the text, but another message says them.
+  const Ran words =
+      train(good + R"({"conversations": [{"from": "critic", "value": "e"}, )" +
+            R"({"from": "human", "value": "who?"}, {"from": "gpt", "value": "me"}]})");
+  CHECK(words.status == 1);
+  CHECK(has(words.err, "nothing of message 0, whose role is \"critic\""));
+  const Ran small = train(good + good, "--set model.vocab_size=32");
+  CHECK(small.status == 2);
+  CHECK(has(small.err,
+            fmt::format("model.vocab_size: expected at least 33, the tokens of conversations with "
+                        "the tokenizer of \"{}\", got 32",
+                        folder / "model")));
   const Ran one = train(good);
   CHECK(one.status == 2);
   CHECK(has(one.err, "at least two samples"));
@@ -225,6 +237,38 @@ TEST_CASE("conversations: what is wrong is named with file and line") {
   CHECK(has(no_template.err, "(data.vocabulary) has neither chat_template.jinja nor"));
   const Ran network = train(good + good, "--set model.name=bert_tiny");
   CHECK(network.status == 2);
+}
+
+// The largest batches come first, and the optimizer has its state in the second step. So what the
+// first two steps take is what a run takes.
+TEST_CASE("conversations: steps of other lengths do not raise the peak after the second step") {
+  const TempFolder folder;
+  write_model_folder(folder / "model");
+  write_file(folder / "config.json", "{}");
+  std::string lines;
+  for (int i = 0; i < 60; ++i) {
+    const auto letters = static_cast<size_t>(i % 12 == 7 ? 62 : 1 + i * 37 % 50);
+    lines += R"({"text": ")" + std::string(letters, 'a') + "\"}\n";
+  }
+  write_file(folder / "texts.jsonl", lines);
+  for (const int parts : {1, 3}) {
+    CAPTURE(parts);
+    const auto peak_of = [&](int steps) {
+      const std::string out = folder / fmt::format("run_{}_{}", parts, steps);
+      const Ran ran = frugal(fmt::format(
+          "train {}{} --set model.max_positions=64 --set data.dir={} --set data.vocabulary={} "
+          "--set "
+          "data.max_length=64 --set data.batch_size=1 --set train.epochs=1 --set train.steps={} "
+          "--set train.gradient_accumulation={} --set compression.bits=4 --out {}",
+          folder / "config.json", kModel, folder / "texts.jsonl", folder / "model", steps, parts,
+          out));
+      REQUIRE_MESSAGE(ran.status == 0, ran.err);
+      const auto summary = data::parse_json<nlohmann::json>(read_file(out + "/summary.json"));
+      return summary.at("memory").at("peak_bytes").get<int64_t>();
+    };
+    const int64_t first = peak_of(2), all = peak_of(54 / parts);
+    CHECK(static_cast<double>(all) <= 1.01 * static_cast<double>(first));
+  }
 }
 
 }  // namespace

@@ -1,6 +1,9 @@
 // `frugal generate`: how tokens are drawn, and where a text ends.
 #include <doctest/doctest.h>
 
+#include <filesystem>
+
+#include "apps/json.h"
 #include "tests/apps/run.h"
 
 namespace frugal::apps {
@@ -43,7 +46,7 @@ namespace {
 std::string learned(const TempFolder& folder, const std::string& line,
                     const std::vector<std::string>& files) {
   const std::string to = folder / "data/";
-  std::filesystem::create_directory(to);
+  std::filesystem::create_directories(to);
   for (const std::string& name : files)
     write_file(to + name, read_file(std::string(FRUGAL_CONFIGS) + "/lora_sft/" + name));
   std::string lines;
@@ -92,9 +95,36 @@ TEST_CASE("generate: a text ends where the model ends it; --chat wants a templat
   const std::string run = learned(folder, R"({"prompt": "a ", "completion": "yes"})",
                                   {"tokenizer.json", "tokenizer_config.json"});
   CHECK(frugal("generate " + run + " --temperature 0 --prompt 'a '").out == "a yes\n");
+  const std::string past =
+      frugal("generate " + run + " --tokens 2 --prompt '" + std::string(70, 'a') + "'").err;
+  CHECK(has(past, "the prompt has 70 tokens, and the network sees 64"));
   const Ran chat = frugal("generate " + run + " --chat --prompt a");
   CHECK(chat.status == 2);
   CHECK(has(chat.err, "chat_template.jinja"));
+}
+
+// Each byte of the text is a token. A text that ends within a character keeps those before it.
+TEST_CASE("generate: characters of several tokens are written whole") {
+  const TempFolder folder;
+  Json vocabulary = {{"<unk>", 0}, {"a", 257}};
+  for (int byte = 0; byte < 256; ++byte) vocabulary[fmt::format("<0x{:02X}>", byte)] = 1 + byte;
+  const Json tokenizer = {
+      {"added_tokens", Json::array()},
+      {"decoder",
+       {{"type", "Sequence"}, {"decoders", {{{"type", "ByteFallback"}}, {{"type", "Fuse"}}}}}},
+      {"model",
+       {{"type", "BPE"},
+        {"unk_token", "<unk>"},
+        {"byte_fallback", true},
+        {"vocab", vocabulary},
+        {"merges", Json::array()}}}};
+  std::filesystem::create_directory(folder / "data");
+  write_file(folder / "data/tokenizer.json", tokenizer.dump());
+  const std::string run =
+      learned(folder, R"({"prompt": "a", "completion": "\u65e5\u672c"})", {});  // 3 bytes each
+  const std::string command = "generate " + run + " --prompt a --temperature 0 --tokens ";
+  CHECK(frugal(command + "6").out == "a\u65e5\u672c\n");
+  CHECK(frugal(command + "4").out == "a\u65e5\ufffd\n");
 }
 
 }  // namespace frugal::apps

@@ -124,6 +124,9 @@ TEST_CASE("multiple choice: what is wrong is named with file and line") {
     write_file(file, good.dump() + "\n" + line + "\n");
     return frugal("eval " + run + " --data " + file + " " + more);
   };
+  const Ran all_files = frugal("eval " + run + " --data " + run);
+  CHECK(all_files.status == 2);
+  CHECK(has(all_files.err, "--data: expected a file of JSON lines, got the folder"));
   const std::string lengthy = "the cat says meow. the cat says meow. the ";
   struct Wrong {
     Line line;

@@ -227,6 +227,20 @@ std::string ChatTemplate::answer_end() const {
   }
 }
 
+bool ChatTemplate::writes(const Conversation& conversation, size_t message,
+                          const std::string& text) const {
+  Conversation other = conversation;
+  OrderedJson& content = other.messages[message]["content"];
+  const auto change = [](OrderedJson& words) {
+    if (words.is_string()) words = words.get<std::string>() + "~";
+  };
+  change(content);
+  if (content.is_array())
+    for (OrderedJson& part : content)
+      if (part.is_object() && part.contains("text")) change(part["text"]);
+  return render(other, false) != text;
+}
+
 ConversationText ChatTemplate::training_text(const Conversation& conversation) const {
   const Value messages = Value::of_json(conversation.messages);
   FRUGAL_ASSERT(messages.list() != nullptr);
@@ -242,11 +256,12 @@ ConversationText ChatTemplate::training_text(const Conversation& conversation) c
     const std::vector<std::string> contents = contents_of(message);
     if (result.written[i].empty()) {
       // Some templates write the first system message before they walk through the others.
-      const bool there =
-          role != "assistant" && (role == "system" || !contents.empty()) &&
-          std::all_of(contents.begin(), contents.end(), [&](const std::string& content) {
-            return made.text.find(content) != std::string::npos;
-          });
+      const bool there = role != "assistant" && (role == "system" || !contents.empty()) &&
+                         std::all_of(contents.begin(), contents.end(),
+                                     [&](const std::string& content) {
+                                       return made.text.find(content) != std::string::npos;
+                                     }) &&
+                         (contents.empty() || writes(conversation, i, made.text));
       FRUGAL_CHECK(
           there,
           "[chat_template] {}: expected a template that writes each message, but it writes "

@@ -58,6 +58,8 @@ class ChatTemplate {
   jinja::Template::Result run(const jinja::Template::Variables& variables,
                               const std::vector<const jinja::Dict*>& watched) const;
   void find_answer_header();
+  // Would the text be another one if this message said something else?
+  bool writes(const Conversation& conversation, size_t message, const std::string& text) const;
 
   std::string name_;
   std::shared_ptr<const jinja::Template> template_;
