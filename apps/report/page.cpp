@@ -14,6 +14,7 @@
 #include "core/words/nouns.h"
 #include "core/words/quoted.h"
 #include "data/formats/json_strict.h"
+#include "train/step_record.h"
 
 namespace frugal::apps {
 namespace {
@@ -209,9 +210,18 @@ std::string largest_list(const Json& memory) {
   return text + "</ol></div>";
 }
 
+// The phase of each moment of a recorded step. A chart takes a few hundred bytes for each moment.
+std::string phases_of(const Json& curve) {
+  constexpr size_t kMost = 32 * train::MemoryCurve::kPoints;
+  std::string phases = curve.at("phases").get<std::string>();
+  FRUGAL_CHECK(phases.size() <= kMost, "expected at most {} moments of a step, got {}", kMost,
+               phases.size());
+  return phases;
+}
+
 std::string memory_chart(const Json& memory) {
   const Json& curve = memory.at("curve");
-  const std::string phases = curve.at("phases").get<std::string>();
+  const std::string phases = phases_of(curve);
   std::vector<Area> areas;
   for (const Category category : kOrder) {
     Area area;
@@ -421,8 +431,8 @@ Widths widths_of(const ReportRun& run, const RunFacts& facts) {
   for (const RecordedStep& step : facts.recorded)
     for (const TensorRow& row : step.tensors)
       if (row.seq) known[*row.seq] = layer_text(row.layer) + " " + row.op;
+  const Json seqs = tensors > 0 ? widths.lines.back()->value("seqs", Json()) : Json();
   for (size_t i = 0; i < tensors; ++i) {
-    const Json seqs = widths.lines.back()->value("seqs", Json());
     const uint64_t seq =
         seqs.is_array() && i < seqs.size() ? static_cast<uint64_t>(whole_number(seqs[i])) : i;
     const auto found = known.find(seq);
@@ -460,20 +470,20 @@ std::string bits_cells(const Widths& widths) {
 std::string sensitivity_chart(const Widths& widths) {
   constexpr size_t kShown = 6;
   std::vector<std::pair<double, size_t>> last;
-  for (size_t i = 0; i < widths.names.size(); ++i) {
-    const Json all = widths.lines.back()->value("sensitivities", Json());
-    if (all.is_array() && i < all.size() && all[i].is_number())
-      last.emplace_back(-all[i].get<double>(), i);
-  }
+  const Json measured = widths.lines.back()->value("sensitivities", Json());
+  for (size_t i = 0; i < widths.names.size(); ++i)
+    if (measured.is_array() && i < measured.size() && measured[i].is_number())
+      last.emplace_back(-measured[i].get<double>(), i);
   std::sort(last.begin(), last.end());
   if (last.size() > kShown) last.resize(kShown);
   std::vector<Line> lines;
   for (const auto& [negative, tensor] : last) {
     Line line{widths.names[tensor], {}, static_cast<int>(lines.size())};
-    for (const Json* measured : widths.lines) {
-      const Json all = measured->value("sensitivities", Json());
-      if (all.is_array() && tensor < all.size() && all[tensor].is_number())
-        line.points.emplace_back(measured->at("step").get<double>(), all[tensor].get<double>());
+    for (const Json* each : widths.lines) {
+      const auto all = each->find("sensitivities");
+      if (all != each->end() && all->is_array() && tensor < all->size() &&
+          (*all)[tensor].is_number())
+        line.points.emplace_back(each->at("step").get<double>(), (*all)[tensor].get<double>());
     }
     lines.push_back(std::move(line));
   }
@@ -543,15 +553,15 @@ std::string plan_section(const RunFacts& facts) {
     rows += fmt::format("<tr><td>limit, of the {}</td><td>{}</td><td></td><td></td></tr>",
                         activations ? "activations" : "peak",
                         readable_bytes(whole_number(plan["limit_bytes"])));
-  return section(
-      "plan", "Plan and measurement",
-      fmt::format("The plan of step {}. Tensors: {}, raw ones: {}, bits on average: {}.",
-                  counted(whole_number(plan.at("step"))), plan.value("tensors", Json(0)).dump(),
-                  plan.value("raw_tensors", Json(0)).dump(),
-                  short_number(plan.value("average_bits", 0.0))),
-      "<div class=\"card\"><table><thead><tr><th></th><th>planned</th><th>measured</th>"
-      "<th>difference</th></tr></thead><tbody>" +
-          rows + "</tbody></table></div>");
+  return section("plan", "Plan and measurement",
+                 fmt::format("The plan of step {}. Tensors: {}, raw ones: {}, bits on average: {}.",
+                             counted(whole_number(plan.at("step"))),
+                             counted(whole_number(plan.value("tensors", Json(0)))),
+                             counted(whole_number(plan.value("raw_tensors", Json(0)))),
+                             short_number(plan.value("average_bits", 0.0))),
+                 "<div class=\"card\"><table><thead><tr><th></th><th>planned</th><th>measured</th>"
+                 "<th>difference</th></tr></thead><tbody>" +
+                     rows + "</tbody></table></div>");
 }
 
 // ---- configuration
@@ -726,14 +736,15 @@ std::string overlaid_memory(const std::vector<Compared>& all) {
         !recorded.back().memory.contains("curve"))
       continue;
     const Json& curve = recorded.back().memory["curve"];
-    const size_t moments = curve.at("phases").get<std::string>().size();
+    const size_t moments = phases_of(curve).size();
     Line line{all[i].run.name, {}, static_cast<int>(i), i >= static_cast<size_t>(kColours)};
+    std::vector<const Json*> parts;
+    for (const Category category : kOrder)
+      parts.push_back(&curve.at(std::string(name_of(category))));
     for (size_t at = 0; at < moments; ++at) {
       double sum = 0;
-      for (const Category category : kOrder) {
-        const Json& bytes = curve.at(std::string(name_of(category)));
-        sum += (bytes.is_array() ? bytes.at(at) : bytes).get<double>();
-      }
+      for (const Json* bytes : parts)
+        sum += (bytes->is_array() ? bytes->at(at) : *bytes).get<double>();
       line.points.emplace_back(
           100.0 * static_cast<double>(at) / static_cast<double>(std::max<size_t>(1, moments - 1)),
           sum);

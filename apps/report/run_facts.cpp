@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <string_view>
 #include <type_traits>
 
 #include "apps/cli/report.h"
@@ -39,7 +41,8 @@ std::string shape_text(const Json& extents) {
   return text.empty() ? "1" : text;
 }
 
-void read_tensors(const Json& line, const Json& times, RecordedStep& recorded) {
+// Times of the step; null: not known.
+void read_tensors(const Json& line, const Json* times, RecordedStep& recorded) {
   const Json& columns = line.at("columns");
   const auto column = [&](const char* name) {
     const auto found = std::find(columns.begin(), columns.end(), name);
@@ -49,11 +52,17 @@ void read_tensors(const Json& line, const Json& times, RecordedStep& recorded) {
   const size_t layer = column("layer"), op = column("op"), seq = column("seq"),
                shape = column("shape"), how = column("how"), raw = column("raw_bytes"),
                stored = column("stored_bytes"), bits = column("bits"), error = column("error");
-  const auto time = [&](const char* key, size_t row) -> std::optional<double> {
-    if (!times.is_object() || !times.contains(key) || times[key].size() <= row) return {};
-    const auto value = number_in<double>(times[key][row]);
+  const auto list = [&](const char* key) -> const Json* {
+    if (times == nullptr || !times->is_object()) return nullptr;
+    const auto found = times->find(key);
+    return found == times->end() || !found->is_array() ? nullptr : &*found;
+  };
+  const auto time = [](const Json* all, size_t row) -> std::optional<double> {
+    if (all == nullptr || all->size() <= row) return {};
+    const auto value = number_in<double>((*all)[row]);
     return value && *value > 0 ? value : std::nullopt;
   };
+  const Json *const pack = list("pack_ms"), *const unpack = list("unpack_ms");
   double packed_bytes = 0, packed_elements = 0;
   for (const Json& row : line.at("rows")) {
     TensorRow tensor;
@@ -68,8 +77,8 @@ void read_tensors(const Json& line, const Json& times, RecordedStep& recorded) {
     tensor.stored = number_in<int64_t>(row.at(stored));
     tensor.bits = number_in<double>(row.at(bits));
     tensor.error = number_in<double>(row.at(error));
-    tensor.pack_ms = time("pack_ms", recorded.tensors.size());
-    tensor.unpack_ms = time("unpack_ms", recorded.tensors.size());
+    tensor.pack_ms = time(pack, recorded.tensors.size());
+    tensor.unpack_ms = time(unpack, recorded.tensors.size());
     if (tensor.how != "in memory") recorded.raw_bytes += static_cast<double>(tensor.raw);
     recorded.stored_bytes += static_cast<double>(tensor.stored.value_or(0));
     if (tensor.how == "packed" && tensor.stored) {
@@ -82,6 +91,11 @@ void read_tensors(const Json& line, const Json& times, RecordedStep& recorded) {
 }
 
 void read_recorded(const ReportRun& run, RunFacts& facts) {
+  // An object of many keys finds one of them slowly.
+  std::map<std::string_view, const Json*> times;
+  if (run.tensor_times.is_object())
+    for (auto step = run.tensor_times.begin(); step != run.tensor_times.end(); ++step)
+      times.emplace(step.key(), &step.value());
   for (const Json& line : run.lines) {
     if (is_of(line, "memory")) {
       facts.recorded.push_back({whole_number(line["step"]), line, {}, 0, 0, {}});
@@ -89,8 +103,8 @@ void read_recorded(const ReportRun& run, RunFacts& facts) {
       const auto at_step = whole_number(line["step"]);
       if (facts.recorded.empty() || facts.recorded.back().step != at_step)
         facts.recorded.push_back({at_step, Json(), {}, 0, 0, {}});  // no memory line: offload
-      const std::string step = std::to_string(facts.recorded.back().step);
-      read_tensors(line, run.tensor_times.value(step, Json()), facts.recorded.back());
+      const auto found = times.find(std::to_string(at_step));
+      read_tensors(line, found == times.end() ? nullptr : found->second, facts.recorded.back());
     }
   }
 }

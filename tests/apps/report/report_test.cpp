@@ -100,6 +100,16 @@ TEST_CASE("texts of files are shown and never run") {
   CHECK(lacks(page, "alert(2)<b>"));
   CHECK(has(page, "&lt;script&gt;alert(&#39;x&#39;)"));
   CHECK(count_of(page, "</script>") == count_of(page, "<script"));
+  // Numbers of a plan stand within a sentence.
+  const std::string lines = read_file(run + "/metrics.jsonl");
+  for (const char* key : {"tensors", "raw_tensors"}) {
+    write_file(run + "/metrics.jsonl",
+               lines + Json({{"type", "plan"}, {"step", 1}, {key, hostile}}).dump() + "\n");
+    const Ran refused = frugal("report '" + run + "'");
+    CHECK(refused.status == 1);
+    CHECK(has(refused.err, "expected a whole number"));
+    CHECK(read_file(run + "/report.html") == page);
+  }
 }
 
 TEST_CASE("the page of 100 epochs is smaller than 1 MB") {
@@ -230,6 +240,20 @@ TEST_CASE("numbers that a run cannot have are an error, or a page without them")
       metrics,
       text + R"({"type": "widths", "step": 1, "bits": [2], "sensitivities": [1.7e308]})" + "\n");
   CHECK(frugal("report " + folder / "run").status == 0);
+  // A page of many widths takes a second. When each tensor copied the lists, it took minutes.
+  Json many = {{"type", "widths"}, {"step", 1}};
+  for (int i = 0; i < 100'000; ++i) {
+    many["bits"].push_back(2);
+    many["seqs"].push_back(i);
+    many["sensitivities"].push_back(0.5);
+  }
+  write_file(metrics, text + many.dump() + "\n");
+  CHECK(frugal("report " + folder / "run").status == 0);
+  refused(
+      [](Json& line) {
+        if (line.contains("curve")) line["curve"]["phases"] = std::string(1 << 20, 'f');
+      },
+      "expected at most 10240 moments");
   write_file(metrics, text + R"({"type": "widths", "bits": [2, 3]})" + "\n");
   const Ran ran = frugal("report " + folder / "run");
   CHECK(ran.status == 1);
