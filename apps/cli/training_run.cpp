@@ -47,6 +47,7 @@ std::shared_ptr<RunFolder> open_folder(const TrainOptions& options, const Config
                                             out = options.out](const std::string& text) {
     Config before = parse_config(data::parse_json<Json>(text));
     drop_unread(before);
+    before.distributed.ranks = config.distributed.ranks;  // any number of ranks goes on
     if (options.extend) {
       const auto raise = [&](const char* path, int64_t& from, int64_t to) {
         if (to < from)

@@ -199,6 +199,16 @@ train)
     grep -q '"steps": 320' three/summary.json || fail "$what: expected 320 steps in summary.json"
   done
 
+  # ---- A run with a budget goes on, with as many ranks and with one
+  sed 's/"bits": 0/"memory_budget": "3\/4 activations"/' resnet.json >budget.json
+  train 2 budget.json --out budget
+  expect_code 0
+  epochs=2
+  for next in 2 1; do
+    train $next budget.json --out budget --resume --extend $((++epochs))
+    expect_code 0
+  done
+
   # ---- Signals. One rank stands still, so that the run does not end before they come.
   rm -rf run
   begin 3 "$program" train mlp.json --out run --quiet
