@@ -554,12 +554,19 @@ data::SafetensorsShards open_base_again(const std::string& folder, const Config&
   return weights;
 }
 
+namespace {
+
+models::StateOptions options_of_base(const Config& config) {
+  return {.reset_head = config.model.head == "reset",
+          .resize_positions = true,
+          .without_adapters = true};
+}
+
+}  // namespace
+
 models::StateNotes load_base(Module& network, const data::SafetensorsShards& base,
                              const Config& config) {
-  auto notes = load_weights(network, base,
-                            {.reset_head = config.model.head == "reset",
-                             .resize_positions = true,
-                             .without_adapters = true});
+  auto notes = load_weights(network, base, options_of_base(config));
   models::reset_magnitudes(network);
   return notes;
 }
@@ -576,21 +583,36 @@ std::string changed_key(const StoredRun& run) {
   return first_difference(own, now);
 }
 
+// Errors: `files` do not fit the network. It may be on `meta`.
+void check_weights_fit(Module& network, const data::SafetensorsShards& files,
+                       const models::StateOptions& options) {
+  models::check_state_dict(network, train::described_weights(files), files.path(), options);
+}
+
+// The network takes memory after the checks: the configuration of a folder that somebody else made
+// may stand for a network of any size.
 std::shared_ptr<Module> loaded_network(const StoredRun& run, const std::string& weights,
                                        Device device) {
   const auto tensors = open_weights(weights_file(run, weights));
-  const auto network = run_recipe(run.config, run.description.spec).make_model(device);
-  const bool adapts = run.config.adapter.type != models::AdapterType::none;
-  if (adapts && !has_adapters(tensors)) {
+  const auto recipe = run_recipe(run.config, run.description.spec);
+  const auto described = recipe.make_model(kMeta);
+  if (run.config.adapter.type != models::AdapterType::none && !has_adapters(tensors)) {
+    check_weights_fit(*described, tensors, {.without_adapters = true});
+    const auto network = recipe.make_model(device);
     load_weights(*network, tensors, {.without_adapters = true});
     models::reset_magnitudes(*network);
     if (run.config.model.adapter) load_adapter(*network, run.config, *run.config.model.adapter);
     return network;
   }
-  if (network->leaves_out_frozen())
-    load_base(*network,
-              run.folder.empty() ? open_base(run.config) : open_base_again(run.folder, run.config),
-              run.config);
+  std::optional<data::SafetensorsShards> base;
+  if (described->leaves_out_frozen()) {
+    base.emplace(run.folder.empty() ? open_base(run.config)
+                                    : open_base_again(run.folder, run.config));
+    check_weights_fit(*described, *base, options_of_base(run.config));
+  }
+  check_weights_fit(*described, tensors, {});
+  const auto network = recipe.make_model(device);
+  if (base) load_base(*network, *base, run.config);
   load_weights(*network, tensors);
   return network;
 }

@@ -181,6 +181,25 @@ TEST_CASE("a run that goes on writes those files again that its folder has lost"
   }
 }
 
+TEST_CASE("a folder whose configuration is of a large network takes no memory for it") {
+  const TempFolder folder;
+  const std::string run = folder / "run";
+  write_file(folder / "c.json", R"({"model": {"name": "mlp", "hidden": [4]}, "data": {"name":
+      "random", "shape": [4, 4, 1], "classes": 2, "train_samples": 8, "test_samples": 4,
+      "batch_size": 4}, "train": {"epochs": 1}})");
+  REQUIRE(frugal("train " + folder / "c.json" + " --out " + run).status == 0);
+  Json config = Json::parse(read_file(run + "/config.json"));
+  config["model"]["hidden"] = {4096, 4096};  // 64 MiB
+  write_file(run + "/config.json", config.dump());
+  for (const char* command : {"eval", "predict", "export --format safetensors --output none.st"}) {
+    CAPTURE(command);
+    const Ran ran = frugal(std::string(command) + " " + run + " --set memory_limit='\"8 MiB\"'" +
+                           (std::string(command) == "predict" ? " " + folder / "c.json" : ""));
+    CHECK(ran.status != 0);
+    CHECK_MESSAGE(has(ran.err, "fc2.weight: expected [4096, 4096], got [2, 4]"), ran.err);
+  }
+}
+
 TEST_CASE("what a killed process left of a file is removed, what others put there is not") {
   const TempFolder folder;
   const Config config = resolved(tiny());
