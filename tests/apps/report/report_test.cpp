@@ -240,7 +240,7 @@ TEST_CASE("numbers that a run cannot have are an error, or a page without them")
       metrics,
       text + R"({"type": "widths", "step": 1, "bits": [2], "sensitivities": [1.7e308]})" + "\n");
   CHECK(frugal("report " + folder / "run").status == 0);
-  // A page of many widths takes a second. When each tensor copied the lists, it took minutes.
+  // When each tensor copied the lists, the time grew with the square of their number.
   Json many = {{"type", "widths"}, {"step", 1}};
   for (int i = 0; i < 100'000; ++i) {
     many["bits"].push_back(2);
