@@ -3,7 +3,6 @@
 #include <sys/mman.h>
 
 #include <atomic>
-#include <cstdlib>
 #include <unordered_map>
 #include <utility>
 
@@ -54,13 +53,7 @@ void reorder(const Repack& step, const Desc& from, const void* source, const Des
 }  // namespace
 
 const dnnl::engine& engine() {
-  static const dnnl::engine cpu = [] {
-    // oneDNN would keep 1024 primitives beside the plans, also those that no plan needs any more.
-    if (std::getenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY") == nullptr &&
-        std::getenv("DNNL_PRIMITIVE_CACHE_CAPACITY") == nullptr)
-      dnnl::set_primitive_cache_capacity(0);
-    return dnnl::engine(dnnl::engine::kind::cpu, 0);
-  }();
+  static const dnnl::engine cpu(dnnl::engine::kind::cpu, 0);
   return cpu;
 }
 

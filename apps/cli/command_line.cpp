@@ -244,11 +244,20 @@ std::vector<std::string> words_of(int argc, char** argv) {
   return words;
 }
 
+// Ops keep what oneDNN makes for them (ops/onednn.h), so oneDNN need not keep 1024 primitives
+// beside, also those that no op needs any more. A process that embeds the library may share oneDNN
+// with PyTorch, which relies on them; so this is left to programs that have it for themselves.
+void let_onednn_keep_nothing() {
+  if (std::getenv("DNNL_PRIMITIVE_CACHE_CAPACITY") == nullptr)
+    ::setenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "0", 0);
+}
+
 }  // namespace
 
 int run_command_line(CLI::App& app, int argc, char** argv,
                      const std::function<void(CLI::App&)>& add_commands) {
   app.require_subcommand(1);
+  let_onednn_keep_nothing();
   // A limit on the size of files (ulimit -f) is then an error of the write, with its message.
   std::signal(SIGXFSZ, SIG_IGN);
   otherwise = std::set_terminate(end_without_memory);
