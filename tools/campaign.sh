@@ -93,6 +93,16 @@ sanitized() {  # PRESET CTEST_ARGUMENT ...
   tests/sanitizers/reports.sh show "build/$1/reports" || wrong=1
 }
 
+# clang's OpenMP keeps a file for each process, and leaves it where the process is killed (findings/libomp_shared_files.sh).
+remove_left_files() {
+  local file number
+  for file in /dev/shm/__KMP_REGISTERED_LIB_*; do
+    number=${file#*_LIB_}
+    [ ! -O "$file" ] || [ -e "/proc/${number%%_*}" ] || rm -f "$file"
+  done
+}
+trap remove_left_files EXIT
+
 for part in "${parts[@]}"; do
   echo "== $part"
   case $part in
