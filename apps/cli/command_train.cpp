@@ -8,6 +8,7 @@
 #include "apps/cli/training_run.h"
 #include "apps/cli/version.h"
 #include "apps/config/resolve.h"
+#include "apps/config/starting_weights.h"
 #include "apps/config/stored_run.h"
 #include "core/log.h"
 #include "data/formats/json_strict.h"
@@ -70,7 +71,10 @@ void train_command(const TrainArguments& arguments) {
     (config.train.steps > 0 ? config.train.steps : config.train.epochs) = arguments.extend;
   config.distributed.ranks = distributed::launch().ranks;
   if (arguments.resume) continue_encoding(config, arguments.out, arguments.data_changed);
-  if (!arguments.resume || !has_checkpoint(arguments.out)) adopt_encoding(config);
+  if (!arguments.resume || !has_checkpoint(arguments.out)) {
+    check_starting_weights(config);  // their folder may say which network fits the data
+    adopt_encoding(config);
+  }
   resolve(config);
   catch_signals();
   TrainOptions options;

@@ -425,8 +425,9 @@ TEST_CASE("commands that run steps begin with the weights that a configuration n
   std::getline(metrics, line);
   CHECK(first_loss(weights) == doctest::Approx(Json::parse(line)["loss"].get<double>()));
   CHECK(first_loss(weights) != first_loss(""));
-  for (const char* const command : {"lr-find", "plan", "profile", "profile --set device=meta",
-                                    "bench step", "bench step --set device=meta"}) {
+  for (const char* const command :
+       {"train", "lr-find", "plan", "profile", "profile --set device=meta", "bench step",
+        "bench step --set device=meta"}) {
     CAPTURE(command);
     const Ran ran = binary(
         fmt::format("{} {} --set model.weights={}", command, folder / "c.json", folder / "none"));
@@ -436,6 +437,17 @@ TEST_CASE("commands that run steps begin with the weights that a configuration n
                                            folder / "none")),
                   ran.err);
   }
+}
+
+TEST_CASE("weights that are not there are named before a network that does not fit the data") {
+  const TempFolder folder;
+  write_file(folder / "talks.jsonl", R"({"prompt": "a", "response": "b"})");
+  const Json json = {{"model", {{"weights", folder / "none"}}},
+                     {"data", {{"name", "conversations"}, {"dir", folder / "talks.jsonl"}}}};
+  write_file(folder / "c.json", json.dump());
+  const Ran ran = binary("train " + folder / "c.json");
+  CHECK(ran.status == 2);
+  CHECK_MESSAGE(has(ran.err, "model.weights: expected a file or a folder of weights"), ran.err);
 }
 
 TEST_CASE("~ at the beginning of a path is the home folder, behind an equals sign and in a file") {
