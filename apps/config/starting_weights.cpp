@@ -8,7 +8,7 @@
 namespace frugal::apps {
 
 void check_starting_weights(const Config& config) {
-  if (config.model.weights) check_weights(*config.model.weights, "model.weights");
+  if (config.model.weights) check_weights_exist(*config.model.weights, "model.weights");
 }
 
 std::string load_starting_weights(Module& network, const Config& config) {

@@ -7,7 +7,8 @@
 
 namespace frugal::apps {
 
-// Errors (ConfigError at model.weights): weights that are not there.
+// Plans do not read weights, so a folder with a config.json alone will do.
+// Errors (ConfigError at model.weights): neither a file nor a folder is there.
 void check_starting_weights(const Config& config);
 
 // Fills a network that was just made. Returns what was read, in a line for each of the two; empty:

@@ -443,21 +443,29 @@ std::string data_json_now(const Config& config, const std::string& folder) {
   return json.dump() + "\n";
 }
 
-void check_weights(const std::string& weights, const std::string& path) {
-  namespace fs = std::filesystem;
+namespace {
+
+[[noreturn]] void no_weights(const std::string& weights, const std::string& path, const char* why) {
+  throw ConfigError(
+      path, fmt::format("expected {}a file or a folder of weights, got {}, which {}",
+                        path.empty() ? "best, last, or " : "", in_quotes(weights, 300), why));
+}
+
+}  // namespace
+
+void check_weights_exist(const std::string& weights, const std::string& path) {
   std::error_code ignored;
-  const auto fail = [&](const char* why) {
-    throw ConfigError(
-        path, fmt::format("expected {}a file or a folder of weights, got {}, which {}",
-                          path.empty() ? "best, last, or " : "", in_quotes(weights, 300), why));
-  };
-  if (!fs::exists(weights, ignored)) fail("is not there");
+  if (!std::filesystem::exists(weights, ignored)) no_weights(weights, path, "is not there");
+}
+
+void check_weights(const std::string& weights, const std::string& path) {
+  check_weights_exist(weights, path);
   if (!is_folder(weights) || is_folder(weights + "/checkpoint")) return;
-  for (const auto& entry : fs::directory_iterator(weights)) {
+  for (const auto& entry : std::filesystem::directory_iterator(weights)) {
     const std::string name = entry.path().filename().string();
     if (name.ends_with(".safetensors") || name.ends_with(".safetensors.index.json")) return;
   }
-  fail("has no *.safetensors and is no run");
+  no_weights(weights, path, "has no *.safetensors and is no run");
 }
 
 std::string weights_file(const StoredRun& run, const std::string& which) {

@@ -61,6 +61,8 @@ void adopt_encoding(Config& config);
 // data.json of `folder` with the digest of the data as they are now; empty: it has no such file.
 std::string data_json_now(const Config& config, const std::string& folder);
 
+// Errors (ConfigError at `path`): weights that are not there.
+void check_weights_exist(const std::string& weights, const std::string& path);
 // Errors (ConfigError at `path`): weights that are not there, or a folder without any.
 void check_weights(const std::string& weights, const std::string& path);
 // The file of "best" or "last" weights, or `which` itself. Without best weights the last ones are
