@@ -74,7 +74,9 @@ class Campaign:
         self.wrong += 1
         print(f"WRONG: {what}: {why}; status {ran.returncode if ran else '-'}")
         if ran:
-            print("  " + "\n  ".join((ran.stderr or ran.stdout).strip().splitlines()[-6:]))
+            lines = (ran.stderr or ran.stdout).strip().splitlines()
+            errors = [line for line in lines[:-6] if "error: " in line]  # mpiexec says more behind them
+            print("  " + "\n  ".join(errors[:6] + lines[-6:]))
         sys.stdout.flush()
 
     # A run in `out` that is not ended: it goes on, or starts anew.

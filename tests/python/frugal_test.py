@@ -125,9 +125,8 @@ class Tensors(unittest.TestCase):
 
     def test_a_large_array_is_not_copied(self):
         array = np.zeros(1 << 26, np.float32)
-        begun = time.perf_counter()
-        np.asarray(frugal.tensor(array))
-        self.assertLess(time.perf_counter() - begun, 0.5)  # a copy touches 256 MiB twice
+        back = np.asarray(frugal.tensor(array))
+        self.assertTrue(np.shares_memory(back, array))
 
 
 class Loops(unittest.TestCase):
