@@ -37,7 +37,7 @@ def _file_of(config: Config) -> Iterator[str]:
             f"[config] expected the name of a file or a dict, got {type(config).__name__}"
         )
     if not isinstance(config, Mapping):
-        yield os.fspath(config)
+        yield os.path.expanduser(os.fspath(config))
         return
     with tempfile.TemporaryDirectory(prefix="frugal-") as folder:
         file = os.path.join(folder, "config.json")
@@ -54,7 +54,9 @@ def _path(function: str, argument: str, value: Optional[PathName]) -> str:
         raise TypeError(
             f"[{function}] expected {argument} to be the name of a file or a folder, got {said(value)}"
         )
-    return os.fspath(value)
+    name = os.fspath(value)
+    # What is predicted may be a text, which means what it says.
+    return name if argument in ("inputs", "each input") else os.path.expanduser(name)
 
 
 def _check_name(function: str, argument: str, value: Any, names: Sequence[str]) -> None:

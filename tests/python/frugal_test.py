@@ -14,6 +14,7 @@ import tempfile
 import threading
 import time
 import unittest
+import unittest.mock
 import warnings
 
 try:
@@ -380,6 +381,16 @@ class Runs(InFolder):
         self.assertTrue(run.finished)
         self.assertEqual(run.lines("step"), other.lines("step"))
         self.assertEqual(run.summary["final"]["test_loss"], other.summary["final"]["test_loss"])
+
+    def test_the_home_folder(self):
+        with open(self.path("c.json"), "w") as file:
+            json.dump({**self.config, "data": {**self.config["data"], "dir": "~/data"}}, file)
+        with unittest.mock.patch.dict(os.environ, {"HOME": self.folder.name}):
+            run = frugal.train("~/c.json", out="~/a", quiet=True)
+            self.assertEqual(str(run.folder), self.path("a"))
+            self.assertEqual(run.config["data"]["dir"], self.path("data"))
+            self.assertEqual(len(frugal.load("~/a").predict(arrays(5)[0])), 5)
+        self.assertFalse(os.path.exists("~"))
 
     def test_what_a_run_holds(self):
         run = frugal.train(self.config, out=self.path("a"), set={"train.epochs": 3}, quiet=True)
