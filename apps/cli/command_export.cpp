@@ -8,6 +8,7 @@
 #include "apps/cli/given_path.h"
 #include "apps/cli/report.h"
 #include "apps/config/adapter_files.h"
+#include "apps/config/data/make_tokenizer.h"
 #include "apps/config/hub_folder.h"
 #include "apps/config/keys/value_named.h"
 #include "apps/config/make_model.h"
@@ -305,6 +306,17 @@ Json export_folder(const ExportArguments& arguments, const std::string& format,
     fs::copy_file(from, fs::path(output) / name, fs::copy_options::overwrite_existing);
     files.push_back(name);
   }
+  // Without a run, the tokenizer is that of the data.
+  const auto lacks = [&](const std::string& name) {
+    return std::find(std::begin(kTokenizerFiles), std::end(kTokenizerFiles), name) !=
+               std::end(kTokenizerFiles) &&
+           std::find(files.begin(), files.end(), name) == files.end();
+  };
+  if (source.folder.empty())
+    for (const auto& [name, text] : tokenizer_files(source.config, lacks)) {
+      data::atomic_write((fs::path(output) / name).string(), text);
+      files.push_back(name);
+    }
   if (!arguments.json)
     std::printf("%s: %s, %s, %s\n", output.c_str(), config["model_type"].get<std::string>().c_str(),
                 arguments.dtype.c_str(), sizes_text(tensors.size(), elements_of(tensors)).c_str());

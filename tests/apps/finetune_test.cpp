@@ -441,7 +441,7 @@ TEST_CASE("commands that run steps begin with the weights that a configuration n
 
 TEST_CASE("weights that are not there are named before a network that does not fit the data") {
   const TempFolder folder;
-  write_file(folder / "talks.jsonl", R"({"prompt": "a", "response": "b"})");
+  write_file(folder / "talks.jsonl", R"({"prompt": "a", "completion": "b"})");
   const Json json = {{"model", {{"weights", folder / "none"}}},
                      {"data", {{"name", "conversations"}, {"dir", folder / "talks.jsonl"}}}};
   write_file(folder / "c.json", json.dump());

@@ -289,6 +289,26 @@ TEST_CASE("hub: a folder is looked at, trained, exported and read again") {
   CHECK(loss(run + " --weights last") > 0);
 }
 
+TEST_CASE("hub: random weights of a configuration are written with the tokenizer of its data") {
+  const TempFolder work;
+  const std::string out = work / "model", configs = FRUGAL_CONFIGS;
+  const std::string data = " --set data.dir=" + configs + "/lora_sft";
+  const Ran exported =
+      frugal("export " + configs + "/lora_sft.json --random --format hf --out " + out + data);
+  REQUIRE_MESSAGE(exported.status == 0, exported.err);
+  for (const char* const name : {"tokenizer.json", "tokenizer_config.json", "chat_template.jinja"})
+    CHECK(read_file(out + "/" + name) == read_file(configs + "/lora_sft/" + name));
+  // So it is a whole folder of a model.
+  const std::string talk = R"({"prompt": "Which key?", "completion": "adapter.rank"})"
+                           "\n";
+  write_file(work / "talks.jsonl", talk + talk);
+  const Ran trained = frugal(
+      "train " + configs + "/lora_sft.json --quiet --set model.weights=" + out +
+      " --set data.dir=" + work / "talks.jsonl --set data.validation=0.5 --set train.steps=1" +
+      " --set data.batch_size=1 --out " + work / "run");
+  CHECK_MESSAGE(trained.status == 0, trained.err);
+}
+
 TEST_CASE("hub: weights that do not fit are errors that name file and tensor") {
   const TempFolder folder;
   const std::string path = made_folder(folder, tiny("llama"), DType::f32);
