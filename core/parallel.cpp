@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <limits>
 
 #include "core/each_thread.h"
 #include "core/error.h"
@@ -17,6 +18,8 @@ namespace {
 [[maybe_unused]] const int at_fork =
     pthread_atfork([] { omp_pause_resource_all(omp_pause_soft); }, nullptr, nullptr);
 
+thread_local int most_threads = std::numeric_limits<int>::max();
+
 }  // namespace
 
 int num_threads() { return omp_get_max_threads(); }
@@ -26,10 +29,17 @@ void set_num_threads(int threads) {
   omp_set_num_threads(threads);
 }
 
+ThreadLimit::ThreadLimit(int most) : before_(most_threads) {
+  FRUGAL_CHECK(most >= 1, "[threads] expected at least 1, got {}", most);
+  most_threads = most;
+}
+ThreadLimit::~ThreadLimit() { most_threads = before_; }
+
 int64_t parallel_ranges(int64_t n, int64_t grain) {
   if (n <= 0) return 0;
   if (omp_in_parallel()) return 1;
-  return std::clamp<int64_t>((n + grain - 1) / std::max<int64_t>(grain, 1), 1, num_threads());
+  return std::clamp<int64_t>((n + grain - 1) / std::max<int64_t>(grain, 1), 1,
+                             std::min(num_threads(), most_threads));
 }
 
 void parallel_for(int64_t begin, int64_t end, int64_t grain,

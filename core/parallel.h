@@ -9,6 +9,18 @@ namespace frugal {
 int num_threads();
 void set_num_threads(int threads);  // Errors: < 1
 
+// While one lives, loops of this thread take at most so many threads. The last one counts.
+class ThreadLimit {
+ public:
+  explicit ThreadLimit(int most);  // Errors: < 1
+  ~ThreadLimit();
+  ThreadLimit(const ThreadLimit&) = delete;
+  ThreadLimit& operator=(const ThreadLimit&) = delete;
+
+ private:
+  int before_;
+};
+
 // Calls f(begin, end) over disjoint ranges that cover [begin, end) and have at least `grain`
 // elements each. An exception of f reaches the caller.
 void parallel_for(int64_t begin, int64_t end, int64_t grain,

@@ -9,6 +9,7 @@
 #include "compress/policies/allocate.h"
 #include "compress/policies/levels.h"
 #include "core/cuda/cuda_device.h"
+#include "core/parallel.h"
 #include "core/words/quoted.h"
 #include "python/module/bindings.h"
 
@@ -65,12 +66,18 @@ struct Where {
   }
 };
 
+// PyTorch's matrix products may have threads of their own (OpenBLAS), beside which OpenMP's threads
+// spin for a while after each loop. Packing is bound by memory, so half of the threads do it: on
+// two cores none but the one that calls.
+ThreadLimit half_of_the_threads() { return ThreadLimit(std::max(1, num_threads() / 2)); }
+
 // What `f` makes of the tensor, computed without the interpreter's lock.
 template <class F>
 std::shared_ptr<Kept> without_lock(const py::object& object, const Where& where, const F& f) {
   const Tensor tensor = shared_tensor(object);
   const Memory memory = where.memory();
   const py::gil_scoped_release release;
+  const ThreadLimit threads = half_of_the_threads();
   const auto scope = where.scope(tensor.device());
   return f(tensor, memory);
 }
@@ -79,11 +86,13 @@ void unpack_into(const Kept& kept, const py::object& out, bool positive, const W
   const Tensor tensor = shared_tensor(out);
   const Memory scratch = where.memory();
   const py::gil_scoped_release release;
+  const ThreadLimit threads = half_of_the_threads();
   const auto scope = where.scope(tensor.device());
   positive ? kept.unpack_positive_into(tensor, scratch) : kept.unpack_into(tensor);
 }
 Tensor unpack(const Kept& kept, bool positive) {
   const py::gil_scoped_release release;
+  const ThreadLimit threads = half_of_the_threads();
   return positive ? kept.unpack_positive() : kept.unpack();
 }
 
