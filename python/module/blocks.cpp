@@ -34,9 +34,9 @@ void call_to_its_end(const py::object& end, const py::object& self) {
 
 void add_blocks(py::module_& module) {
   using namespace py::literals;
-  // The methods __enter__ and __exit__ of a class. check(self) comes first; then begin(self), whose
-  // result is that of the block, or if it raises end(self). end(self) may be called at any moment
-  // and several times.
+  // The methods __enter__ and __exit__ of a class. check(self) comes first. Then begin(self) gives
+  // the result of the block. If begin(self) raises, end(self) is called. It may be called at any
+  // moment, and more than once.
   module.def(
       "block",
       [](const py::object& check, const py::object& begin, const py::object& end) {
