@@ -35,8 +35,8 @@ void call_to_its_end(const py::object& end, const py::object& self) {
 void add_blocks(py::module_& module) {
   using namespace py::literals;
   // The methods __enter__ and __exit__ of a class. check(self) comes first. Then begin(self) gives
-  // the result of the block. If begin(self) raises, end(self) is called. It may be called at any
-  // moment, and more than once.
+  // the result of the block. If begin(self) raises, end(self) is called. end(self) may be called at
+  // any moment, and more than once.
   module.def(
       "block",
       [](const py::object& check, const py::object& begin, const py::object& end) {
@@ -59,8 +59,8 @@ void add_blocks(py::module_& module) {
         return py::make_tuple(as_method(enter), as_method(exit));
       },
       "check"_a, "begin"_a, "end"_a);
-  // Calls a function that is no bytecode either, and notes it in an attribute of `owner`: both, or
-  // none of them. undo_noted() calls one only if the attribute is set, and clears it.
+  // do_noted() calls a function of C++ and sets an attribute of `owner` to True. undo_noted() calls
+  // one only if the attribute is set, and clears it. No interrupt comes between the two steps.
   module.def(
       "do_noted",
       [](const py::object& owner, const std::string& attribute, const py::object& function,
