@@ -147,7 +147,7 @@ struct Plan {
 
 // What a plan is for. A thread keeps the plans of each that it used last: 1024 of convolutions,
 // which a network has of a few sizes of pictures, and 256 of products, of which each length of a
-// text has its own. A plan takes about 64 KiB.
+// text has its own. The plan of a product takes about 64 KiB with oneDNN 2.6, 215 KiB with 3.7.
 enum class Work : uint8_t { convolution, product };
 
 // This thread's plan for `key` and the present number of threads. `make` makes it at the first
