@@ -10,17 +10,19 @@ namespace frugal {
 //
 // The rebuilt output has the noise of x. A gradient that multiplies it with x, or with another
 // output that is rebuilt from x, is biased by the variance of that noise. So the caller says which
-// products it is sound for.
+// products it is sound for, and from how many bits on (SaveInfo::least_bits).
 class ProductRecipes {
  public:
-  explicit ProductRecipes(bool active);
+  explicit ProductRecipes(bool active, int least_bits = 0);
   ~ProductRecipes();
   ProductRecipes(const ProductRecipes&) = delete;
   ProductRecipes& operator=(const ProductRecipes&) = delete;
   static bool active();
+  static int least_bits();
 
  private:
   bool previous_;
+  int previous_bits_;
 };
 
 }  // namespace frugal

@@ -208,6 +208,7 @@ struct RecipeSpec {
   Rebuilt lossy = Rebuilt::biased;
   bool by_rows = false;
   uint32_t linear_slots = 0;  // bit i: a corrected output is linear in slot i
+  int least_bits = 0;         // SaveInfo::least_bits
 };
 inline RecipeSpec biased_recipe(RecipeFn fn) { return {std::move(fn), Rebuilt::biased}; }
 // For an output that is linear (or affine) in its activations: the rebuilt output is unbiased.

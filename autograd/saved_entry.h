@@ -26,6 +26,7 @@ class SavedEntry {
     bool told_curved = true;       // see SaveInfo
     int depth = 1;                 // how many recipes run, this one included
     int64_t elements = 0;          // how many elements the other rebuilt tensors have
+    int least_bits = 0;            // see SaveInfo
     SaveInfo info = {};            // what the policy decided about
     const Codec* codec = nullptr;  // packs a rebuilt tensor that waits for consumers; null: raw
     bool by_rows = false;          // rows of the sources give rows of the output

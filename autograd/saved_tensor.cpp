@@ -200,11 +200,13 @@ class SaveContext {
     SavedEntry::Recipe recipe{.sources = slots.as_sources(),
                               .fn = spec.fn,
                               .quality = Rebuilt::exact,
+                              .least_bits = spec.least_bits,
                               .by_rows = spec.by_rows};
     for (int i = 0; i < slots.size(); ++i) {
       recipe.quality = std::max(recipe.quality, slots[i].quality());
       recipe.depth = std::max(recipe.depth, slots[i].recipe_depth() + 1);
       recipe.elements += slots[i].rebuilt_elements();
+      recipe.least_bits = std::max(recipe.least_bits, slots[i].least_bits());
       const bool is_linear = i < 32 && (spec.linear_slots >> i & 1u) != 0;
       const bool reads_curve =
           (spec.lossy == Rebuilt::corrected && !is_linear) || slots[i].is_recipe();
@@ -257,6 +259,7 @@ class SaveContext {
       if (request.curved && noisy) info.rebuilt = Rebuilt::biased;
       info.recipe_elements = recipe.elements;
       info.told_curved = recipe.told_curved;
+      info.least_bits = recipe.least_bits;
     }
     const Decision decision = policy->decide(info, raw.tensor);
     if (decision.what == Decision::rebuild) {
@@ -508,6 +511,9 @@ int SavedTensor::recipe_depth() const {
 int64_t SavedTensor::rebuilt_elements() const {
   if (!defined() || entry_->recipe() == nullptr) return 0;
   return shape_.numel() + entry_->recipe()->elements;
+}
+int SavedTensor::least_bits() const {
+  return defined() && entry_->recipe() != nullptr ? entry_->recipe()->least_bits : 0;
 }
 
 Tensor Slots::run(PackedPass pass, int slot, int mask) const {

@@ -120,6 +120,10 @@ struct SaveInfo {
   // Rebuilt::corrected: did `curved` tell the policy of each tensor whose variance is taken away?
   // Not so if another op saved the tensor first.
   bool told_curved = true;
+  // Gradients of what is rebuilt without bias are unbiased where no source has fewer bits.
+  int least_bits = 0;
+  // Are gradients of the rebuilt tensor sound where sources have so many bits?
+  bool is_sound_at(int bits) const { return rebuilt == Rebuilt::exact || bits >= least_bits; }
   bool lossless = false;  // the tensor must come back unchanged
   bool released = false;  // part of the batch, but not kept by anybody else: ReleasedInput
 };
@@ -335,6 +339,7 @@ class SavedTensor {
   SavedTensor as_source() const;
   int recipe_depth() const;          // how many recipes lie between unpack() and what is kept
   int64_t rebuilt_elements() const;  // elements of the tensors that these recipes rebuild
+  int least_bits() const;            // SaveInfo::least_bits of the recipe; 0: none
 
  private:
   friend class SaveContext;

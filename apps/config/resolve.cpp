@@ -53,42 +53,6 @@ void check_widths(const CompressionConfig& config) {
                       "expected false with adaptive widths, which every tensor has; got true");
 }
 
-// The fewest bits that an activation may get.
-double fewest_bits(const Config& config) {
-  const CompressionConfig& c = config.compression;
-  const bool adaptive = has_adaptive_widths(c);
-  double bits = c.bits;
-  switch (policy_of(config)) {
-    case PolicyKind::acgc:
-      return c.acgc.min_bits;
-    case PolicyKind::actnn:
-      if (adaptive) bits = c.actnn.min_bits;
-      break;
-    case PolicyKind::gact:
-      if (adaptive) bits = c.gact.min_bits;
-      break;
-    default:
-      return 1;  // a plan may give any width
-  }
-  return c.tracking.guard > 0 ? std::min(bits, c.tracking.least_bits) : bits;
-}
-
-// Outputs that are rebuilt from codes of 2 bits were measured to make gradients biased
-// (docs/design/gradients.md).
-void check_products(const Config& config) {
-  constexpr double kUnbiased = 3;
-  const auto found = config.model.options.find("rebuilt_products");
-  if (found == config.model.options.end() || found->second.text() != "all") return;
-  if (!packs(config) || !rebuilds(config)) return;
-  if (const double bits = fewest_bits(config); bits < kUnbiased)
-    throw ConfigError("model.rebuilt_products",
-                      fmt::format("expected none or queries where activations may have fewer than "
-                                  "{:g} bits, here {:g}, because gradients would be biased; got "
-                                  "all, which takes compression.bits of at least {:g}, the same "
-                                  "width for all tensors, and no guard below that",
-                                  kUnbiased, bits, kUnbiased));
-}
-
 // What ranks cannot do together. config.distributed.ranks says how many there are.
 void check_ranks(const Config& config) {
   const int ranks = config.distributed.ranks;
@@ -159,7 +123,6 @@ void resolve_keys(Config& config) {
                       "expected 0, as the guard, with the data.sampler full: batches are all the "
                       "same, so gradients have no variance to compare with");
   check_widths(config.compression);
-  check_products(config);
   if (!config.compression.memory_budget.empty()) {
     if (config.compression.policy == PolicyKind::gact)
       config.compression.policy = PolicyKind::budget;

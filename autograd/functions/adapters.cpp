@@ -101,6 +101,12 @@ Variable add_low_rank(Variable y, const Variable& x, const Variable& a, const Va
   const bool needs_dz = x.requires_grad() || a.requires_grad();
   // Where y was written over, its producer still rebuilds it.
   const bool rebuilds = ProductRecipes::active() && b.requires_grad();
+  RecipeSpec recipe;
+  if (rebuilds) {
+    recipe =
+        linear_recipe([scale = options.scale](const Slots& s) { return rebuilt_sum(s, scale); });
+    recipe.least_bits = ProductRecipes::least_bits();
+  }
   return record(
       {kOp,
        [&](TracedOp& t) {
@@ -112,9 +118,7 @@ Variable add_low_rank(Variable y, const Variable& x, const Variable& a, const Va
        save_if(x.requires_grad(), a), save_if(needs_dz || rebuilds, b),
        rebuilds ? for_recipe(y) : Save()},
       [options](const Backward& back) { return low_rank_gradients(back, options); },
-      rebuilds
-          ? linear_recipe([scale = options.scale](const Slots& s) { return rebuilt_sum(s, scale); })
-          : RecipeSpec{});
+      std::move(recipe));
 }
 
 Variable scale_to_magnitude(const Variable& y, const Variable& magnitude, const Tensor& norm,

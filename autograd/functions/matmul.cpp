@@ -16,6 +16,7 @@ namespace frugal {
 namespace {
 
 thread_local bool products_have_recipes = false;
+thread_local int least_bits_of_products = 0;
 
 Save save_linear_input(const Variable& x, const Variable& weight) {
   const Use use = Use::product({.input = 1, .fan = static_cast<double>(weight.shape().back())});
@@ -83,10 +84,15 @@ Grads linear_backward(const Backward& b) {
 
 }  // namespace
 
-ProductRecipes::ProductRecipes(bool active)
-    : previous_(std::exchange(products_have_recipes, active)) {}
-ProductRecipes::~ProductRecipes() { products_have_recipes = previous_; }
+ProductRecipes::ProductRecipes(bool active, int least_bits)
+    : previous_(std::exchange(products_have_recipes, active)),
+      previous_bits_(std::exchange(least_bits_of_products, least_bits)) {}
+ProductRecipes::~ProductRecipes() {
+  products_have_recipes = previous_;
+  least_bits_of_products = previous_bits_;
+}
 bool ProductRecipes::active() { return products_have_recipes; }
+int ProductRecipes::least_bits() { return least_bits_of_products; }
 
 Variable linear(const Variable& x, const Variable& weight, const Variable& bias) {
   Tensor y = ops::linear(x.value(), weight.value(), bias.defined() ? bias.value() : Tensor());
@@ -95,10 +101,11 @@ Variable linear(const Variable& x, const Variable& weight, const Variable& bias)
     return record("linear", {x, weight, bias}, std::move(y),
                   {save_linear_input(x, weight), kept_weight}, linear_backward);
   // Not by rows: a product of some rows may have other bits.
+  RecipeSpec recipe = linear_recipe(
+      [](const Slots& s) { return ops::linear(s.unpack(0), s.unpack(1), s.unpack(2)); });
+  recipe.least_bits = ProductRecipes::least_bits();
   return record("linear", {x, weight, bias}, std::move(y), {for_recipe(x), kept_weight, save(bias)},
-                linear_backward, linear_recipe([](const Slots& s) {
-                  return ops::linear(s.unpack(0), s.unpack(1), s.unpack(2));
-                }));
+                linear_backward, std::move(recipe));
 }
 
 Variable linear_over(Variable x, const Variable& weight, const Variable& bias) {

@@ -44,6 +44,7 @@ Variable packed_linear(const Variable& x, const ops::PackedMatrix& weight, const
                                 slots.weight([&](int slot) { return s.unpack(slot); }),
                                 s.unpack(slots.x + 1));
     });
+    recipe.least_bits = ProductRecipes::least_bits();
   }
   return record(
       "packed_linear", {x, bias},

@@ -157,7 +157,9 @@ Decision AcgcPolicy::decide(const SaveInfo& info, const Tensor& value) {
       last_ = static_cast<int64_t>(step_of(info.step));
     }
   }
-  Decision decision = keep_.decide(info, value);
+  SaveInfo seen = info;
+  if (!info.is_sound_at(options_.min_bits)) seen.rebuilt = Rebuilt::biased;
+  Decision decision = keep_.decide(seen, value);
   if (decision.codec != nullptr) decision.codec = this;
   decisions_[info.seq] = decision.what;
   return decision;

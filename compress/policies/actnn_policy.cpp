@@ -182,6 +182,7 @@ Decision ActnnPolicy::decide(const SaveInfo& info, const Tensor& value) {
   // The samples of a source that no rebuild was expected to read may have few bits.
   if (options_.mixed && info.rebuilt == Rebuilt::corrected && !info.told_curved)
     seen.rebuilt = Rebuilt::biased;
+  if (options_.mixed && !info.is_sound_at(options_.min_bits)) seen.rebuilt = Rebuilt::biased;
   Decision decision = keep_.decide(seen, value);
   if (options_.products_only && info.use.kind != Use::Kind::product) decision = {Decision::raw};
   if (decision.codec != nullptr) decision.codec = this;

@@ -71,6 +71,7 @@ Decision AdaptivePolicy::decide(const SaveInfo& info, const Tensor& value) {
   SaveInfo seen = info;
   // A source that no rebuild was expected to read may have fewer bits than the correction needs.
   if (info.rebuilt == Rebuilt::corrected && !info.told_curved) seen.rebuilt = Rebuilt::biased;
+  if (!info.is_sound_at(options_.min_bits)) seen.rebuilt = Rebuilt::biased;
   Decision decision = keep_.decide(seen, value);
   if (decision.codec != nullptr) decision.codec = this;
   const bool raw =

@@ -146,6 +146,7 @@ bool FixedPolicy::pays(const Tensor& value) const {
 bool FixedPolicy::may_rebuild(const SaveInfo& info, const Tensor& value) const {
   if (static_cast<double>(info.recipe_elements) > chain_ * static_cast<double>(value.numel()))
     return false;
+  if (!info.is_sound_at(bits_)) return false;
   switch (info.rebuilt) {
     case Rebuilt::none:
       return false;

@@ -205,10 +205,11 @@ std::vector<Option<DecoderOptions>> DecoderOptions::list() {
                  "llama 0."),
        &O::attention_cap},
       {of_family("logit_cap", range::number(0, kFar), "decoder: the same of the logits."), &O::cap},
-      {{"rebuilt_products", range::choice("none, queries, all"),
+      {{"rebuilt_products", range::choice("auto, none, queries, all"),
         "decoder: outputs of frozen products that the backward pass computes again instead of "
         "keeping them in codes. queries: those of attention; all: also values and what gates are "
-        "multiplied by, where no adapter reads what they are made of."},
+        "multiplied by, where no adapter reads what they are made of and codes have at least 3 "
+        "bits; auto: all where these weights are int8 or nf4, else queries."},
        &O::rebuilt},
   };
   return joined(joined(sizes, by_name::options_of(&O::rotary, rotary_options())), rest);
@@ -273,10 +274,19 @@ class Decoder::Layer : public Module {
     const MatrixWeight& weight = layer.matrix();
     return layer.adapter() == nullptr && (weight.packed.defined() || !weight.whole.requires_grad());
   }
-  // layer(x), whose output backward may compute again
-  static Variable product(Dense& layer, const Variable& x, bool rebuilt, Context& context) {
-    const ProductRecipes recipes(rebuilt);
+  // layer(x), whose output backward may compute again from codes of so many bits
+  static Variable product(Dense& layer, const Variable& x, bool rebuilt, int least_bits,
+                          Context& context) {
+    const ProductRecipes recipes(rebuilt, least_bits);
     return layer.forward(x, context);
+  }
+  // With codes of fewer bits, outputs beside q make gradients biased (docs/design/gradients.md).
+  static constexpr int kUnbiased = 3;
+  // Is the output of a product rebuilt that is none of q?
+  bool rebuilds(Dense& layer) const {
+    if (rebuilt_ != RebuiltProducts::automatic) return rebuilt_ == RebuiltProducts::all;
+    const ops::PackedMatrix& packed = layer.matrix().packed;
+    return packed.defined() && packed.format != ops::MatrixFormat::bf16;
   }
 
   // [N, T, heads D] -> [N, T, heads, D], normed and turned
@@ -289,13 +299,13 @@ class Decoder::Layer : public Module {
 
   Variable attend(const Variable& x, Tensor* keys, Tensor* values, const Tensor& positions,
                   Context& context) const {
-    const bool rebuilds = rebuilt_ != RebuiltProducts::none, all = rebuilt_ == RebuiltProducts::all;
     // The norm of a q keeps what q is rebuilt from.
-    Variable q = product(*q_, x, rebuilds && q_norm_ == nullptr, context);
+    const bool rebuilds_q = rebuilt_ != RebuiltProducts::none && q_norm_ == nullptr;
+    Variable q = product(*q_, x, rebuilds_q, 0, context);
     q = heads_of(q, heads_, q_norm_, positions, context);
     Variable k = heads_of(k_->forward(x, context), key_heads_, k_norm_, positions, context);
     // The gradient of a trained k's weights multiplies x with v.
-    Variable v = product(*v_, x, all && is_frozen(*k_), context);
+    Variable v = product(*v_, x, rebuilds(*v_) && is_frozen(*k_), kUnbiased, context);
     v = reshape(v, {v.size(0), v.size(1), key_heads_, channels_});
     if (keys != nullptr) {
       k = Variable(append(*keys, k.value()));
@@ -321,7 +331,7 @@ class Decoder::Layer : public Module {
     Variable gate = gate_->forward(y, context);
     // The gradients of trained weights of both multiply y with the other's output.
     const bool frozen = is_frozen(*gate_) && is_frozen(*up_);
-    Variable up = product(*up_, y, frozen && rebuilt_ == RebuiltProducts::all, context);
+    Variable up = product(*up_, y, frozen && rebuilds(*up_), kUnbiased, context);
     y = gated(gate, up, kind_);
     gate = up = {};  // nobody keeps them whole
     y = down_->forward(std::move(y), context);

@@ -28,11 +28,13 @@ enum class DecoderFamily : uint8_t { llama, mistral, qwen2, qwen3, smollm3, gemm
 // Which outputs of frozen products the backward pass computes again, if the policy rebuilds,
 // instead of keeping them in codes. Each costs a product, and is rebuilt only where that is sound
 // (autograd/product_recipes.h).
-//   none:     no output
-//   queries:  q, unless it is normed
-//   all:      also v if k has no adapter, and what the gate is multiplied by if neither it nor the
-//             gate has an adapter. With codes of 2 bits and fewer this makes gradients biased.
-enum class RebuiltProducts : uint8_t { none, queries, all };
+//   none:       no output
+//   queries:    q, unless it is normed
+//   all:        also v if k has no adapter, and what the gate is multiplied by if neither it nor
+//               the gate has an adapter; where codes have at least 3 bits, since with fewer it
+//               makes gradients biased
+//   automatic:  all where these weights are packed in 8 bits or fewer, queries elsewhere
+enum class RebuiltProducts : uint8_t { automatic, none, queries, all };
 
 // Without a value, an optional option is its family's.
 struct DecoderOptions {
@@ -56,7 +58,7 @@ struct DecoderOptions {
   std::vector<int64_t> windows, rotations;   // for each layer 1 or 0; empty: the family's
   double attention_scale = 0;                // 0: 1 / sqrt(head_size)
   std::optional<double> attention_cap, cap;  // what scores and logits stay below; 0: none
-  RebuiltProducts rebuilt = RebuiltProducts::queries;
+  RebuiltProducts rebuilt = RebuiltProducts::automatic;
 
   static const Published<DecoderOptions>& published();
   static std::vector<Option<DecoderOptions>> list();

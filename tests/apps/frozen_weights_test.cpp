@@ -52,6 +52,43 @@ ops::PackedMatrix packed_query(const std::string& file) {
 
 }  // namespace
 
+// Beside adapters of q and v, `all` keeps less than `queries`.
+TEST_CASE("model.rebuilt_products: weights of 8 bits and fewer rebuild all that 3 bits allow") {
+  const TempFolder folder;
+  const auto kept = [&](const char* format, const char* rebuilt, const Json& compression) {
+    Json config = frozen_run(format);
+    config["train"] = {{"steps", 2}};
+    config["adapter"] = {{"type", "lora"}, {"targets", {"q_proj", "v_proj"}}};
+    if (std::string(rebuilt) != "default") config["model"]["rebuilt_products"] = rebuilt;
+    config["compression"] = compression;
+    config["compression"]["advanced"]["min_elements"] = 0;
+    const Ran ran = frugal("train " + frozen_config(folder, config) +
+                           " --overwrite --quiet --out " + (folder / "run"));
+    REQUIRE_MESSAGE(ran.status == 0, ran.err);
+    const Json summary = Json::parse(read_file(folder / "run/summary.json"));
+    return summary["memory"]["activation_bytes"].get<int64_t>();
+  };
+  const Json four = {{"bits", 4}};
+  for (const char* format : {"int8", "nf4"}) {
+    CAPTURE(format);
+    CHECK(kept(format, "default", four) == kept(format, "all", four));
+    CHECK(kept(format, "all", four) < kept(format, "queries", four));
+    CHECK(kept(format, "queries", four) < kept(format, "none", four));
+  }
+  for (const char* format : {"f32", "bf16"}) {
+    CAPTURE(format);
+    CHECK(kept(format, "default", four) == kept(format, "queries", four));
+  }
+  const Json three = {{"bits", 3}}, adaptive = {{"bits", 4}, {"gact", {{"adaptive", true}}}};
+  CHECK(kept("nf4", "default", three) < kept("nf4", "queries", three));
+  for (const Json& few :
+       {Json{{"bits", 2}}, adaptive, Json{{"bits", 3.5}}, Json{{"policy", "actnn"}, {"bits", 2}},
+        Json{{"policy", "actnn"}, {"actnn", {{"adaptive", true}}}}, Json{{"policy", "acgc"}}}) {
+    CAPTURE(few.dump());
+    CHECK(kept("nf4", "all", few) == kept("nf4", "queries", few));
+  }
+}
+
 TEST_CASE("frozen weights: a run that was killed goes on to the same bits") {
   for (const char* format : {"bf16", "int8", "nf4"}) {
     CAPTURE(format);

@@ -197,7 +197,7 @@ std::vector<FamilyRun> families() {
           family<Gpt2>("gpt2", gpt, tokens),
           adapted("decoder with adapters", {"all-linear"}, models::RebuiltProducts::all, tokens),
           adapted("decoder with adapters of q and v", {"q_proj", "v_proj"},
-                  models::RebuiltProducts::queries, tokens),
+                  models::RebuiltProducts::all, tokens),
           graph_family("gcn", {{"batch_norm", true}, {"dropout", 0}}),
           graph_family("sage", {{"batch_norm", true}, {"dropout", 0}}),
           graph_family("gat", {{"heads", 2}, {"dropout", 0}, {"attention_dropout", 0}}),

@@ -160,32 +160,6 @@ TEST_CASE("values that contradict each other") {
   CHECK(*c.model.num_classes == 3);
 }
 
-TEST_CASE("products are not rebuilt from codes that may have fewer than 3 bits") {
-  const auto resolving = [](const char* compression) {
-    Config c = parse_config(Json::parse(fmt::format(
-        R"({{"model": {{"name": "decoder", "layers": 1, "width": 32, "heads": 2,
-                        "rebuilt_products": "all"}},
-             "data": {{"name": "random_tokens"}}, "compression": {}}})",
-        compression)));
-    resolve(c);
-  };
-  for (const char* few :
-       {R"({"bits": 2})", R"({"bits": 1})", R"({"bits": 3.5})",
-        R"({"bits": 4, "gact": {"adaptive": true}})", R"({"bits": 4, "guard": 0.1})",
-        R"({"policy": "actnn", "bits": 2})", R"({"policy": "actnn", "actnn": {"adaptive": true}})",
-        R"({"policy": "acgc"})", R"({"memory_budget": "1/2"})"}) {
-    CAPTURE(few);
-    CHECK_THROWS_WITH_AS(resolving(few), doctest::Contains("model.rebuilt_products"), ConfigError);
-  }
-  for (const char* enough :
-       {R"({"bits": 3})", R"({"bits": 4})", R"({"bits": 0})", R"({"bits": 2, "recipes": false})",
-        R"({"bits": 4, "guard": 0.1, "advanced": {"guard_min_bits": 3}})",
-        R"({"policy": "actnn", "bits": 4, "actnn": {"adaptive": false}})"}) {
-    CAPTURE(enough);
-    CHECK_NOTHROW(resolving(enough));
-  }
-}
-
 TEST_CASE("--set changes one key and parses JSON or text") {
   const TempFolder folder;
   write_file(folder / "c.json", R"({"optim": {"lr": 0.5}})");
