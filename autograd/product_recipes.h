@@ -25,4 +25,18 @@ class ProductRecipes {
   int previous_bits_;
 };
 
+// While it lives, this thread's policy is told that recipes of products will read what it is asked
+// about, and that they need so many bits (SaveInfo::source_bits).
+class ProductSources {
+ public:
+  explicit ProductSources(int bits);
+  ~ProductSources();
+  ProductSources(const ProductSources&) = delete;
+  ProductSources& operator=(const ProductSources&) = delete;
+  static int bits();
+
+ private:
+  int previous_;
+};
+
 }  // namespace frugal

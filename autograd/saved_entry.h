@@ -1,5 +1,6 @@
 // SavedEntry: one kept tensor, shared by all ops that saved it. Internal to autograd.
 #pragma once
+#include <limits>
 #include <variant>
 
 #include "autograd/packed_parts.h"
@@ -18,6 +19,7 @@ class SavedEntry {
     uint64_t version;
     const char* op;
   };
+  static constexpr int kAnyBits = std::numeric_limits<int>::max();
   // The producer's slots and how they give its output.
   struct Recipe {
     Slots sources;
@@ -27,6 +29,7 @@ class SavedEntry {
     int depth = 1;                 // how many recipes run, this one included
     int64_t elements = 0;          // how many elements the other rebuilt tensors have
     int least_bits = 0;            // see SaveInfo
+    int source_bits = kAnyBits;    // the fewest that its sources were told of
     SaveInfo info = {};            // what the policy decided about
     const Codec* codec = nullptr;  // packs a rebuilt tensor that waits for consumers; null: raw
     bool by_rows = false;          // rows of the sources give rows of the output
@@ -68,6 +71,12 @@ class SavedEntry {
   void set_curved(bool curved) { curved_ = curved; }
   bool told_curved() const {
     return recipe() != nullptr ? recipe()->told_curved : curved_ || is_lossless();
+  }
+  // What SaveInfo said of this, or of the sources of this.
+  void set_source_bits(int bits) { source_bits_ = bits; }
+  int source_bits() const {
+    if (recipe() != nullptr) return recipe()->source_bits;
+    return is_lossless() ? kAnyBits : source_bits_;
   }
   bool is_raw() const { return std::holds_alternative<Raw>(content_); }
   bool is_lossless() const { return is_raw() || std::holds_alternative<SignOf>(content_); }
@@ -115,6 +124,7 @@ class SavedEntry {
   mutable uint64_t expected_at_ = 0;  // the position of backward when these were counted
   std::optional<uint64_t> seq_;
   bool curved_ = false;
+  int source_bits_ = 0;
   std::optional<Packing> packing_;
   Sizes sizes_;
 };

@@ -7,6 +7,7 @@
 
 #include "autograd/node.h"
 #include "autograd/packed_pass.h"
+#include "autograd/product_recipes.h"
 #include "autograd/saved_entry.h"
 #include "autograd/saved_totals.h"
 #include "autograd/timeline.h"
@@ -123,6 +124,7 @@ class SaveContext {
       entry = add(key, decide(op, slot, request, seq, raw, carried, fusion), raw.tensor.shape());
       entry->set_sizes({raw.tensor.nbytes(), packed_bytes_});
       entry->set_curved(request.curved);
+      entry->set_source_bits(ProductSources::bits());
       entry->set_packing(packing_);
       if (policy != nullptr) entry->set_seq(seq);
       if (fusion != nullptr && fusion->sign.defined()) carried = fusion->sign.entry_;
@@ -145,7 +147,12 @@ class SaveContext {
     slices->like_ = request.value;
     slices->sign_ = request.sign;
     SaveInfo& info = slices->info_;
-    info = {.op = op, .slot = 0, .seq = seq_, .step = step, .use = request.use};
+    info = {.op = op,
+            .slot = 0,
+            .seq = seq_,
+            .step = step,
+            .use = request.use,
+            .source_bits = ProductSources::bits()};
     const Decision decision = policy->decide(info, request.value);
     if (decision.what != Decision::pack) return nullptr;
     if (makes_mask && decision.carry_sign) info.sign = &slices->sign_;
@@ -164,6 +171,7 @@ class SaveContext {
     const auto entry = std::make_shared<SavedEntry>(packed, like.shape());
     entry->set_sizes({like.nbytes(), slices.packed_bytes_});
     entry->set_seq(slices.info_.seq);
+    entry->set_source_bits(slices.info_.source_bits);
     x.kept.entry_ = entry;
     x.kept.shape_ = like.shape();
     x.kept.strides_ = contiguous_strides(like.shape());
@@ -206,7 +214,11 @@ class SaveContext {
       recipe.quality = std::max(recipe.quality, slots[i].quality());
       recipe.depth = std::max(recipe.depth, slots[i].recipe_depth() + 1);
       recipe.elements += slots[i].rebuilt_elements();
-      recipe.least_bits = std::max(recipe.least_bits, slots[i].least_bits());
+      if (const SavedEntry* source = entry_of(slots[i]); source != nullptr) {
+        if (source->recipe() != nullptr)
+          recipe.least_bits = std::max(recipe.least_bits, source->recipe()->least_bits);
+        recipe.source_bits = std::min(recipe.source_bits, source->source_bits());
+      }
       const bool is_linear = i < 32 && (spec.linear_slots >> i & 1u) != 0;
       const bool reads_curve =
           (spec.lossy == Rebuilt::corrected && !is_linear) || slots[i].is_recipe();
@@ -248,6 +260,7 @@ class SaveContext {
                   .step = step,
                   .use = request.use,
                   .curved = request.curved,
+                  .source_bits = ProductSources::bits(),
                   .lossless = request.lossless,
                   .released = raw.tensor.storage()->id() == released};
     SavedEntry::Recipe recipe;
@@ -260,6 +273,7 @@ class SaveContext {
       info.recipe_elements = recipe.elements;
       info.told_curved = recipe.told_curved;
       info.least_bits = recipe.least_bits;
+      info.told_sources = recipe.source_bits >= recipe.least_bits;
     }
     const Decision decision = policy->decide(info, raw.tensor);
     if (decision.what == Decision::rebuild) {
@@ -511,9 +525,6 @@ int SavedTensor::recipe_depth() const {
 int64_t SavedTensor::rebuilt_elements() const {
   if (!defined() || entry_->recipe() == nullptr) return 0;
   return shape_.numel() + entry_->recipe()->elements;
-}
-int SavedTensor::least_bits() const {
-  return defined() && entry_->recipe() != nullptr ? entry_->recipe()->least_bits : 0;
 }
 
 Tensor Slots::run(PackedPass pass, int slot, int mask) const {

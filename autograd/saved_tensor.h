@@ -122,8 +122,10 @@ struct SaveInfo {
   bool told_curved = true;
   // Gradients of what is rebuilt without bias are unbiased where no source has fewer bits.
   int least_bits = 0;
-  // Are gradients of the rebuilt tensor sound where sources have so many bits?
-  bool is_sound_at(int bits) const { return rebuilt == Rebuilt::exact || bits >= least_bits; }
+  // A rebuild of another tensor reads this one, and has such least_bits; 0: none that is known of.
+  int source_bits = 0;
+  // Did `source_bits` tell the policy `least_bits` of each source?
+  bool told_sources = true;
   bool lossless = false;  // the tensor must come back unchanged
   bool released = false;  // part of the batch, but not kept by anybody else: ReleasedInput
 };
@@ -339,7 +341,6 @@ class SavedTensor {
   SavedTensor as_source() const;
   int recipe_depth() const;          // how many recipes lie between unpack() and what is kept
   int64_t rebuilt_elements() const;  // elements of the tensors that these recipes rebuild
-  int least_bits() const;            // SaveInfo::least_bits of the recipe; 0: none
 
  private:
   friend class SaveContext;

@@ -107,6 +107,7 @@ Variable add_low_rank(Variable y, const Variable& x, const Variable& a, const Va
         linear_recipe([scale = options.scale](const Slots& s) { return rebuilt_sum(s, scale); });
     recipe.least_bits = ProductRecipes::least_bits();
   }
+  const ProductSources sources(recipe.least_bits);
   return record(
       {kOp,
        [&](TracedOp& t) {

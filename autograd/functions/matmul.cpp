@@ -16,7 +16,7 @@ namespace frugal {
 namespace {
 
 thread_local bool products_have_recipes = false;
-thread_local int least_bits_of_products = 0;
+thread_local int least_bits_of_products = 0, bits_of_sources = 0;
 
 Save save_linear_input(const Variable& x, const Variable& weight) {
   const Use use = Use::product({.input = 1, .fan = static_cast<double>(weight.shape().back())});
@@ -93,6 +93,10 @@ ProductRecipes::~ProductRecipes() {
 }
 bool ProductRecipes::active() { return products_have_recipes; }
 int ProductRecipes::least_bits() { return least_bits_of_products; }
+
+ProductSources::ProductSources(int bits) : previous_(std::exchange(bits_of_sources, bits)) {}
+ProductSources::~ProductSources() { bits_of_sources = previous_; }
+int ProductSources::bits() { return bits_of_sources; }
 
 Variable linear(const Variable& x, const Variable& weight, const Variable& bias) {
   Tensor y = ops::linear(x.value(), weight.value(), bias.defined() ? bias.value() : Tensor());

@@ -158,7 +158,8 @@ Decision AcgcPolicy::decide(const SaveInfo& info, const Tensor& value) {
     }
   }
   SaveInfo seen = info;
-  if (!info.is_sound_at(options_.min_bits)) seen.rebuilt = Rebuilt::biased;
+  if (info.rebuilt == Rebuilt::unbiased && options_.min_bits < info.least_bits)
+    seen.rebuilt = Rebuilt::biased;  // bounds choose widths, whatever reads a tensor
   Decision decision = keep_.decide(seen, value);
   if (decision.codec != nullptr) decision.codec = this;
   decisions_[info.seq] = decision.what;

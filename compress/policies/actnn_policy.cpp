@@ -182,7 +182,9 @@ Decision ActnnPolicy::decide(const SaveInfo& info, const Tensor& value) {
   // The samples of a source that no rebuild was expected to read may have few bits.
   if (options_.mixed && info.rebuilt == Rebuilt::corrected && !info.told_curved)
     seen.rebuilt = Rebuilt::biased;
-  if (options_.mixed && !info.is_sound_at(options_.min_bits)) seen.rebuilt = Rebuilt::biased;
+  if (options_.mixed && info.rebuilt == Rebuilt::unbiased && !info.told_sources &&
+      options_.min_bits < info.least_bits)
+    seen.rebuilt = Rebuilt::biased;
   Decision decision = keep_.decide(seen, value);
   if (options_.products_only && info.use.kind != Use::Kind::product) decision = {Decision::raw};
   if (decision.codec != nullptr) decision.codec = this;
@@ -225,9 +227,9 @@ std::unique_ptr<Packed> ActnnPolicy::pack(const Tensor& tensor, const SaveInfo& 
   // A rebuild also gives tensors between its source and its result. They wait, packed in the
   // average width.
   const bool waits = decided == decisions_.end() || decided->second != Decision::pack;
-  if (!options_.mixed || waits || keep_.corrects(info)) {
-    int bits = static_cast<int>(std::ceil(average_));
-    if (!waits && keep_.corrects(info)) bits = std::max(bits, FixedPolicy::kCorrectedBits);
+  const int least = waits ? 0 : keep_.least_bits(info);
+  if (!options_.mixed || waits || least > 0) {
+    const int bits = std::max(static_cast<int>(std::ceil(average_)), least);
     return quantizer_.uniform(bits).pack(tensor, info);
   }
   SaveInfo seen = info;

@@ -71,7 +71,9 @@ Decision AdaptivePolicy::decide(const SaveInfo& info, const Tensor& value) {
   SaveInfo seen = info;
   // A source that no rebuild was expected to read may have fewer bits than the correction needs.
   if (info.rebuilt == Rebuilt::corrected && !info.told_curved) seen.rebuilt = Rebuilt::biased;
-  if (!info.is_sound_at(options_.min_bits)) seen.rebuilt = Rebuilt::biased;
+  if (info.rebuilt == Rebuilt::unbiased && !info.told_sources &&
+      options_.min_bits < info.least_bits)
+    seen.rebuilt = Rebuilt::biased;
   Decision decision = keep_.decide(seen, value);
   if (decision.codec != nullptr) decision.codec = this;
   const bool raw =
@@ -87,6 +89,7 @@ Decision AdaptivePolicy::decide(const SaveInfo& info, const Tensor& value) {
 void AdaptivePolicy::describe(Item& item, const SaveInfo& info, const Tensor& tensor) {
   item.seq = info.seq;
   item.curved = info.curved;
+  item.source_bits = info.source_bits;
   item.elements = tensor.numel();
   item.shape = tensor.shape();
   item.raw_bytes = tensor.nbytes();
@@ -124,8 +127,7 @@ const Quantizer& AdaptivePolicy::chosen(const Tensor& tensor, const SaveInfo& in
   }
   if (fresh) item.bits = first_width(item);
   // States of runs before SaveInfo::curved may have fewer bits than the correction needs.
-  const int least = keep_.corrects(info) ? FixedPolicy::kCorrectedBits : 1;
-  return quantizer(std::max(item.bits, least), probing_ && other_ == info.seq);
+  return quantizer(std::max(item.bits, keep_.least_bits(info)), probing_ && other_ == info.seq);
 }
 
 std::vector<AdaptivePolicy::Item> AdaptivePolicy::items() const {
@@ -154,9 +156,9 @@ int AdaptivePolicy::first_width(const Item& item) const {
 }
 
 int AdaptivePolicy::least_bits(const Item& item) const {
-  int least = item.has_sign ? std::max(options_.min_bits, 2) : options_.min_bits;
-  if (keep_.corrects({.curved = item.curved})) least = std::max(least, FixedPolicy::kCorrectedBits);
-  return least;
+  const int least = item.has_sign ? std::max(options_.min_bits, 2) : options_.min_bits;
+  return std::max(least,
+                  keep_.least_bits({.curved = item.curved, .source_bits = item.source_bits}));
 }
 
 double AdaptivePolicy::variance(const Item& item, int bits) {
@@ -322,6 +324,9 @@ Learned AdaptivePolicy::State::write() const {
     learned.add("raw_bytes", static_cast<double>(item.raw_bytes));
     learned.add("curved", item.curved ? 1 : 0);
   }
+  // Only where there are such tensors: earlier runs know of none.
+  if (std::any_of(items.begin(), items.end(), [](const Item& i) { return i.source_bits > 0; }))
+    for (const Item& item : items) learned.add("source_bits", item.source_bits);
   for (const Decided& each : decisions) {
     learned.add("decided", static_cast<double>(each.seq));
     learned.add("what", each.what);
@@ -348,6 +353,8 @@ AdaptivePolicy::State AdaptivePolicy::State::read(const Learned& learned) {
   const auto& slopes = reader.list("slopes", 0, kMost, count);
   const auto raw_bytes = reader.wholes("raw_bytes", 0, kWhole, count);
   const auto curved = reader.wholes("curved", 0, 1, count);
+  std::vector<int64_t> source_bits(count, 0);
+  if (reader.has("source_bits")) source_bits = reader.wholes("source_bits", 0, kMaxBits, count);
   for (size_t i = 0; i < count; ++i) {
     Item& item = state.items.emplace_back();
     item.seq = static_cast<uint64_t>(tensors[i]);
@@ -361,6 +368,7 @@ AdaptivePolicy::State AdaptivePolicy::State::read(const Learned& learned) {
     item.slope = slopes[i];
     item.raw_bytes = raw_bytes[i];
     item.curved = curved[i] == 1;
+    item.source_bits = static_cast<int>(source_bits[i]);
   }
   extents.end();
   const auto decided = reader.wholes("decided", 0, kWhole);

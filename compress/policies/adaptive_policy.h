@@ -46,6 +46,7 @@ class AdaptivePolicy final : public SavePolicy, public Learner, public Adjustabl
     double slope = 0;       // Sign::slope; 0 without a sign
     int64_t raw_bytes = 0;  // bytes of the tensor as it is
     bool curved = false;    // SaveInfo::curved
+    int source_bits = 0;    // SaveInfo::source_bits
     bool operator==(const Item&) const = default;
   };
   std::vector<Item> items() const;  // by seq

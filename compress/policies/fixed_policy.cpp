@@ -76,12 +76,6 @@ QuantizeOptions codec_options(const FixedPolicyOptions& wanted) {
   return options;
 }
 
-// From kCorrectedBits on, the bias that a correction of second order leaves is small beside the
-// noise.
-std::unique_ptr<Quantizer> codec_for_curved(QuantizeOptions options) {
-  options.bits = std::max(options.bits, FixedPolicy::kCorrectedBits);
-  return std::make_unique<Quantizer>(options);
-}
 }  // namespace
 
 FixedPolicy::FixedPolicy(const FixedPolicyOptions& options)
@@ -93,8 +87,7 @@ FixedPolicy::FixedPolicy(const FixedPolicyOptions& options)
       chain_(options.chain),
       min_elements_(options.min_elements),
       slice_bytes_(options.slice_bytes_here()),
-      codec_(std::make_unique<Quantizer>(codec_options(options))),
-      curved_codec_(codec_for_curved(codec_->options())) {
+      codec_(std::make_unique<Quantizer>(codec_options(options))) {
   FRUGAL_CHECK(options.min_elements >= 0, "[compression] expected min_elements >= 0, got {}",
                options.min_elements);
   FRUGAL_CHECK(slice_bytes_ >= 0, "[compression] expected slice_bytes >= 0, got {}", slice_bytes_);
@@ -114,7 +107,7 @@ void FixedPolicy::set_bits(int bits) {
   QuantizeOptions options = codec_->options();
   options.bits = bits;
   codec_ = std::make_unique<Quantizer>(options);
-  curved_codec_ = codec_for_curved(options);
+  wider_.clear();
   bits_ = bits;
 }
 
@@ -125,11 +118,24 @@ Decision FixedPolicy::decide(const SaveInfo& info, const Tensor& value) {
     const bool rebuild = recipes_ && info.rebuilt == Rebuilt::exact && may_rebuild(info, value);
     return {rebuild ? Decision::rebuild : Decision::raw};
   }
-  const Quantizer& packs = corrects(info) ? *curved_codec_ : *codec_;
-  const Codec* codec = bits_ > 0 && pays(value) ? &packs : nullptr;
+  const Codec* codec =
+      bits_ > 0 && pays(value) ? &codec_of(std::max(bits_, least_bits(info))) : nullptr;
   if (recipes_ && may_rebuild(info, value)) return {Decision::rebuild, codec};
   if (codec == nullptr) return {Decision::raw};
   return {Decision::pack, codec, signs_ == Signs::codes};
+}
+
+const Quantizer& FixedPolicy::codec_of(int bits) {
+  if (bits == bits_) return *codec_;
+  QuantizeOptions options = codec_->options();
+  options.bits = bits;
+  return wider_.try_emplace(bits, options).first->second;
+}
+
+int FixedPolicy::least_bits(const SaveInfo& info) const {
+  // From kCorrectedBits on, the bias that a correction of second order leaves is small beside the
+  // noise.
+  return std::max(corrects(info) ? kCorrectedBits : 0, recipes_ ? info.source_bits : 0);
 }
 
 bool FixedPolicy::corrects(const SaveInfo& info) const {
@@ -146,14 +152,13 @@ bool FixedPolicy::pays(const Tensor& value) const {
 bool FixedPolicy::may_rebuild(const SaveInfo& info, const Tensor& value) const {
   if (static_cast<double>(info.recipe_elements) > chain_ * static_cast<double>(value.numel()))
     return false;
-  if (!info.is_sound_at(bits_)) return false;
   switch (info.rebuilt) {
     case Rebuilt::none:
       return false;
     case Rebuilt::exact:
       return true;
     case Rebuilt::unbiased:
-      return bits_ > 0;
+      return bits_ > 0 && (bits_ >= info.least_bits || info.told_sources);
     case Rebuilt::corrected:
       return corrected_ &&
              (bits_ >= kCorrectedBits || (bits_ >= kLeastCorrecting && info.told_curved));

@@ -8,6 +8,7 @@
 // the outputs of a stage of residual blocks are rebuilt together when backward enters the stage,
 // and wait packed for their consumers.
 #pragma once
+#include <map>
 #include <memory>
 
 #include "autograd/saved_tensor.h"
@@ -33,9 +34,9 @@ class FixedPolicy final : public SavePolicy, public Adjustable {
   // anyway, unless SaveInfo::released is set), other dtypes, small tensors, and tensors of fewer
   // than kLeastRows rows of [rows, C], for which codes in groups of a channel would not pay.
   Decision decide(const SaveInfo& info, const Tensor& value) override;
-  // Does the tensor have at least kCorrectedBits where it is packed, because a recipe reads it
-  // whose bias is corrected?
-  bool corrects(const SaveInfo& info) const;
+  // How many bits recipes need that read the tensor: kCorrectedBits where their bias is corrected.
+  // 0: any.
+  int least_bits(const SaveInfo& info) const;
   static constexpr int kCorrectedBits = 4;
 
   int bits() const { return bits_; }                  // 0: tensors stay raw
@@ -53,7 +54,9 @@ class FixedPolicy final : public SavePolicy, public Adjustable {
   }
 
  private:
+  bool corrects(const SaveInfo& info) const;
   bool pays(const Tensor& value) const;
+  const Quantizer& codec_of(int bits);
   bool may_rebuild(const SaveInfo& info, const Tensor& value) const;
   int bits_;
   bool recipes_, corrected_;
@@ -61,7 +64,8 @@ class FixedPolicy final : public SavePolicy, public Adjustable {
   bool pack_recomputed_;
   double chain_;
   int64_t min_elements_, slice_bytes_;
-  std::unique_ptr<Quantizer> codec_, curved_codec_;
+  std::unique_ptr<Quantizer> codec_;
+  std::map<int, Quantizer> wider_;  // for tensors that recipes need in more bits
 };
 
 }  // namespace frugal::compress

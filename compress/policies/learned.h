@@ -39,6 +39,7 @@ class LearnedReader {
   // Errors: another policy's, or another version.
   LearnedReader(const Learned& learned, const char* policy, int version);
 
+  bool has(const char* name) const { return learned_.lists.contains(name); }
   // Errors: no such list, another count, a number outside the limits or NaN.
   const std::vector<double>& list(const char* name, double least, double most,
                                   size_t count = kAnyCount);

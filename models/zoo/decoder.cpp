@@ -208,8 +208,8 @@ std::vector<Option<DecoderOptions>> DecoderOptions::list() {
       {{"rebuilt_products", range::choice("auto, none, queries, all"),
         "decoder: outputs of frozen products that the backward pass computes again instead of "
         "keeping them in codes. queries: those of attention; all: also values and what gates are "
-        "multiplied by, where no adapter reads what they are made of and codes have at least 3 "
-        "bits; auto: all where these weights are int8 or nf4, else queries."},
+        "multiplied by, where no adapter reads what they are made of; auto: all where these "
+        "weights are int8 or nf4, else queries."},
        &O::rebuilt},
   };
   return joined(joined(sizes, by_name::options_of(&O::rotary, rotary_options())), rest);
@@ -280,13 +280,23 @@ class Decoder::Layer : public Module {
     const ProductRecipes recipes(rebuilt, least_bits);
     return layer.forward(x, context);
   }
-  // With codes of fewer bits, outputs beside q make gradients biased (docs/design/gradients.md).
+  // Rebuilt from fewer bits, outputs beside q make gradients biased (docs/design/gradients.md).
   static constexpr int kUnbiased = 3;
-  // Is the output of a product rebuilt that is none of q?
-  bool rebuilds(Dense& layer) const {
+  bool rebuilds_beside_q(const Dense& layer) const {
     if (rebuilt_ != RebuiltProducts::automatic) return rebuilt_ == RebuiltProducts::all;
     const ops::PackedMatrix& packed = layer.matrix().packed;
     return packed.defined() && packed.format != ops::MatrixFormat::bf16;
+  }
+  // The gradient of a trained k's weights multiplies x with v.
+  bool rebuilds_v() const { return rebuilds_beside_q(*v_) && is_frozen(*k_); }
+  // The gradients of trained weights of both multiply their input with the other's output.
+  bool rebuilds_up() const {
+    return rebuilds_beside_q(*up_) && is_frozen(*gate_) && is_frozen(*up_);
+  }
+  // The input of products of which `rebuilt` ones are not kept
+  static Variable normed(Module& norm, const Variable& x, bool rebuilt, Context& context) {
+    const ProductSources sources(rebuilt ? kUnbiased : 0);
+    return norm.forward(x, context);
   }
 
   // [N, T, heads D] -> [N, T, heads, D], normed and turned
@@ -304,8 +314,7 @@ class Decoder::Layer : public Module {
     Variable q = product(*q_, x, rebuilds_q, 0, context);
     q = heads_of(q, heads_, q_norm_, positions, context);
     Variable k = heads_of(k_->forward(x, context), key_heads_, k_norm_, positions, context);
-    // The gradient of a trained k's weights multiplies x with v.
-    Variable v = product(*v_, x, rebuilds(*v_) && is_frozen(*k_), kUnbiased, context);
+    Variable v = product(*v_, x, rebuilds_v(), kUnbiased, context);
     v = reshape(v, {v.size(0), v.size(1), key_heads_, channels_});
     if (keys != nullptr) {
       k = Variable(append(*keys, k.value()));
@@ -324,14 +333,13 @@ class Decoder::Layer : public Module {
 
   Variable run(Variable x, Tensor* keys, Tensor* values, const Tensor& positions,
                Context& context) const {
-    Variable y = attend(before_attention_->forward(x, context), keys, values, positions, context);
+    Variable y = attend(normed(*before_attention_, x, rebuilds_v(), context), keys, values,
+                        positions, context);
     if (after_attention_ != nullptr) y = after_attention_->forward(std::move(y), context);
     x = add(y, x);
-    y = before_mlp_->forward(x, context);
+    y = normed(*before_mlp_, x, rebuilds_up(), context);
     Variable gate = gate_->forward(y, context);
-    // The gradients of trained weights of both multiply y with the other's output.
-    const bool frozen = is_frozen(*gate_) && is_frozen(*up_);
-    Variable up = product(*up_, y, frozen && rebuilds(*up_), kUnbiased, context);
+    Variable up = product(*up_, y, rebuilds_up(), kUnbiased, context);
     y = gated(gate, up, kind_);
     gate = up = {};  // nobody keeps them whole
     y = down_->forward(std::move(y), context);

@@ -31,8 +31,8 @@ enum class DecoderFamily : uint8_t { llama, mistral, qwen2, qwen3, smollm3, gemm
 //   none:       no output
 //   queries:    q, unless it is normed
 //   all:        also v if k has no adapter, and what the gate is multiplied by if neither it nor
-//               the gate has an adapter; where codes have at least 3 bits, since with fewer it
-//               makes gradients biased
+//               the gate has an adapter. What they are rebuilt from has at least 3 bits, since
+//               with fewer they make gradients biased
 //   automatic:  all where these weights are packed in 8 bits or fewer, queries elsewhere
 enum class RebuiltProducts : uint8_t { automatic, none, queries, all };
 

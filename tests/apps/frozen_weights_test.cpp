@@ -53,7 +53,8 @@ ops::PackedMatrix packed_query(const std::string& file) {
 }  // namespace
 
 // Beside adapters of q and v, `all` keeps less than `queries`.
-TEST_CASE("model.rebuilt_products: weights of 8 bits and fewer rebuild all that 3 bits allow") {
+TEST_CASE(
+    "model.rebuilt_products: beside int8 and nf4 all are rebuilt, and memory falls with bits") {
   const TempFolder folder;
   const auto kept = [&](const char* format, const char* rebuilt, const Json& compression) {
     Json config = frozen_run(format);
@@ -79,21 +80,40 @@ TEST_CASE("model.rebuilt_products: weights of 8 bits and fewer rebuild all that 
     CAPTURE(format);
     CHECK(kept(format, "default", four) == kept(format, "queries", four));
   }
-  const Json three = {{"bits", 3}}, adaptive = {{"bits", 4}, {"gact", {{"adaptive", true}}}};
-  CHECK(kept("nf4", "default", three) < kept("nf4", "queries", three));
-  for (const Json& few :
-       {Json{{"bits", 2}}, adaptive, Json{{"bits", 3.5}}, Json{{"policy", "actnn"}, {"bits", 2}},
-        Json{{"policy", "actnn"}, {"actnn", {{"adaptive", true}}}}, Json{{"policy", "acgc"}}}) {
-    CAPTURE(few.dump());
-    CHECK(kept("nf4", "all", few) == kept("nf4", "queries", few));
+  // Memory falls with the bits, also where the inputs of rebuilt products have more.
+  int64_t last = kept("nf4", "default", four);
+  for (const double bits : {3.5, 3.0, 2.5, 2.0, 1.0}) {
+    CAPTURE(bits);
+    const Json fewer = {{"bits", bits}};
+    const int64_t now = kept("nf4", "default", fewer);
+    CHECK(now < last);
+    CHECK(now < kept("nf4", "queries", fewer));
+    last = now;
   }
+  for (const Json& policy :
+       {Json{{"bits", 4}, {"gact", {{"adaptive", true}}}}, Json{{"policy", "actnn"}, {"bits", 2}},
+        Json{{"policy", "actnn"}, {"actnn", {{"adaptive", true}}}}}) {
+    CAPTURE(policy.dump());
+    CHECK(kept("nf4", "all", policy) < kept("nf4", "queries", policy));
+  }
+  // Bounds may give a tensor 2 bits.
+  const Json bounds = {{"policy", "acgc"}};
+  CHECK(kept("nf4", "all", bounds) == kept("nf4", "queries", bounds));
 }
 
 TEST_CASE("frozen weights: a run that was killed goes on to the same bits") {
   for (const char* format : {"bf16", "int8", "nf4"}) {
     CAPTURE(format);
     const TempFolder folder;
-    const std::string config = frozen_config(folder, frozen_run(format));
+    Json run = frozen_run(format);
+    if (format == std::string("nf4")) {  // widths are learned, also for what rebuilds products
+      run["train"].erase("freeze");
+      run["adapter"] = {{"type", "lora"}, {"targets", {"q_proj", "v_proj"}}};
+      run["compression"] = {{"bits", 2},
+                            {"gact", {{"adaptive", true}, {"interval", 7}}},
+                            {"advanced", {{"min_elements", 0}}}};
+    }
+    const std::string config = frozen_config(folder, run);
     const auto out = [&](const char* name) { return folder / name; };
     REQUIRE(frugal("train " + config + " --out " + out("whole")).status == 0);
     REQUIRE(cut_run("train " + config, out("cut"), "checkpoint/state.safetensors", 0, SIGKILL) ==
