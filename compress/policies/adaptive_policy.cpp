@@ -395,6 +395,9 @@ void AdaptivePolicy::restore(const State& state) {
     FRUGAL_CHECK(!item.sensitivity || (*item.sensitivity >= 0 && std::isfinite(*item.sensitivity)),
                  "[compression] expected a finite sensitivity of at least 0 for tensor {}, got {}",
                  item.seq, *item.sensitivity);
+    FRUGAL_CHECK(item.source_bits >= 0 && item.source_bits <= kMaxBits,
+                 "[compression] expected 0 to {} bits that rebuilds of tensor {} need, got {}",
+                 kMaxBits, item.seq, item.source_bits);
     // A tensor whose width comes from a plan, and that no step has packed yet, has no shape and no
     // elements.
     double elements = item.shape.dim() == 0 && item.elements == 0 ? 0 : 1;

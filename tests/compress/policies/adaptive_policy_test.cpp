@@ -247,6 +247,9 @@ TEST_CASE("a state with impossible values is refused and changes nothing") {
     CHECK(again.average == good.average);
     CHECK(again.items == good.items);
     CHECK(again.decisions == good.decisions);
+    AdaptivePolicy::State read_by_products = good;
+    read_by_products.items[1].source_bits = 3;
+    CHECK(AdaptivePolicy::State::read(read_by_products.write()).items == read_by_products.items);
     Learned wrong = learned;
     wrong.lists["bits"].push_back(4);
     CHECK_THROWS_AS(policy.restore_learned(wrong), Error);
@@ -273,6 +276,7 @@ TEST_CASE("a state with impossible values is refused and changes nothing") {
   refused([](auto& s) { s.items[0].shape[0] = -256; });
   refused([](auto& s) { s.items[0].shape = Shape{int64_t{1} << 40, int64_t{1} << 40}; });
   refused([](auto& s) { s.items[0].raw_bytes = -1; });
+  for (const int bits : {-1, 17}) refused([&](auto& s) { s.items[0].source_bits = bits; });
   refused([](auto& s) { s.items[0].measured = -2; });
   refused([](auto& s) { s.items.push_back(AdaptivePolicy::Item(s.items[0])); });
   refused([](auto& s) { s.decisions.push_back(s.decisions[0]); });

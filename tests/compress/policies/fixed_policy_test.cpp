@@ -194,6 +194,29 @@ TEST_CASE("a recipe passes through no more than the chain's multiple of its own 
   CHECK(lossless.decide(info_with(Rebuilt::exact), large).codec == nullptr);
 }
 
+TEST_CASE("a rebuild that needs so many bits has sources that have them, or is not taken") {
+  const Tensor large = Tensor::empty({256, 65}, DType::f32, kMeta);
+  SaveInfo source = info_with(Rebuilt::none), rebuilt = info_with(Rebuilt::unbiased);
+  source.source_bits = rebuilt.least_bits = 3;
+  for (int bits : {1, 2, 3, 4, 8}) {
+    CAPTURE(bits);
+    FixedPolicyOptions options = options_of("L1", true);
+    options.bits = bits;
+    FixedPolicy policy(options);
+    const auto width_of = [&](SavePolicy& with) {
+      return dynamic_cast<const Quantizer&>(*with.decide(source, large).codec).options().bits;
+    };
+    CHECK(width_of(policy) == std::max(bits, 3));
+    rebuilt.told_sources = true;
+    CHECK(policy.decide(rebuilt, large).what == Decision::rebuild);
+    rebuilt.told_sources = false;  // then the sources have `bits`
+    CHECK((policy.decide(rebuilt, large).what == Decision::rebuild) == (bits >= 3));
+    options.recipes = false;
+    FixedPolicy plain(options);
+    CHECK(width_of(plain) == bits);
+  }
+}
+
 TEST_CASE("recipes whose bias is corrected read tensors of 4 bits and more") {
   const Tensor large = Tensor::empty({256, 65}, DType::f32, kMeta);
   SaveInfo curved = info_with(Rebuilt::none), corrected = info_with(Rebuilt::corrected);
