@@ -70,6 +70,7 @@ void fail_in_line(const std::string& path, int64_t line, const JsonError& error)
   std::string text = error.what();
   if (const size_t at = text.find(kPlace); at != std::string::npos)
     text.replace(at, kPlace.size(), "at column");
+  if (!error.place().empty()) text = fmt::format("{}: {}", in_quotes(error.place()), text);
   fail_in_line(path, line, text);
 }
 
@@ -78,10 +79,19 @@ void for_json_lines(const std::string& path,
   ByteStream stream("jsonl", path);
   std::string rest;
   int64_t number = 0;
+  bool first = true;
   const auto give = [&](std::string_view line) {
     ++number;
     if (number == 1 && line.starts_with("\xef\xbb\xbf")) line.remove_prefix(3);
-    if (line.find_first_not_of(" \t\r") != std::string_view::npos) f(number, line);
+    const size_t begin = line.find_first_not_of(" \t\r");
+    if (begin == std::string_view::npos) return;
+    if (first && line[begin] == '[')
+      fail_in_line(path, number,
+                   fmt::format("expected a JSON object, got {}; jq -c '.[]' FILE makes JSON lines "
+                               "of a file that is one list",
+                               printable(line, 80)));
+    first = false;
+    f(number, line);
   };
   std::vector<char> buffer(size_t{1} << 20);
   for (size_t got = 1; got > 0;) {

@@ -287,6 +287,7 @@ ConversationText ChatTemplate::training_text(const Conversation& conversation) c
       begin += at;
     }
     made.answers.push_back({begin, end});
+    made.messages.push_back(i);
   }
   return made;
 }

@@ -19,7 +19,8 @@ struct Conversation {
 
 struct ConversationText {
   std::string text;
-  std::vector<Span> answers;  // what the role assistant writes, with the ends of its turns
+  std::vector<Span> answers;     // what the role assistant writes, with the ends of its turns
+  std::vector<size_t> messages;  // the number of the message of each answer
 };
 
 // Names of special tokens and their texts, such as "eos_token" and "</s>".

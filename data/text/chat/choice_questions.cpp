@@ -96,8 +96,7 @@ Prompt prompt_of(const OrderedJson& line, const SampleEncoder& encoder) {
     throw Error(fmt::format("expected a prompt or messages beside choices, got {}",
                             chat ? "both" : member_names(line)));
   if (!chat) return {text_member(line, "prompt")};
-  const OrderedJson& messages = line.at("messages");
-  check_messages(messages, "messages");
+  const OrderedJson messages = messages_of(line, "messages");
   const ChatTemplate& chat_template = template_for(encoder.chat);
   if (const OrderedJson& role = messages.back().at("role"); role != "user")
     throw Error(fmt::format("expected messages that end with one of the role user, got {}",

@@ -45,6 +45,11 @@ std::string text_member(const OrderedJson& object, const char* name, const std::
   return value.get<std::string>();
 }
 
+std::string text_or_nothing(const OrderedJson& object, const char* name) {
+  return object.contains(name) && !object.at(name).is_null() ? text_member(object, name)
+                                                             : std::string();
+}
+
 namespace {
 
 void check_content(const OrderedJson& message, const std::string& place) {
@@ -99,6 +104,27 @@ void check_messages(const OrderedJson& messages, const std::string& name) {
     if (const auto calls = message.find("tool_calls"); calls != message.end() && !calls->is_null())
       check_objects(*calls, own + ".tool_calls");
   }
+}
+
+OrderedJson with_system(OrderedJson messages, const OrderedJson& line) {
+  const std::string system = text_or_nothing(line, "system");
+  if (system.empty()) return messages;
+  if (!messages.empty() && messages[0].value("role", "") == "system") {
+    const OrderedJson own = messages[0].value("content", OrderedJson());
+    if (own != system)
+      throw Error(
+          fmt::format("expected one message of the role system, got {} as \"system\" and {} as "
+                      "the first message",
+                      in_quotes(printable(system, 80)), printable(own.dump(), 80)));
+    return messages;
+  }
+  messages.insert(messages.begin(), OrderedJson{{"role", "system"}, {"content", system}});
+  return messages;
+}
+
+OrderedJson messages_of(const OrderedJson& line, const char* name) {
+  check_messages(line.at(name), name);
+  return with_system(line.at(name), line);
 }
 
 OrderedJson tools_of(const OrderedJson& line) {

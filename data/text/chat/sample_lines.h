@@ -21,10 +21,18 @@ std::string member_names(const nlohmann::ordered_json& object);
 std::string text_member(const nlohmann::ordered_json& object, const char* name,
                         const std::string& place = "");
 
+// A member that is a text; none or null is no text.
+std::string text_or_nothing(const nlohmann::ordered_json& object, const char* name);
+
 // Errors, with the entry of the list `name` that is wrong: no list; an entry without a role; a
 // content that is neither a text nor a list of parts, or that is missing where the message calls no
 // tool; tool_calls that are no list of objects.
 void check_messages(const nlohmann::ordered_json& messages, const std::string& name);
+// `messages` with the member "system" of their line in front. Errors: another system message there.
+nlohmann::ordered_json with_system(nlohmann::ordered_json messages,
+                                   const nlohmann::ordered_json& line);
+// The messages of the member `name` of a line, after check_messages() and with_system().
+nlohmann::ordered_json messages_of(const nlohmann::ordered_json& line, const char* name);
 // The tools of a line, or null. Errors: no list of objects.
 nlohmann::ordered_json tools_of(const nlohmann::ordered_json& line);
 // The template that writes `messages`. Errors: there is none.

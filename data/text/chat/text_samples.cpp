@@ -27,10 +27,7 @@ class SampleWriter {
 
   // Errors: without file and line.
   WrittenSample write(const OrderedJson& line) const {
-    if (line.contains("messages")) {
-      check_messages(line.at("messages"), "messages");
-      return of_messages(line.at("messages"), line);
-    }
+    if (line.contains("messages")) return of_messages(messages_of(line, "messages"), line);
     if (line.contains("conversations")) return of_messages(renamed(line), line);
     if (line.contains("prompt") && line.contains("completion")) return of_prompt(line);
     if (line.contains("instruction") && line.contains("output")) return of_instruction(line);
@@ -45,23 +42,15 @@ class SampleWriter {
   }
 
  private:
-  static std::string text_or_nothing(const OrderedJson& line, const char* key) {
-    return line.contains(key) && !line.at(key).is_null() ? text_member(line, key) : std::string();
-  }
-
   // ShareGPT's {"from", "value"} as {"role", "content"}.
   static OrderedJson renamed(const OrderedJson& line) {
     const OrderedJson& turns = line.at("conversations");
     const auto has_role = [](const OrderedJson& turn) {
       return turn.is_object() && turn.contains("role");
     };
-    if (!turns.is_array() || turns.empty() || has_role(turns[0])) {
-      check_messages(turns, "conversations");
-      return turns;
-    }
+    if (!turns.is_array() || turns.empty() || has_role(turns[0]))
+      return messages_of(line, "conversations");
     OrderedJson messages = OrderedJson::array();
-    if (const std::string system = text_or_nothing(line, "system"); !system.empty())
-      messages.push_back({{"role", "system"}, {"content", system}});
     for (size_t i = 0; i < turns.size(); ++i) {
       const OrderedJson& turn = turns[i];
       const std::string place = fmt::format("conversations[{}]", i);
@@ -79,22 +68,47 @@ class SampleWriter {
         if (role == name) role = known;
       messages.push_back({{"role", role}, {"content", text_member(turn, "value", place + ".")}});
     }
-    return messages;
+    return with_system(std::move(messages), line);
   }
 
-  WrittenSample of_messages(const OrderedJson& messages, const OrderedJson& line) const {
+  // Does the answer count? OpenAI's files give an answer the weight 0 if it does not.
+  static bool counts(const OrderedJson& message, size_t number) {
+    const OrderedJson weight = message.value("weight", OrderedJson());
+    if (weight.is_null() || weight == 1) return true;
+    if (weight == 0) return false;
+    throw Error(fmt::format("expected 0 or 1 as the weight of message {}, got {}", number,
+                            printable(weight.dump(), 80)));
+  }
+
+  // Answers before the message `first` do not count.
+  WrittenSample of_messages(const OrderedJson& messages, const OrderedJson& line,
+                            size_t first = 0) const {
     ConversationText made = template_for(encoder_.chat).training_text({messages, tools_of(line)});
     check_parts_are_read(messages, made.text);
-    return {std::move(made.text), std::move(made.answers), true};
+    std::vector<Span> answers;
+    for (size_t i = 0; i < made.answers.size(); ++i)
+      if (const size_t at = made.messages[i]; at >= first && counts(messages[at], at))
+        answers.push_back(made.answers[i]);
+    return {std::move(made.text), std::move(answers), true};
+  }
+
+  // Errors: a "system" beside texts, which have no place for it.
+  static void check_no_system(const OrderedJson& line) {
+    if (!text_or_nothing(line, "system").empty())
+      throw Error(
+          "expected messages and a chat template beside \"system\", got a text without a place for "
+          "it");
   }
 
   WrittenSample of_prompt(const OrderedJson& line) const {
     if (line.at("prompt").is_array() && line.at("completion").is_array()) {
-      for (const char* name : {"prompt", "completion"}) check_messages(line.at(name), name);
-      OrderedJson messages = line.at("prompt");
+      check_messages(line.at("completion"), "completion");
+      OrderedJson messages = messages_of(line, "prompt");
+      const size_t first = messages.size();
       for (const OrderedJson& message : line.at("completion")) messages.push_back(message);
-      return of_messages(messages, line);
+      return of_messages(messages, line, first);
     }
+    check_no_system(line);
     const std::string prompt = text_member(line, "prompt"),
                       answer = text_member(line, "completion");
     return {prompt + answer, {{prompt.size(), prompt.size() + answer.size()}}};
@@ -103,15 +117,19 @@ class SampleWriter {
   WrittenSample of_instruction(const OrderedJson& line) const {
     const std::string instruction = text_member(line, "instruction"),
                       input = text_or_nothing(line, "input"), answer = text_member(line, "output");
+    if (const OrderedJson history = line.value("history", OrderedJson()); !history.empty())
+      throw Error(
+          fmt::format("expected no \"history\" beside an instruction, got {}; \"messages\" have "
+                      "the turns of a conversation",
+                      printable(history.dump(), 80)));
     if (encoder_.chat) {
       OrderedJson messages = OrderedJson::array();
-      if (const std::string system = text_or_nothing(line, "system"); !system.empty())
-        messages.push_back({{"role", "system"}, {"content", system}});
       messages.push_back({{"role", "user"},
                           {"content", input.empty() ? instruction : instruction + "\n\n" + input}});
       messages.push_back({{"role", "assistant"}, {"content", answer}});
-      return of_messages(messages, line);
+      return of_messages(with_system(std::move(messages), line), line);
     }
+    check_no_system(line);
     const std::string prompt =
         input.empty()
             ? fmt::format(

@@ -42,15 +42,18 @@ struct TextSampleCounts {
 // A line is one of
 //   {"messages": [{"role", "content", ...}, ...], "tools": [...]}   also with the key
 //   "conversations"
-//   {"conversations": [{"from", "value"}, ...], "system": ...}      ShareGPT's names of roles
+//   {"conversations": [{"from", "value"}, ...]}                     ShareGPT's names of roles
 //   {"prompt": ..., "completion": ...}                              texts, or lists of messages
 //   {"instruction": ..., "input": ..., "output": ...}               Alpaca's
 //   {"text": ...}
-// Answers are what the role assistant says, completions and outputs, with the ends that the
-// template or the tokenizer gives them; of a text, everything counts. Instructions become a
-// conversation if there is a template, and Alpaca's published prompt otherwise. Errors name
+// A "system" beside messages or an instruction becomes the first message. Answers are what the role
+// assistant says, in a completion of messages as elsewhere, but for messages of the weight 0;
+// completions and outputs; each with the ends that the template or the tokenizer gives it. Of a
+// text, everything counts. Instructions become a conversation if there is a template, and Alpaca's
+// published prompt otherwise. Errors name
 // file and line: a line that is not a JSON object; an object that has none of these members; a
-// member of another type; a conversation without a template; a conversation that the template does
+// member of another type; a "system" without a place for it; an instruction with a "history"; a
+// conversation without a template; a conversation that the template does
 // not write (ChatTemplate); without `truncate`, a sample whose inputs are more than max_length; a
 // file in which no sample counts.
 std::vector<Sequence> read_text_samples(const std::string& path, const SampleEncoder& encoder,

@@ -110,6 +110,57 @@ TEST_CASE("samples: answers of conversations, prompts, instructions and texts co
   fails("line 1: expected a chat template", [&] { plain.read(one_line(kTalk)); });
 }
 
+TEST_CASE("samples: of messages as a prompt, no answer counts; nor does one of weight 0") {
+  Samples samples;
+  const std::string shown =
+      "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\nyo<|im_end|>\n<|im_start|>user\n"
+      "a<|im_end|>\n<|im_start|>assistant\n[b<|im_end|>\n]";
+  CHECK(
+      samples.shown(one_line(
+          R"({"prompt": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "yo"},
+                           {"role": "user", "content": "a"}],
+                "completion": [{"role": "assistant", "content": "b"}]})")) == Texts{shown});
+  const auto weighted = [](const std::string& weight) {
+    return one_line(R"({"messages": [{"role": "user", "content": "hi"},
+        {"role": "assistant", "content": "yo", "weight": )" +
+                    weight + R"(}, {"role": "user", "content": "a"},
+        {"role": "assistant", "content": "b", "weight": 1}]})");
+  };
+  CHECK(samples.shown(weighted("0")) == Texts{shown});
+  CHECK(samples.shown(weighted("null")) == samples.shown(one_line(kTalk)));
+  fails("line 1: expected 0 or 1 as the weight of message 1, got 0.5",
+        [&] { samples.read(weighted("0.5")); });
+}
+
+TEST_CASE("samples: a system beside the messages is the first of them, or an error") {
+  Samples samples;
+  const std::string user = R"({"role": "user", "content": "q"})",
+                    answer = R"({"role": "assistant", "content": "r"})",
+                    system = R"("system": "s", )", own = R"({"role": "system", "content": "s"}, )";
+  const Texts talk{
+      "<|im_start|>system\ns<|im_end|>\n<|im_start|>user\nq<|im_end|>\n"
+      "<|im_start|>assistant\n[r<|im_end|>\n]"};
+  for (const std::string name : {"messages", "conversations"}) {
+    CAPTURE(name);
+    const std::string list = "\"" + name + "\": [";
+    CHECK(samples.shown("{" + list + own + user + ", " + answer + "]}") == talk);
+    CHECK(samples.shown("{" + system + list + user + ", " + answer + "]}") == talk);
+    CHECK(samples.shown("{" + system + list + own + user + ", " + answer + "]}") == talk);
+    fails("line 1: expected one message of the role system, got \"t\" as \"system\" and \"s\"",
+          [&] { samples.read(R"({"system": "t", )" + list + own + user + ", " + answer + "]}"); });
+  }
+  CHECK(samples.shown("{" + system + "\"prompt\": [" + user + "], \"completion\": [" + answer +
+                      "]}") == talk);
+  CHECK(samples.shown("{" + system + R"("instruction": "q", "output": "r"})") == talk);
+  const char* none = "line 1: expected messages and a chat template beside \"system\"";
+  fails(none, [&] { samples.read("{" + system + R"("prompt": "q", "completion": "r"})"); });
+  fails("line 1: expected no \"history\" beside an instruction, got [[\"a\",\"b\"]]",
+        [&] { samples.read(R"({"instruction": "q", "output": "r", "history": [["a", "b"]]})"); });
+  CHECK(samples.shown(R"({"instruction": "q", "output": "r", "history": []})").size() == 1);
+  Samples plain(false);
+  fails(none, [&] { plain.read("{" + system + R"("instruction": "q", "output": "r"})"); });
+}
+
 TEST_CASE("samples: long ones are errors or are cut, and counted") {
   Samples samples;
   const std::string lines = std::string(R"({"prompt": "q", "completion": "abcdefgh"})") + "\n" +
@@ -208,6 +259,8 @@ TEST_CASE("samples: lines that cannot be name file and line") {
     fails(why, [&] { samples.read("\n" + one_line(line)); });
   };
   rejects("[1]", "x.jsonl\", line 2: expected a JSON object");
+  rejects(R"([{"text": "a"}])", "jq -c '.[]' FILE makes JSON lines of a file that is one list");
+  rejects(R"({"a": {"text": "a", "text": "b"}})", "line 2: \"a.text\": expected each key once");
   rejects("{", "line 2: parse error at column 2: ");
   rejects(R"({"a": 1, "b": 2})",
           "line 2: expected messages, conversations, prompt and completion, "
