@@ -94,6 +94,11 @@ void scale_into(const Tensor& x, double factor, const Tensor& y) {
 Tensor InF32::read(const Tensor& x) const {
   if (!is_bf16(x)) return x;
   const CategoryScope scope(Category::workspace);
+  // To lay out a transposed matrix anew would take further copies.
+  const int last = x.dim() - 1;
+  if (!x.is_contiguous() && last > 0)
+    if (const Tensor plain = x.transpose(last - 1, last); plain.is_contiguous())
+      return cast(plain, DType::f32).transpose(last - 1, last);
   return cast(x, DType::f32);
 }
 

@@ -60,7 +60,7 @@ void scale_into(const Tensor& x, double factor, const Tensor& y);
 // are workspace. finish() rounds the outputs to the bf16 tensors for which they stand.
 class InF32 {
  public:
-  // x, or a copy of it in f32 if it is bf16.
+  // x, or a copy of it in f32 if it is bf16. A copy of a transposed matrix is transposed, too.
   Tensor read(const Tensor& x) const;
   // y, or a new f32 tensor of its shape if it is bf16, with its values if `keeps`.
   Tensor write(const Tensor& y, bool keeps = false);

@@ -219,6 +219,7 @@ void plan_command(const PlanArguments& arguments) {
   config = largest_phase(config);
   const bool thaws = config.train.freeze_epochs < frozen_epochs;
   set_up_threads(config.run);
+  set_up_products(config.run);
   if (thaws && !arguments.json)
     std::printf(
         "train.freeze_epochs=%lld: steps are those from epoch %lld on, where all is trained\n",

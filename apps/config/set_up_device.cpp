@@ -112,6 +112,16 @@ void set_up_threads(const RunConfig& config) {
     set_num_threads(std::max(num_threads() / ranks, 1));
 }
 
+void set_up_products(const RunConfig& config) {
+  using ops::MatmulPrecision;
+  ops::set_matmul_precision(
+      value_named<MatmulPrecision>(config.precision, {{"f32", MatmulPrecision::f32},
+                                                      {"tf32", MatmulPrecision::tf32},
+                                                      {"bf16", MatmulPrecision::tf32},
+                                                      {"bf16_in_f32", MatmulPrecision::f32}}));
+  ops::set_bf16_products(config.precision != "bf16_in_f32");
+}
+
 Device set_up_computing_device(const RunConfig& config, const char* doing) {
   const Device device = set_up_device(config);
   if (device.type == DeviceType::meta)
@@ -145,13 +155,7 @@ Device set_up_device(const RunConfig& config) {
   check_precision(config, device);
   if (device.type != DeviceType::cuda && config.cuda_graphs)
     throw ConfigError("cuda_graphs", "expected false without CUDA");
-  using ops::MatmulPrecision;
-  ops::set_matmul_precision(
-      value_named<MatmulPrecision>(config.precision, {{"f32", MatmulPrecision::f32},
-                                                      {"tf32", MatmulPrecision::tf32},
-                                                      {"bf16", MatmulPrecision::tf32},
-                                                      {"bf16_in_f32", MatmulPrecision::f32}}));
-  ops::set_bf16_products(config.precision != "bf16_in_f32");
+  set_up_products(config);
   ops::set_deterministic(config.deterministic);
   ops::set_convolution_workspace(config.workspace_limit);
   set_up_threads(config);

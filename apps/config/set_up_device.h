@@ -8,12 +8,14 @@ namespace frugal::apps {
 // Applies `threads` alone, for commands that compute nothing on the device. Ranks of one machine
 // share its cores.
 void set_up_threads(const RunConfig& config);
+// Applies `precision` alone: what products compute in.
+void set_up_products(const RunConfig& config);
 // The bytes that tensors of a run on a GPU may take: memory_limit, or else all of the GPU's memory.
 // It does not change while a run goes on, and is 0 where there is no such GPU.
 int64_t gpu_memory(const RunConfig& config);
 // What CUDA calls the GPU of a run on one, else empty.
 std::string gpu_name(const RunConfig& config);
-// Applies threads and the memory limit, and gives the device.
+// Applies threads, precision and the memory limit, and gives the device.
 Device set_up_device(const RunConfig& config);
 // Does this for a command that computes, which `doing` names ("trained"). Errors (ConfigError): the
 // device meta; the error names the commands that can use it.

@@ -154,6 +154,11 @@ bool has_bf16(const Tensor& a, const Tensor& b, const Tensor& c) {
   return a.dtype() == DType::bf16 || b.dtype() == DType::bf16 || c.dtype() == DType::bf16;
 }
 
+// Is this a product of bf16 that oneDNN does not take here? It is computed with copies in f32.
+bool computes_in_f32(const Tensor& a, const Tensor& b, const Tensor& c) {
+  return has_bf16(a, b, c) && !onednn::takes(DType::bf16);
+}
+
 // Is c the product of one row and a weight [N, K]? oneDNN would copy the weight to another layout,
 // which takes several times as long as to read it once: the work of a model that writes a text.
 bool is_row_product(const Tensor& c, const Tensor& a, const Tensor& b, Onto onto) {
@@ -175,7 +180,7 @@ void row_product(const Tensor& c, const Tensor& a, const Tensor& b, const Tensor
 void multiply(const Tensor& c, const Tensor& a, const Tensor& b, const Tensor& bias, Onto onto) {
   if (c.dtype() == DType::f64) return matmul_reference(c, a, b, bias, onto);
   if (is_row_product(c, a, b, onto)) return row_product(c, a, b, bias);
-  if (has_bf16(a, b, c) && !onednn::takes(DType::bf16)) {
+  if (computes_in_f32(a, b, c)) {
     InF32 wide;
     const Tensor out = wide.write(c, onto == Onto::itself);
     multiply(out, wide.read(a), wide.read(b), wide.read(bias), onto);
@@ -197,10 +202,15 @@ void multiply(const Tensor& c, const Tensor& a, const Tensor& b, const Tensor& b
 // Counts on `meta` what the product takes on the CPU.
 void count_product(const Tensor& c, const Tensor& a, const Tensor& b, const Tensor& bias = {},
                    Onto onto = Onto::nothing) {
-  const DType dtype = has_bf16(a, b, c) ? DType::bf16 : c.dtype();
-  if (!counts_kernel_memory(c.device()) || !onednn::takes(dtype) || c.numel() == 0 ||
-      a.size(-1) == 0 || is_row_product(c, a, b, onto))
+  if (!counts_kernel_memory(c.device()) || c.numel() == 0 || a.size(-1) == 0 ||
+      is_row_product(c, a, b, onto))
     return;
+  if (computes_in_f32(a, b, c)) {
+    InF32 wide;
+    const Tensor out = wide.write(c, onto == Onto::itself);
+    return count_product(out, wide.read(a), wide.read(b), wide.read(bias), onto);
+  }
+  if (!has_bf16(a, b, c) && !onednn::takes(c.dtype())) return;
   onednn::guarded(kMatmul, [&] { onednn::account(plan_of(c, a, b, bias, onto)); });
 }
 

@@ -9,7 +9,6 @@
 #include "core/parallel.h"
 #include "ops/checks.h"
 #include "ops/dense/copy.h"
-#include "ops/f32_blocks.h"
 #include "ops/shared_kernels.h"
 
 namespace frugal::ops {
@@ -177,6 +176,7 @@ void sum_columns(const T* x, Sum* out, int64_t outer, int64_t reduce, int64_t in
 
 template <class T, class Index>
 void max_columns(const Tensor& x, const Tensor& values, const Tensor& indices) {
+  using Wide = std::conditional_t<std::is_same_v<T, BFloat16>, float, T>;
   const int64_t reduce = x.size(1), inner = x.size(2);
   const T* from = x.data<T>();
   T* value = values.mut<T>();
@@ -185,16 +185,16 @@ void max_columns(const Tensor& x, const Tensor& values, const Tensor& indices) {
                [&](int64_t begin, int64_t end) {
                  for (int64_t k = begin; k < end; ++k) {
                    const T* column = from + k / inner * reduce * inner + k % inner;
-                   T best = column[0];
+                   auto best = static_cast<Wide>(column[0]);
                    int64_t at = 0;
                    for (int64_t r = 1; r < reduce && !is_nan(best); ++r) {
-                     const T candidate = column[r * inner];
+                     const auto candidate = static_cast<Wide>(column[r * inner]);
                      if (candidate > best || is_nan(candidate)) {
                        best = candidate;
                        at = r;
                      }
                    }
-                   value[k] = best;
+                   value[k] = static_cast<T>(best);
                    index[k] = static_cast<Index>(at);
                  }
                });
@@ -270,16 +270,13 @@ void sum_kernel(Cpu, const Tensor& x, const Tensor& out, double factor) {
 }
 
 void max_kernel(Cpu, const Tensor& x, const Tensor& values, const Tensor& indices) {
-  if (x.dtype() == DType::bf16) {
-    InF32 wide;
-    max_kernel(Cpu{}, wide.read(x), wide.write(values), indices);
-    return wide.finish();
-  }
-  with_real(x.dtype(), [&](auto zero) {
+  const auto run = [&](auto zero) {
     with_index_dtype(indices.dtype(), [&](auto index) {
       max_columns<decltype(zero), decltype(index)>(x, values, indices);
     });
-  });
+  };
+  if (x.dtype() == DType::bf16) return run(BFloat16{});
+  with_real(x.dtype(), run);
 }
 
 void max_backward_kernel(Cpu, const Tensor& dy, const Tensor& indices, const Tensor& dx) {

@@ -269,20 +269,38 @@ Tensor factor_of_product(const Tensor& x, const Shape& y, const Conv2dOptions& o
   return contiguous(o.stride == Pair{1, 1} ? x : pixels_met(x, y, o));
 }
 
+// Where a stride leaves one column of output, oneDNN's bf16 kernels of the gradient of the weight
+// take what their scratchpad held before as the gradient of taps that meet padding only
+// (findings/onednn_bf16_padding.sh).
+bool leaves_taps(const Tensor& dy, const Conv2dOptions& o) {
+  return dy.size(2) == 1 && o.stride[1] > 1;
+}
+
+// Does a kernel of this problem compute with copies in f32?
+template <class FindPlan>
+bool computes_in_f32(const Problem& p, FindPlan plan) {
+  return p.dtype == DType::bf16 &&
+         (p.takes_loops() || !onednn::takes(DType::bf16) || wants_f32(p, plan(p)));
+}
+
 // Counts on `meta` what a kernel of this problem takes on the CPU. `y`: the output, or its
-// gradient.
+// gradient. in_f32: the kernel takes no bf16.
 template <class FindPlan>
 void count_convolution(const char* op, const Tensor& y, const Shape& x, const Shape& weight,
-                       const Conv2dOptions& o, FindPlan plan) {
-  if (!counts_kernel_memory(y.device()) || !onednn::takes(y.dtype()) || y.numel() == 0 ||
+                       const Conv2dOptions& o, FindPlan plan, bool in_f32 = false) {
+  if (!counts_kernel_memory(y.device()) || y.dtype() == DType::f64 || y.numel() == 0 ||
       x.numel() == 0 || weight.numel() == 0)
     return;
   const Problem p(x, weight, y.shape(), o, y.dtype());
-  if (p.takes_loops()) return;
-  onednn::guarded(op, [&] {
-    const onednn::Plan& found = plan(p);
-    if (!wants_f32(p, found)) onednn::account(found);
+  const bool copies = onednn::guarded(op, [&] {
+    if ((in_f32 && p.dtype == DType::bf16) || computes_in_f32(p, plan)) return true;
+    if (!p.takes_loops()) onednn::account(plan(p));
+    return false;
   });
+  if (!copies) return;
+  const CategoryScope scope(Category::workspace);
+  const Tensor wide_x = Tensor::empty(x, DType::f32, y.device());
+  count_convolution(op, Tensor::empty(y.shape(), DType::f32, y.device()), x, weight, o, plan);
 }
 
 }  // namespace
@@ -293,8 +311,8 @@ void conv2d_kernel(Cpu, const Tensor& y, const Tensor& x, const Tensor& weight, 
   if (x.dtype() == DType::f64) return reference::conv2d<double>(y, x, weight, bias, o);
   const Problem p(x.shape(), weight.shape(), y.shape(), o, x.dtype());
   const bool loops = x.numel() == 0 || p.takes_loops();  // without elements: only the bias
-  if (x.dtype() == DType::bf16 &&
-      (loops || !onednn::takes(DType::bf16) || wants_f32(p, forward_plan(p, bias.defined())))) {
+  const auto plan_of = [&](const Problem& of) { return forward_plan(of, bias.defined()); };
+  if (x.dtype() == DType::bf16 && (loops || computes_in_f32(p, plan_of))) {
     InF32 wide;
     conv2d_kernel(Cpu{}, wide.write(y), wide.read(x), weight, bias, o);
     return wide.finish();
@@ -319,8 +337,7 @@ void conv2d_backward_input_kernel(Cpu, const Tensor& dx, const Tensor& dy, const
   if (dy.numel() == 0) return fill_kernel(Cpu{}, dx, 0);
   if (dy.dtype() == DType::f64) return reference::conv2d_backward_input<double>(dx, dy, weight, o);
   const Problem p(dx.shape(), weight.shape(), dy.shape(), o, dy.dtype());
-  if (dy.dtype() == DType::bf16 &&
-      (p.takes_loops() || !onednn::takes(DType::bf16) || wants_f32(p, input_plan(p)))) {
+  if (computes_in_f32(p, input_plan)) {
     InF32 wide;
     conv2d_backward_input_kernel(Cpu{}, wide.write(dx), wide.read(dy), weight, o);
     return wide.finish();
@@ -349,11 +366,7 @@ void conv2d_backward_weight_kernel(Cpu, const Tensor& dweight, const Tensor& dy,
                                          contiguous(pixels_met(x, dy.shape(), o)), dense);
   }
   const Problem p(x.shape(), dweight.shape(), dy.shape(), o, dy.dtype());
-  // Where a stride leaves one column of output, oneDNN's bf16 kernels take what their scratchpad
-  // held before as the gradient of taps that meet padding only (findings/onednn_bf16_padding.sh).
-  const bool leaves_taps = dy.size(2) == 1 && o.stride[1] > 1;
-  if (dy.dtype() == DType::bf16 && (leaves_taps || p.takes_loops() || !onednn::takes(DType::bf16) ||
-                                    wants_f32(p, weight_plan(p)))) {
+  if ((leaves_taps(dy, o) && p.dtype == DType::bf16) || computes_in_f32(p, weight_plan)) {
     const InF32 wide;
     return conv2d_backward_weight_kernel(Cpu{}, dweight, wide.read(dy), wide.read(x), o);
   }
@@ -371,13 +384,15 @@ namespace {
 void count_weight_kernel(const Tensor& dy, const Tensor& x, const Shape& weight,
                          const Conv2dOptions& o) {
   if (!skips_pixels(weight, o))
-    return count_convolution(kConv2dBackward, dy, x.shape(), weight, o, weight_plan);
-  if (!counts_kernel_memory(dy.device()) || !onednn::takes(dy.dtype())) return;
+    return count_convolution(kConv2dBackward, dy, x.shape(), weight, o, weight_plan,
+                             leaves_taps(dy, o));
+  if (!counts_kernel_memory(dy.device()) || dy.dtype() == DType::f64) return;
   Conv2dOptions dense = o;
   dense.stride = {1, 1};
   CategoryScope scope(Category::workspace);
   const Tensor met = contiguous(pixels_met(x, dy.shape(), o));
-  count_convolution(kConv2dBackward, dy, met.shape(), weight, dense, weight_plan);
+  count_convolution(kConv2dBackward, dy, met.shape(), weight, dense, weight_plan,
+                    leaves_taps(dy, dense));
 }
 
 }  // namespace

@@ -6,8 +6,11 @@
 #include <functional>
 
 #include "core/memory.h"
+#include "core/parallel.h"
+#include "ops/dense/copy.h"
 #include "ops/dense/elementwise.h"
 #include "ops/dense/matmul.h"
+#include "ops/dense/reduce.h"
 #include "ops/detection/detection_loss.h"
 #include "ops/image/conv2d.h"
 #include "ops/image/interpolate.h"
@@ -16,6 +19,7 @@
 #include "ops/loss/dice.h"
 #include "ops/loss/focal.h"
 #include "ops/loss/soft_cross_entropy.h"
+#include "ops/precision.h"
 #include "ops/sequence/attention.h"
 #include "ops/sequence/rotary.h"
 
@@ -37,8 +41,8 @@ struct Convolution {
 };
 
 // A forward and a backward pass.
-void run(const Convolution& layer, Device device) {
-  const Tensor x = Tensor::zeros(layer.x, DType::f32, device);
+void run(const Convolution& layer, Device device, DType dtype = DType::f32) {
+  const Tensor x = Tensor::zeros(layer.x, dtype, device);
   const Tensor weight = Tensor::zeros(layer.weight, DType::f32, device);
   const Tensor y = conv2d(x, weight, {}, layer.options);
   const Tensor dw = conv2d_backward_weight(y, x, layer.weight, layer.options);
@@ -57,28 +61,39 @@ TEST_CASE("with a scope, meta counts what convolutions and products take on the 
                                 {{2, 6, 6, 32}, {64, 3, 3, 16}, {{1, 1}, {1, 1}, {1, 1}, 2}},
                                 {{2, 4, 5, 1024}, {320, 3, 3, 1024}, {{1, 1}, {1, 1}}},
                                 {{2, 9, 9, 64}, {64, 3, 3, 64}, {{1, 1}, {8, 8}, {8, 8}}}};
-  int larger = 0;
-  for (const Convolution& layer : layers) {
-    CAPTURE(layer.x);
-    CAPTURE(layer.weight);
-    const auto work = [&](Device device) { run(layer, device); };
-    const int64_t real = peak_of(kCpu, work), bare = peak_of(kMeta, work);
+  const auto check_all = [&](DType dtype) {
+    CAPTURE(name_of(dtype));
+    // A sum of two tensors of bf16 has a buffer for 1,024 values of each tensor and thread.
+    const int64_t buffers = dtype == DType::bf16 ? num_threads() * 3 * 1024 * 4 : 0;
+    int larger = 0;
+    for (const Convolution& layer : layers) {
+      CAPTURE(layer.x);
+      CAPTURE(layer.weight);
+      const auto work = [&](Device device) { run(layer, device, dtype); };
+      const int64_t real = peak_of(kCpu, work), bare = peak_of(kMeta, work);
+      const KernelMemoryScope counts;
+      CHECK(peak_of(kMeta, work) <= real);
+      CHECK(peak_of(kMeta, work) >= real - buffers);
+      larger += real > bare + bare / 100 ? 1 : 0;
+    }
+    CHECK(larger > 0);  // otherwise the test shows nothing
+    const auto product = [&](Device device) {
+      const Tensor x = Tensor::zeros({512, 96}, dtype, device);
+      const Tensor weight = Tensor::zeros({64, 96}, DType::f32, device);
+      const Tensor y = linear(x, weight, Tensor::zeros({64}, DType::f32, device));
+      const Tensor dw = linear_backward_weight(y, x);
+      add_linear_backward_weight(dw, y, x);
+      linear_backward_input(y, weight);
+      matmul(x.view({8, 64, 96}), cast(weight, dtype).transpose(0, 1));
+    };
     const KernelMemoryScope counts;
-    CHECK(peak_of(kMeta, work) == real);
-    larger += real > bare + bare / 100 ? 1 : 0;
-  }
-  CHECK(larger > 0);  // otherwise the test shows nothing
-  const auto product = [](Device device) {
-    const Tensor x = Tensor::zeros({512, 96}, DType::f32, device);
-    const Tensor weight = Tensor::zeros({64, 96}, DType::f32, device);
-    const Tensor y = linear(x, weight, Tensor::zeros({64}, DType::f32, device));
-    const Tensor dw = linear_backward_weight(y, x);
-    add_linear_backward_weight(dw, y, x);
-    linear_backward_input(y, weight);
-    matmul(x.view({8, 64, 96}), weight.transpose(0, 1));
+    CHECK(peak_of(kMeta, product) == peak_of(kCpu, product));
   };
-  const KernelMemoryScope counts;
-  CHECK(peak_of(kMeta, product) == peak_of(kCpu, product));
+  check_all(DType::f32);
+  check_all(DType::bf16);  // where the processor multiplies bf16
+  set_bf16_products(false);
+  check_all(DType::bf16);  // with copies in f32
+  set_bf16_products(true);
 }
 
 TEST_CASE("with a scope, meta counts the buffers of attention's threads") {
@@ -120,6 +135,7 @@ TEST_CASE("kernels of f32 take little beside tensors of bf16") {
   };
   const int64_t copies = int64_t{1} << 21;  // bytes, a tenth of copies of whole tensors
   CHECK(beside([&] { binary(Binary::mul, x, scale); }) < x.nbytes() + copies);
+  CHECK(beside([&] { argmax(x, -1); }) < x.nbytes() / 16 + copies);
   CHECK(beside([&] { rotary(x, {}, {}); }) < x.nbytes() + copies);
   CHECK(beside([&] { interpolate(x, 16, 16, {}); }) < x.nbytes() / 4 + copies);
   CHECK(beside([&] { avg_pool2d(x, {{2, 2}, {2, 2}}); }) < x.nbytes() / 4 + copies);
