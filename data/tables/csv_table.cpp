@@ -72,6 +72,12 @@ void for_rows(const std::string& path, TextEncoding encoding, std::vector<std::s
   TableReader table("csv", path, TableKind::csv, encoding);
   table.read_header();
   header = table.header();
+  if (const size_t at = header.size() == 1 ? header[0].find_first_of(";\t") : std::string::npos;
+      at != std::string::npos)
+    throw Error(fmt::format(
+        "[csv] {}, line 1: expected commas between columns, and points in numbers such as 82.5, "
+        "got {} between columns",
+        in_quotes(path), header[0][at] == ';' ? "semicolons" : "tabs"));
   for (const std::string& name : header) check_utf8(table, path, name, name);
   std::vector<std::string_view> cells(header.size());
   while (table.next()) {
@@ -110,16 +116,23 @@ std::vector<CsvTable::Kind> CsvTable::kinds() const {
 CsvTable::CsvTable(const std::string& path, TextEncoding encoding)
     : path_(path), encoding_(encoding) {
   std::vector<std::string> header;
-  std::vector<bool> are_numbers;
-  for_rows(path, encoding_, header, [&](int64_t, const std::vector<std::string_view>& cells) {
-    if (are_numbers.empty()) are_numbers.assign(cells.size(), true);
-    for (size_t i = 0; i < cells.size(); ++i)
-      if (are_numbers[i] && !is_missing(cells[i]) && !number_in(cells[i])) are_numbers[i] = false;
+  for_rows(path, encoding_, header, [&](int64_t line, const std::vector<std::string_view>& cells) {
+    columns_.resize(cells.size());
+    for (size_t i = 0; i < cells.size(); ++i) {
+      if (is_missing(cells[i])) continue;
+      Column& column = columns_[i];
+      if (number_in(cells[i])) {
+        ++column.cells_of_numbers;
+      } else if (column.text_line == 0) {
+        column.text = cells[i];
+        column.text_line = line;
+      }
+    }
   });
   columns_.resize(header.size());
   for (size_t i = 0; i < header.size(); ++i) {
     columns_[i].name = header[i];
-    columns_[i].is_number = !are_numbers.empty() && are_numbers[i];
+    columns_[i].is_number = columns_[i].text_line == 0;
     place_of_.emplace(header[i], i);
   }
   read_cells();
@@ -192,6 +205,17 @@ std::string target_name(const CsvTable& table, const CsvOptions& options) {
       in_quotes(table.path()), printable(fmt::format("{}", fmt::join(names, ", ")), 300)));
 }
 
+// Tells of a column that one cell, such as "?", makes one of categories.
+void warn_of_text_beside_numbers(const CsvTable& table, const CsvTable::Column& column) {
+  if (column.is_number || 2 * column.cells_of_numbers < table.rows()) return;
+  log().warn(
+      "[csv] {}: column {} is one of categories, since line {} has {} there; {} of its {} cells "
+      "are "
+      "numbers",
+      in_quotes(table.path()), in_quotes(column.name), column.text_line, in_quotes(column.text),
+      column.cells_of_numbers, table.rows());
+}
+
 // Whether the target's cells are classes.
 bool has_classes(const CsvTable::Column& target, const CsvOptions& options,
                  const std::string& path) {
@@ -199,7 +223,9 @@ bool has_classes(const CsvTable::Column& target, const CsvOptions& options,
     FRUGAL_CHECK(options.task != CsvOptions::Task::values,
                  "[csv] {}: expected numbers to predict in column {}, got {}", in_quotes(path),
                  in_quotes(target.name),
-                 target.names.empty() ? "none" : in_quotes(target.names.front()));
+                 target.text_line == 0
+                     ? "text"
+                     : fmt::format("{} in line {}", in_quotes(target.text), target.text_line));
     return true;
   }
   if (options.task == CsvOptions::Task::values) return false;
@@ -304,6 +330,7 @@ CsvEncoder::CsvEncoder(const CsvTable& table, const CsvOptions& options,
     CsvEncoding::Input input;
     input.name = column.name;
     input.is_number = column.is_number;
+    warn_of_text_beside_numbers(table, column);
     if (column.is_number) {
       input.number = number_of(column, training_rows, options.standardize);
     } else {
@@ -322,6 +349,7 @@ CsvEncoder::CsvEncoder(const CsvTable& table, const CsvOptions& options,
   FRUGAL_CHECK(encoding_.width() > 0, "[csv] {}: expected columns beside the target {}, got none",
                in_quotes(table.path()), in_quotes(encoding_.target));
   const CsvTable::Column& target = table.column(encoding_.target);
+  warn_of_text_beside_numbers(table, target);
   if (!has_classes(target, options, table.path())) {
     if (options.standardize) encoding_.value = number_of(target, training_rows, true);
     return;

@@ -49,6 +49,11 @@ class CsvTable {
     std::vector<int32_t> codes;      // categories of the rows, as indices of `names`; -1: missing
     std::vector<std::string> names;  // names of categories in the order in which they occur
     bool all_whole = true;           // all numbers are whole
+    // Of a column of categories: how many cells are numbers nevertheless, the first one that is
+    // none, and its line; 0: there is none.
+    int64_t cells_of_numbers = 0;
+    std::string text;
+    int64_t text_line = 0;
   };
   const std::string& path() const { return path_; }
   const std::vector<Column>& columns() const { return columns_; }
