@@ -177,9 +177,30 @@ void row_product(const Tensor& c, const Tensor& a, const Tensor& b, const Tensor
   });
 }
 
+// Threads share the sums of a product with a transposed left operand, as those of a weight's
+// gradient, where these have 2048 terms and more (oneDNN 2.6, AVX-512). Then the bits depend on the
+// number of threads. So such sums are added up in parts of kSumPart terms, which takes no longer.
+constexpr int64_t kSumPart = 1024;
+bool adds_parts(const Tensor& c, const Tensor& a, const Tensor& b, const Tensor& bias) {
+  return c.dtype() == DType::f32 && c.dim() == 2 && is_transposed(a) && b.is_contiguous() &&
+         !bias.defined() && a.size(1) >= 2 * kSumPart;
+}
+// Calls f(a, b, onto) for the terms of each part.
+template <class F>
+void for_sum_parts(const Tensor& a, const Tensor& b, Onto onto, F f) {
+  for (int64_t begin = 0; begin < a.size(1); begin += kSumPart) {
+    const int64_t end = std::min(begin + kSumPart, a.size(1));
+    f(a.slice(1, begin, end), b.slice(0, begin, end), begin == 0 ? onto : Onto::itself);
+  }
+}
+
 void multiply(const Tensor& c, const Tensor& a, const Tensor& b, const Tensor& bias, Onto onto) {
   if (c.dtype() == DType::f64) return matmul_reference(c, a, b, bias, onto);
   if (is_row_product(c, a, b, onto)) return row_product(c, a, b, bias);
+  if (adds_parts(c, a, b, bias))
+    return for_sum_parts(a, b, onto, [&](const Tensor& left, const Tensor& right, Onto next) {
+      multiply(c, left, right, {}, next);
+    });
   if (computes_in_f32(a, b, c)) {
     InF32 wide;
     const Tensor out = wide.write(c, onto == Onto::itself);
@@ -205,6 +226,10 @@ void count_product(const Tensor& c, const Tensor& a, const Tensor& b, const Tens
   if (!counts_kernel_memory(c.device()) || c.numel() == 0 || a.size(-1) == 0 ||
       is_row_product(c, a, b, onto))
     return;
+  if (adds_parts(c, a, b, bias))
+    return for_sum_parts(a, b, onto, [&](const Tensor& left, const Tensor& right, Onto next) {
+      count_product(c, left, right, {}, next);
+    });
   if (computes_in_f32(a, b, c)) {
     InF32 wide;
     const Tensor out = wide.write(c, onto == Onto::itself);

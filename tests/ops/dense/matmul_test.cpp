@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include <cstdlib>
+
 #include "tests/error_bounds.h"
 #include "tests/ops/samples.h"
 
@@ -129,6 +131,35 @@ TEST_CASE("matmul: the same bits at every run") {
     const ThreadsScope scope(threads);
     CHECK(same_bits(matmul(a, b), matmul(a, b)));
   }
+}
+
+TEST_CASE("gradients of weights over thousands of rows have the same bits for every thread count") {
+#ifdef __x86_64__
+  // Elsewhere oneDNN's kernels share other sums, too (findings/onednn_threads.sh).
+  if (std::getenv("ONEDNN_MAX_CPU_ISA") != nullptr || !__builtin_cpu_supports("avx512f")) return;
+#endif
+  const int64_t rows = 5000;
+  for (const DType dtype : {DType::f32, DType::bf16})
+    for (const auto& [out, in] : {std::pair{1, 8}, {16, 16}, {100, 8}, {64, 100}, {24, 300}}) {
+      CAPTURE(out);
+      CAPTURE(in);
+      const Tensor dy = cast(normals({rows, out}, 1), dtype),
+                   x = cast(normals({rows, in}, 2), dtype);
+      Tensor one, sum;
+      for (const int threads : {1, 2, 3, 4, 8}) {
+        const ThreadsScope scope(threads);
+        const Tensor dw = linear_backward_weight(dy, x), twice = clone(dw);
+        add_linear_backward_weight(twice, dy, x);
+        if (threads == 1) {
+          one = dw;
+          sum = twice;
+          CHECK(error(dw, linear_backward_weight(f64(dy), f64(x)).to_vector()) <
+                largest_bound(rows));
+        }
+        CHECK(same_bits(dw, one));
+        CHECK(same_bits(twice, sum));
+      }
+    }
 }
 
 TEST_CASE("matmul: meta tensors have shapes") {
