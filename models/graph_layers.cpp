@@ -42,7 +42,8 @@ Tensor glorot(Init& init, const Shape& shape) {
 
 Variable project(NodeFeatures features, const Variable& weight, const Variable& bias) {
   if (features.sparse == nullptr) return linear_over(std::move(features.dense), weight, bias);
-  return sparse_linear(features.sparse, weight, bias, features.dropout, features.key);
+  const Variable y = sparse_linear(features.sparse, weight, bias, features.dropout, features.key);
+  return features.dtype == DType::bf16 ? cast(y, features.dtype) : y;
 }
 
 template <class Value, class Make>
@@ -98,6 +99,7 @@ NodeFeatures GraphInputs::features(const char* model, const Variable& x, const C
     FRUGAL_CHECK(out.sparse->rows() == x.size(0),
                  "[{}] expected sparse features of {} nodes, got {}", model, x.size(0),
                  out.sparse->rows());
+    out.dtype = context.dtype;
     if (drops) {
       out.dropout = p;
       out.key = context.rng->next();

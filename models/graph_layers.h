@@ -44,6 +44,7 @@ Tensor glorot(Init& init, const Shape& shape);
 struct NodeFeatures {
   Variable dense;
   SparsePtr sparse;
+  DType dtype = DType::f32;  // that a projection of sparse features has: f32 or bf16
   double dropout = 0;
   RngKey key{};
 };

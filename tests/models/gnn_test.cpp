@@ -1,10 +1,12 @@
 // What all graph networks do: order, training, sparse features, bytes, meta, mistakes.
+#include <cmath>
 #include <limits>
 #include <map>
 
 #include "autograd/engine.h"
 #include "autograd/record.h"
 #include "models/graph_inputs.h"
+#include "ops/dense/copy.h"
 #include "tests/models/gnn_samples.h"
 
 using namespace frugal;
@@ -81,6 +83,14 @@ TEST_CASE("sparse features give what the dense ones give") {
     const Variable y = a->forward(Variable(x), dense);
     const Variable z = b->forward(Variable(Tensor::empty({kNodes, 0})), sparse);
     CHECK(distance(z.value(), Matrix{y.value()}) < 1e-5);
+    // In bf16 no more than 16 roundings of 2^-8 lie between features and an output.
+    Context half = sparse;
+    half.dtype = DType::bf16;
+    const Tensor w = make()->forward(Variable(Tensor::empty({kNodes, 0})), half).value();
+    CHECK(w.dtype() == DType::bf16);
+    double most = 0;
+    for (const double value : y.value().to_vector()) most = std::max(most, std::abs(value));
+    CHECK(distance(ops::cast(w, DType::f32), Matrix{y.value()}) < most / 16);
     const Tensor dy = features(DType::f32).slice(1, 0, kClasses);
     backward(y, dy);
     backward(z, dy);
