@@ -27,6 +27,7 @@
 #include "models/state.h"
 #include "ops/dense/copy.h"
 #include "train/planning/bytes.h"
+#include "train/run/run_folder.h"
 
 namespace frugal::apps {
 namespace {
@@ -284,6 +285,24 @@ std::vector<std::pair<std::string, fs::path>> tokenizer_files_of(const ExportSou
   return files;
 }
 
+// Errors: a file in the folder `output` that is none of `written`, but that readers of a model's
+// folder take for a part of it.
+void check_no_other_parts(const std::string& output, const Json& written) {
+  std::error_code none;
+  if (!fs::is_directory(output, none)) return;
+  for (const auto& entry : fs::directory_iterator(output)) {
+    const std::string name = entry.path().filename().string();
+    const bool part = name.ends_with(".safetensors") || name.ends_with(".safetensors.index.json") ||
+                      std::find(std::begin(kTokenizerFiles), std::end(kTokenizerFiles), name) !=
+                          std::end(kTokenizerFiles);
+    if (part && std::find(written.begin(), written.end(), name) == written.end())
+      throw ConfigError(
+          "", fmt::format("--output: expected a folder without {}, with which other programs would "
+                          "read the new weights, got {}; remove the file, or name another folder",
+                          in_quotes(name), in_quotes(output)));
+  }
+}
+
 // A folder with config.json and model.safetensors.
 Json export_folder(const ExportArguments& arguments, const std::string& format,
                    const std::string& output, const ExportSource& source) {
@@ -296,27 +315,29 @@ Json export_folder(const ExportArguments& arguments, const std::string& format,
        i < source.spec.classes && !source.spec.target_of_each_token(); ++i)
     labels.push_back(fmt::format("LABEL_{}", i));
   const Json config = hub_config(source.config.model, dtype, origin, labels);
-  const models::NamedTensors tensors = exported_tensors(arguments, source);
-  fs::create_directories(output);
-  data::write_safetensors((fs::path(output) / "model.safetensors").string(), tensors,
-                          {{"format", "pt"}});
-  data::atomic_write((fs::path(output) / "config.json").string(), config.dump(2) + "\n");
   Json files = {"config.json", "model.safetensors"};
-  for (const auto& [name, from] : tokenizer_files_of(source)) {
-    fs::copy_file(from, fs::path(output) / name, fs::copy_options::overwrite_existing);
-    files.push_back(name);
-  }
+  const auto copied = tokenizer_files_of(source);
+  for (const auto& [name, from] : copied) files.push_back(name);
   // Without a run, the tokenizer is that of the data.
   const auto lacks = [&](const std::string& name) {
     return std::find(std::begin(kTokenizerFiles), std::end(kTokenizerFiles), name) !=
                std::end(kTokenizerFiles) &&
            std::find(files.begin(), files.end(), name) == files.end();
   };
-  if (source.folder.empty())
-    for (const auto& [name, text] : tokenizer_files(source.config, lacks)) {
-      data::atomic_write((fs::path(output) / name).string(), text);
-      files.push_back(name);
-    }
+  decltype(tokenizer_files(source.config, lacks)) made;
+  if (source.folder.empty()) made = tokenizer_files(source.config, lacks);
+  for (const auto& [name, text] : made) files.push_back(name);
+  check_no_other_parts(output, files);
+  const models::NamedTensors tensors = exported_tensors(arguments, source);
+  data::NewFolder folder(output);
+  data::write_safetensors((fs::path(output) / "model.safetensors").string(), tensors,
+                          {{"format", "pt"}});
+  for (const auto& [name, from] : copied)
+    fs::copy_file(from, fs::path(output) / name, fs::copy_options::overwrite_existing);
+  for (const auto& [name, text] : made)
+    data::atomic_write((fs::path(output) / name).string(), text);
+  data::atomic_write((fs::path(output) / "config.json").string(), config.dump(2) + "\n");
+  folder.keep();
   if (!arguments.json)
     std::printf("%s: %s, %s, %s\n", output.c_str(), config["model_type"].get<std::string>().c_str(),
                 arguments.dtype.c_str(), sizes_text(tensors.size(), elements_of(tensors)).c_str());
@@ -343,6 +364,28 @@ Json export_adapter(const ExportArguments& arguments, const std::string& format,
           {"tensors", written.tensors},
           {"elements", written.elements},
           {"files", written.files}};
+}
+
+// Errors: an output in the place of what the run consists of, or of what it began with.
+void check_not_read(const std::string& output, const ExportSource& source) {
+  std::error_code none;
+  const auto same = [&](const fs::path& a, const fs::path& b) {
+    return !a.empty() && !b.empty() && fs::equivalent(a, b, none);
+  };
+  const fs::path place = output, parent = fs::absolute(place).parent_path();
+  const std::string name = place.filename().string();
+  if (!fs::exists(place, none)) return;
+  const fs::path run = source.folder;
+  bool read = same(place, source.weights) || same(place, run) || same(parent, run / "checkpoint") ||
+              (same(parent, run) && train::is_run_file(name));
+  for (const auto& begun : {source.config.model.weights, source.config.model.adapter})
+    if (begun)
+      read = read || same(place, *begun) ||
+             (same(parent, *begun) && (name.ends_with(".safetensors") || name.ends_with(".json")));
+  if (read)
+    throw ConfigError("", fmt::format("--output: expected another place than {}, which the run "
+                                      "needs itself",
+                                      in_quotes(output)));
 }
 
 }  // namespace
@@ -378,6 +421,7 @@ void export_command(const ExportArguments& arguments) {
     throw ConfigError("", "--output: " + wrong);
   ExportSource source = open_source(arguments);
   std::string output = arguments.output;
+  if (!output.empty()) check_not_read(output, source);
   const bool adapter_alone = format == "peft" || format == "mlx-lora" || format == "gguf-lora";
   const bool adapts = !models::adapted_layers(*source.model).empty();
   if (format == "merged" && !adapts)

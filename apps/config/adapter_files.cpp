@@ -580,9 +580,10 @@ WrittenAdapter write_peft(Module& network, const Config& config, const fs::path&
                      {"task_type", task.empty() ? Json(nullptr) : Json(task)},
                      {"use_dora", options.has_magnitude()},
                      {"use_rslora", options.is_rank_stabilized()}};
-  fs::create_directories(folder);
+  data::NewFolder made(folder.string());
   data::write_safetensors((folder / kPeftTensors).string(), tensors, {{"format", "pt"}});
   data::atomic_write((folder / kConfigFile).string(), json.dump(2) + "\n");
+  made.keep();
   WrittenAdapter written{{kConfigFile, kPeftTensors}};
   add(written, tensors);
   return written;
@@ -619,9 +620,10 @@ WrittenAdapter write_mlx(Module& network, const Config& config, const fs::path& 
       {"num_layers", config.model.integer("layers").value_or(-1)},
       {"lora_parameters",
        {{"rank", rank}, {"scale", scale}, {"dropout", options.dropout}, {"keys", keys}}}};
-  fs::create_directories(folder);
+  data::NewFolder made(folder.string());
   data::write_safetensors((folder / kMlxTensors).string(), tensors, {{"format", "mlx"}});
   data::atomic_write((folder / kConfigFile).string(), json.dump(4) + "\n");
+  made.keep();
   WrittenAdapter written{{kConfigFile, kMlxTensors}};
   add(written, tensors);
   return written;

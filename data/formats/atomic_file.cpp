@@ -143,4 +143,12 @@ void sync_path(const std::string& path) {
   if (!synced) throw Error(fmt::format("[write] cannot sync {}: {}", path, std::strerror(reason)));
 }
 
+NewFolder::NewFolder(std::string path)
+    : path_(std::move(path)), keeps_(!std::filesystem::create_directories(path_)) {}
+
+NewFolder::~NewFolder() {
+  std::error_code ignored;
+  if (!keeps_) std::filesystem::remove_all(path_, ignored);
+}
+
 }  // namespace frugal::data

@@ -36,6 +36,21 @@ class AtomicFile {
 
 void atomic_write(const std::string& path, std::string_view content, bool lasting = true);
 
+// A folder for files that belong together. Unless keep() is called, the destructor removes it with
+// all that is in it, if the constructor has made it.
+class NewFolder {
+ public:
+  explicit NewFolder(std::string path);  // Errors: a folder that cannot be made
+  ~NewFolder();
+  NewFolder(const NewFolder&) = delete;
+  NewFolder& operator=(const NewFolder&) = delete;
+  void keep() { keeps_ = true; }
+
+ private:
+  std::string path_;
+  bool keeps_;
+};
+
 // Nothing is written through links inside the folder of a run, which somebody else may have made.
 // Errors: `path` lies in a folder that holds config.json and checkpoint/, and a folder on the way
 // from there to the file is a symbolic link. The folder of the run may be one itself.

@@ -40,6 +40,12 @@ std::string file_in(const std::string& folder) {
       others.push_back(name);
   }
   for (auto* names : {&indices, &files, &others}) std::sort(names->begin(), names->end());
+  // Hugging Face's library reads the one file where both are there.
+  if (indices.size() == 1) {
+    const std::string whole =
+        indices[0].substr(0, indices[0].size() - std::string_view(kIndex).size()) + kFile;
+    if (std::binary_search(files.begin(), files.end(), whole)) return folder + "/" + whole;
+  }
   const std::vector<std::string>& found = indices.empty() ? files : indices;
   // Opening it says how a pickle becomes safetensors.
   if (found.empty() && !others.empty()) return folder + "/" + others.front();

@@ -459,6 +459,15 @@ def _pair(split: str, pair: Any) -> Any:
         count = f"{len(pair)} arrays" if isinstance(pair, (tuple, list)) else said(pair)
         raise ValueError(f"[save_arrays] expected {split} to be (inputs, targets), got {count}")
     inputs, targets = (numpy.asarray(one) for one in pair)
+    for one in (inputs, targets):
+        if one.dtype.kind not in "biuf":
+            raise TypeError(
+                f"[save_arrays] expected arrays of numbers in {split}, got dtype {one.dtype}"
+            )
+    # The reader takes this machine's byte order.
+    inputs, targets = (
+        one.astype(one.dtype.newbyteorder("="), copy=False) for one in (inputs, targets)
+    )
     if inputs.ndim == 0 or targets.ndim == 0 or len(inputs) != len(targets):
         raise ValueError(
             f"[save_arrays] expected as many targets as inputs in {split}, got inputs of shape "

@@ -416,6 +416,71 @@ TEST_CASE("adapters: a merged folder is base and adapter, and eval and generate 
   }
 }
 
+TEST_CASE("adapters: a step of thousands of tokens has the same bits for every thread count") {
+  if (!products_ignore_threads()) return;
+  const Base base;
+  for (const char* threads : {"1", "2", "3"})
+    REQUIRE(base.train(adapter("lora",
+                               " --set data.batch_size=512 --set data.train_samples=512 "
+                               "--set train.steps=2 --set threads=") +
+                           threads,
+                       threads)
+                .status == 0);
+  const std::string weights = "/checkpoint/last.safetensors";
+  for (const char* threads : {"2", "3"})
+    CHECK((read_file(base.folder / "1" + weights) == read_file(base.folder / threads + weights)));
+}
+
+TEST_CASE("adapters: an export writes over nothing that the run needs") {
+  const Base base;
+  REQUIRE(base.train(adapter("lora"), "a").status == 0);
+  const std::string run = base.folder / "a";
+  const auto refused = [&](const std::string& format, const std::string& output) {
+    CAPTURE(output);
+    const Ran ran =
+        frugal(fmt::format("export {} --format {} --output {} --overwrite", run, format, output));
+    CHECK(ran.status == 2);
+    CHECK_MESSAGE(has(ran.err, "expected another place than"), ran.err);
+  };
+  refused("merged", base.base);
+  refused("merged", base.base + "/");
+  refused("peft", base.base);
+  refused("safetensors", base.base + "/model.safetensors");
+  refused("safetensors", base.base + "/config.json");
+  refused("safetensors", run + "/checkpoint/best.safetensors");
+  refused("safetensors", run + "/config.json");
+  refused("hf", run);
+  REQUIRE(frugal("eval " + run).status == 0);  // the base is as it was
+  const std::string own = "export " + run + " --format safetensors --overwrite --output " + run;
+  for (int i = 0; i < 2; ++i) CHECK(frugal(own + "/network.safetensors").status == 0);
+}
+
+TEST_CASE("adapters: a merged folder has no parts of another model, and a lost one leaves none") {
+  const Base base;
+  REQUIRE(base.train(adapter("lora"), "a").status == 0);
+  const std::string run = base.folder / "a", merged = base.folder / "merged";
+  const std::string command = "export " + run + " --format merged --overwrite --output " + merged;
+  for (int i = 0; i < 2; ++i) CHECK(frugal(command).status == 0);
+  for (const std::string name :
+       {"model.safetensors.index.json", "model-00001-of-00002.safetensors", "added_tokens.json"}) {
+    write_file(merged + "/" + name, "{}");
+    const Ran ran = frugal(command);
+    CHECK(ran.status == 2);
+    CHECK_MESSAGE(has(ran.err, "expected a folder without \"" + name + "\""), ran.err);
+    std::filesystem::remove(merged + "/" + name);
+  }
+  write_file(merged + "/README.md", "mine");
+  CHECK(frugal(command).status == 0);
+  // Files of more than 512 bytes fail, as on a full disk.
+  for (const char* format : {"merged", "peft", "mlx-lora"}) {
+    const std::string to = base.folder / format + "_lost";
+    const Ran ran = shell(fmt::format(
+        "trap '' XFSZ; ulimit -f 1; FRUGAL export {} --format {} --output {}", run, format, to));
+    CHECK(ran.status == 1);
+    CHECK(!std::filesystem::exists(to));
+  }
+}
+
 TEST_CASE("adapters: tensors and keys that find no home are errors that name them") {
   const Base base;
   REQUIRE(base.train(adapter("lora"), "run").status == 0);

@@ -100,6 +100,21 @@ TEST_CASE("a table is learned, whatever the number of workers, and a run tells i
   CHECK(unknown.err.find("perhaps") != std::string::npos);
 }
 
+TEST_CASE("a warning names the cell that makes numbers categories") {
+  const Data data({{"name", "csv"}, {"target", "answer"}, {"drop", {"id"}}});
+  std::string text = table(40, false);
+  write_file(data.folder / "data/train.csv", text);
+  CHECK(lacks(data.train("plain").err, "categories, since"));
+  text += "40,none,red,no\n";
+  write_file(data.folder / "data/train.csv", text);
+  const Ran ran = data.train("text", " --set data.split=[0.8,0.1]");
+  REQUIRE_MESSAGE(ran.status == 0, ran.err);
+  CHECK(has(ran.err,
+            "column \"size\" is one of categories, since line 42 has \"none\" there; 40 of its 41 "
+            "cells are numbers"));
+  CHECK(lacks(ran.err, "\"id\""));  // which is dropped
+}
+
 TEST_CASE("numbers are predicted from a table") {
   const Data data({{"name", "csv"}, {"target", "answer"}, {"drop", {"id"}}, {"batch_size", 16}});
   write_file(data.folder / "data/train.csv", table(300, true));
@@ -314,6 +329,10 @@ TEST_CASE("own data that are not as they should be are errors that say what to d
   write_file(data.folder / "data/train.csv", "a,b\n1,2\n");
   refused("", 1, "the columns are a, b");
   refused(" --set data.target=b", 2, "data.split");
+  write_file(data.folder / "data/train.csv", "a;b\n1,5;2\n");
+  refused(" --set data.target=b", 1, "expected commas between columns");
+  write_file(data.folder / "data/train.csv", "a,b\n1,3.5\n2,?\n3,4\n4,5\n");
+  refused(" --set data.target=b --set data.task=values", 1, "got \"?\" in line 3");
   write_file(data.folder / "data/train.csv", table(40, false));
   refused(" --set data.target=answer --set model.name=resnet20", 2, "model.name");
   refused(" --set data.target=answer --set data.normalize=imagenet", 2, "data.normalize");

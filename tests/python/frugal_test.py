@@ -363,7 +363,19 @@ class Loops(unittest.TestCase):
                     frugal.save_arrays(folder, train=wrong)
             with self.assertRaisesRegex(TypeError, "expected train to be .* got int 3"):
                 frugal.save_arrays(folder, train=3)
+            with self.assertRaisesRegex(TypeError, "expected arrays of numbers in train, got dtype object"):
+                frugal.save_arrays(folder, train=(np.array([None] * 8), y))
             self.assertEqual(os.listdir(folder), [])
+
+    def test_arrays_of_another_byte_order(self):
+        x, y = arrays(8)
+        with tempfile.TemporaryDirectory() as folder:
+            swapped = x.astype(x.dtype.newbyteorder()), y.astype(y.dtype.newbyteorder())
+            frugal.save_arrays(folder, train=swapped)
+            with np.load(os.path.join(folder, "train.npz")) as written:
+                for name, array in (("input", x), ("target", y)):
+                    self.assertTrue(written[name].dtype.isnative)
+                    self.assertTrue((written[name] == array).all())
 
 
 class Runs(InFolder):

@@ -158,6 +158,8 @@ data::Metadata metadata(const RunState& state, bool averaged) {
 
 }  // namespace
 
+bool is_run_file(const std::string& name) { return kNames.contains(name); }
+
 RunFolder::RunFolder(const std::string& path, bool resume, bool overwrite)
     : path_(path), replaces_(overwrite) {
   try {

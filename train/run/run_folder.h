@@ -56,6 +56,9 @@ namespace frugal::train {
 
 struct Checkpoint;  // checkpoint.h
 
+// Is this the name of a file, or a folder, that stands in the folder of a run?
+bool is_run_file(const std::string& name);
+
 class RunFolder {
  public:
   // Makes the folder. Errors: cannot be made or written, another process at work in it; OptionError

@@ -63,6 +63,17 @@ TEST_CASE("with train.freeze_epochs the plan is that of the phase in which all i
   CHECK(has(text.out, "steps are those from epoch 3 on"));
 }
 
+TEST_CASE("a plan of bf16 that is computed in f32 counts the copies in f32") {
+  const TempFolder folder;
+  Json config = phases_config();
+  config["precision"] = "bf16_in_f32";
+  config["train"] = {{"epochs", 1}};
+  const int64_t planned = peak_called(plan_of(folder, config), "this config");
+  const Ran ran = frugal("train --json --quiet " + (folder / "c.json"));
+  REQUIRE_MESSAGE(ran.status == 0, ran.err);
+  CHECK(Json::parse(ran.out).at("memory").at("peak_bytes") == planned);
+}
+
 TEST_CASE("a plan does not recommend against the budget of the configuration") {
   const TempFolder folder;
   Json config = phases_config();

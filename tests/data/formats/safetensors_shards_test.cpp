@@ -72,6 +72,13 @@ TEST_CASE("a folder with one file is that file; with several, or none, it is an 
   CHECK(message_of(shards.file("nothing")).find("expected a file at") != std::string::npos);
 }
 
+TEST_CASE("of a folder with a whole file beside its index, the file is read") {
+  const Shards shards;
+  write_safetensors(shards.file("model.safetensors"), {{"whole", Tensor::ones({1})}});
+  CHECK(SafetensorsShards::open(shards.folder.path()).names() == std::vector<std::string>{"whole"});
+  CHECK(SafetensorsShards::open(shards.file(kIndex)).names().size() == 3);
+}
+
 TEST_CASE("indices that do not fit their files are refused") {
   const Shards shards;
   const auto with = [&](const std::string& index) {
