@@ -13,8 +13,8 @@ namespace frugal::data {
 // The open files of one set of weights, read as one. open() checks all headers.
 class SafetensorsShards {
  public:
-  // `path`: a file; an index; a folder with one index, or with one file and no index. Of a folder
-  // with NAME.safetensors beside its index, the file counts.
+  // `path`: a file; an index; a folder with one index, or with one file and no index. The file
+  // counts where a folder has NAME.safetensors beside its index.
   // Errors (each with the path): those of SafetensorsFile; an index that is not JSON, without a
   // weight_map, that names a file outside of its folder, a file that is missing, or a tensor that
   // its file lacks; a folder with none of these files, or with several.

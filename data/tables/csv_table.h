@@ -49,8 +49,7 @@ class CsvTable {
     std::vector<int32_t> codes;      // categories of the rows, as indices of `names`; -1: missing
     std::vector<std::string> names;  // names of categories in the order in which they occur
     bool all_whole = true;           // all numbers are whole
-    // Of a column of categories: how many cells are numbers nevertheless, the first one that is
-    // none, and its line; 0: there is none.
+    // How many cells are numbers; the first one that is text, and its line; 0: there is none.
     int64_t cells_of_numbers = 0;
     std::string text;
     int64_t text_line = 0;

@@ -48,8 +48,8 @@ struct TextSampleCounts {
 //   {"text": ...}
 // A "system" beside messages or an instruction becomes the first message. Answers are what the role
 // assistant says, in a completion of messages as elsewhere, but for messages of the weight 0;
-// completions and outputs; each with the ends that the template or the tokenizer gives it. Of a
-// text, everything counts. Instructions become a conversation if there is a template, and Alpaca's
+// completions and outputs; each with the ends that the template or the tokenizer gives it. A
+// text counts as a whole. Instructions become a conversation if there is a template, and Alpaca's
 // published prompt otherwise. Errors name
 // file and line: a line that is not a JSON object; an object that has none of these members; a
 // member of another type; a "system" without a place for it; an instruction with a "history"; a
