@@ -68,12 +68,19 @@ double factor_of(const AttentionProblem& p, int64_t n, int64_t head, int64_t t, 
   return kept ? 1 / (1 - p.options.dropout) : 0;
 }
 
-double log_sum_exp(const std::vector<double>& scores) {
+// The probability of a score is e^(score - shift) / total.
+struct RowSum {
+  double shift, total;
+  double log() const { return shift + std::log(total); }
+  double weight(double score) const { return std::exp(score - shift) / total; }
+};
+
+RowSum sum_of(const std::vector<double>& scores) {
   const double top = std::max(kMinusInfinity, *std::max_element(scores.begin(), scores.end()));
-  if (top == kMinusInfinity) return -kMinusInfinity;
+  if (top == kMinusInfinity) return {-kMinusInfinity, 1};
   double total = 0;
   for (const double score : scores) total += std::exp(score - top);
-  return top + std::log(total);
+  return {top, total};
 }
 
 void attention_reference(const AttentionProblem& p, const AttentionOutput& out) {
@@ -83,13 +90,13 @@ void attention_reference(const AttentionProblem& p, const AttentionOutput& out) 
       for (int64_t t = 0; t < p.t; ++t) {
         const int64_t n = i / p.heads, head = i % p.heads;
         scores_of(p, n, head, t, scores.data());
-        const double lse = log_sum_exp(scores);
-        out.lse.mut<double>()[i * p.t + t] = lse;
+        const RowSum sum = sum_of(scores);
+        out.lse.mut<double>()[i * p.t + t] = sum.log();
         double* y = mut_row(out.y, n, t, head);
         std::fill_n(y, p.d, 0.0);
         for (int64_t s = 0; s < p.s; ++s) {
           const double weight =
-              std::exp(scores[static_cast<size_t>(s)] - lse) * factor_of(p, n, head, t, s);
+              sum.weight(scores[static_cast<size_t>(s)]) * factor_of(p, n, head, t, s);
           const double* v = row(p.v, n, s, key_head(p, head));
           for (int64_t k = 0; k < p.d; ++k) y[k] += weight * v[k];
         }
@@ -120,9 +127,11 @@ void attention_backward_reference(const Tensor& dy, const AttentionProblem& p, A
       const double* g = row(dy, n, t, head);
       const double delta = dot(g, row(out.y, n, t, head), p.d);
       scores_of(p, n, head, t, scores.data());
+      // lse is rounded in the unit of its size, which a factor of all weights would show.
+      const double lse = out.lse.data<double>()[i * p.t + t];
+      const RowSum sum = std::abs(lse) < 0x1p40 ? RowSum{lse, 1} : sum_of(scores);
       for (int64_t s = 0; s < p.s; ++s) {
-        const double weight =
-            std::exp(scores[static_cast<size_t>(s)] - out.lse.data<double>()[i * p.t + t]);
+        const double weight = sum.weight(scores[static_cast<size_t>(s)]);
         const double factor = factor_of(p, n, head, t, s);
         const double ds = weight * (factor * dot(g, row(p.v, n, s, shared), p.d) - delta);
         const double by = p.options.scale * ds * slope_of(p, scores[static_cast<size_t>(s)]);

@@ -35,6 +35,8 @@ AttentionOutput attention(const AttentionInputs& in, const AttentionOptions& opt
 // they are computed again from the q, k and v given here. This matters where q and k were rebuilt
 // with errors: probabilities then still add up to 1, and their gradients to 0. (At 4 bits this
 // removes most of the bias, and up to 9/10 of the variance that the exact lse would leave.)
+// lse is rounded by up to |lse| 2^-24. The CPU takes sums of exponentials again for rows where that
+// matters (|lse| from 2^12 on). On CUDA their gradients are off by a factor of up to S.
 struct AttentionGradients {
   Tensor dq, dk, dv, dbias;
 };

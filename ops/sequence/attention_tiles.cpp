@@ -284,11 +284,14 @@ class BackwardPass {
     gradient_ = room_.take(kQueries * width_);
     factors_ = room_.take(kQueries * width_);
     if (caps()) slopes_ = room_.take(kQueries * width_);
+    top_ = room_.take(kQueries);
+    total_ = room_.take(kQueries);
+    rescale_ = room_.take(kQueries);
   }
 
   // Elements of the buffers.
   static int64_t room(const AttentionProblem& p, bool given) {
-    return 3 * (p.t + p.s) * padded(p.d) + 2 * p.d * padded(p.s) + p.s + p.t +
+    return 3 * (p.t + p.s) * padded(p.d) + 2 * p.d * padded(p.s) + p.s + p.t + 3 * kQueries +
            (p.options.soft_cap > 0 ? 4 : 3) * kQueries * (given ? kKeys : padded(p.s));
   }
 
@@ -314,6 +317,9 @@ class BackwardPass {
     int64_t t, s, rows, cols;
     float *scores, *gradient, *factors, *slopes;  // rows lie width_ apart
   };
+  // Is a row's lse too large to tell e^(score - lse)? It is rounded by up to |lse| 2^-24. A mask
+  // that adds the least finite float to all keys of a row leaves nothing of the sum.
+  static bool is_coarse(float lse) { return !(std::abs(lse) < 0x1p12f) && lse != -kHidden; }
   bool drops() const { return p_.options.dropout > 0; }
   bool caps() const { return p_.options.soft_cap > 0; }
 
@@ -352,9 +358,24 @@ class BackwardPass {
                  [&](int64_t s, int64_t cols) { close(at, tile_at(s, cols), to.dbias); });
         return;
       }
+      const bool coarse = std::any_of(lse + t, lse + t + rows, is_coarse);
+      if (coarse) {
+        std::fill_n(top_, rows, kHidden);
+        std::fill_n(total_, rows, 0.0f);
+        for_keys(begin, end, [&](int64_t s, int64_t cols) {
+          score(at, tile_at(s, cols));
+          simd::tile_online_softmax({scores_, width_, rows, cols}, top_, total_, rescale_);
+        });
+        for (int64_t r = 0; r < rows; ++r) {
+          if (top_[r] == kHidden) top_[r] = 0;
+          total_[r] = total_[r] == 0 ? 0 : 1 / total_[r];
+        }
+      }
       for_keys(begin, end, [&](int64_t s, int64_t cols) {
         open(at, tile_at(s, cols));
-        simd::tile_exp({scores_, width_, rows, cols}, lse + t);
+        const Tile scores{scores_, width_, rows, cols};
+        simd::tile_exp(scores, coarse ? top_ : lse + t);
+        if (coarse) simd::tile_scale_rows(scores, total_);
         close(at, tile_at(s, cols), to.dbias);
       });
     });
@@ -362,17 +383,21 @@ class BackwardPass {
     if (to.dq.defined()) write_head(dq_, d_pad_, scale, to.dq, n, head);
   }
 
-  // Computes the scores, and f (dy v^T).
-  void open(const Head& at, const ScoreTile& x) {
+  void score(const Head& at, const ScoreTile& x) {
     const Tile scores{x.scores, width_, x.rows, x.cols};
     simd::tile_product({q_ + x.t * d_pad_, d_pad_, 1}, keys_ + x.s, s_pad_, x.scores, width_,
                        x.rows, padded(x.cols), p_.d, false);
     if (caps()) simd::tile_soft_cap(scores, static_cast<float>(p_.options.soft_cap), x.slopes);
     at.mask_scores(scores, x.t, x.s);
+  }
+
+  // Computes the scores, and f (dy v^T).
+  void open(const Head& at, const ScoreTile& x) {
+    score(at, x);
     simd::tile_product({dy_ + x.t * d_pad_, d_pad_, 1}, values_ + x.s, s_pad_, x.gradient, width_,
                        x.rows, padded(x.cols), p_.d, false);
     if (!drops()) return;
-    at.dropout_factors(scores, x.t, x.s, x.factors);
+    at.dropout_factors({x.scores, width_, x.rows, x.cols}, x.t, x.s, x.factors);
     simd::tile_multiply({x.gradient, width_, x.rows, x.cols}, x.factors);
   }
 
@@ -399,6 +424,7 @@ class BackwardPass {
   Workspace room_;
   float *q_, *dy_, *dq_, *k_, *dk_, *dv_, *keys_, *values_, *hidden_, *delta_;
   float *scores_, *gradient_, *factors_, *slopes_ = nullptr;
+  float *top_, *total_, *rescale_;
 };
 
 // Allocates on meta the buffers of as many passes as with_passes() makes.

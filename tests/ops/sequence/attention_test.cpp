@@ -229,6 +229,27 @@ TEST_CASE("attention: large scores neither overflow nor vanish, NaN stays in its
   for (int64_t i = 0; i < 32; ++i) CHECK(std::isnan(y.item(i)) == (i / 8 == 1));
 }
 
+TEST_CASE("attention: a row whose keys all get the least float is a mean, in its gradient, too") {
+  // The numbers that are added are equal, so they change no probability. Beside them, scores are
+  // rounded away, and the logarithm of a sum of exponentials is, too: findings/torch_flash_mask.sh
+  for (const float added : {-std::numeric_limits<float>::max(), -1e30f, 1e30f}) {
+    CAPTURE(added);
+    AttentionInputs in = inputs_of({2, 5, 300, 2, 8});
+    AttentionInputs flat = in;
+    in.mask = Tensor::full({1, 5, 300}, added);
+    flat.q = Tensor::zeros(in.q.shape(), DType::f32);  // all scores are 0
+    for (const DType dtype : {DType::f32, DType::f64})
+      for (const bool keep_output : {true, false}) {
+        const Everything expected = run(in_dtype(flat, dtype), {}, keep_output);
+        const Everything all = run(in_dtype(in, dtype), {}, keep_output);
+        const double bound = dtype == DType::f64 ? 1e-12 : 2e-5;
+        CHECK(error(all.out.y, expected.out.y.to_vector()) < bound);
+        CHECK(error(all.g.dq, expected.g.dq.to_vector()) < bound);
+        CHECK(error(all.g.dv, expected.g.dv.to_vector()) < bound);
+      }
+  }
+}
+
 TEST_CASE("attention: the workspace does not grow with heads and sequences") {
   for (const bool keep_output : {true, false}) {
     const auto peak = [&](const Sizes& z) {
