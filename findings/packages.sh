@@ -23,6 +23,7 @@ not_tried() {
 packages() {
   local suite=$1 folder=$work/$1 site options
   shift
+  echo "unpacks $* of Debian's $suite and what they depend on: this takes a minute or more" >&2
   mkdir -p "$folder" "$work/apt/$suite/lists/partial" "$work/apt/$suite/debs/partial"
   site=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' | grep -E '/debian/?$' | sort -u |
     head -n 1) || not_tried "apt-get of this system has no Debian"
