@@ -95,6 +95,17 @@ TEST_CASE("early stopping counts evaluations since the last better one") {
   CHECK(stop.state().waited == 0);
 }
 
+// A difference that is a share of the best value would change its sign: findings/torch_plateau_sign.sh
+TEST_CASE("a metric below 0 that stands still is not better") {
+  for (const double loss : {-5.0, 5.0}) {
+    EarlyStop stop({2, 1e-4, "loss"}, classification());
+    CHECK_FALSE(stop.add(result_of(loss, 0)));
+    CHECK_FALSE(stop.add(result_of(loss, 0)));
+    CHECK(stop.add(result_of(loss + 4e-4, 0)));  // worse, by less than a share of 1e-4 of the best
+    CHECK(stop.state().waited == 2);
+  }
+}
+
 TEST_CASE("a patience of epochs counts those between evaluations, too") {
   EarlyStop stop({5, 0, "loss", EarlyStopOptions::Unit::epochs}, classification());
   CHECK_FALSE(stop.add(result_of(1, 0), 4));
