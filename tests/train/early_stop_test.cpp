@@ -95,7 +95,7 @@ TEST_CASE("early stopping counts evaluations since the last better one") {
   CHECK(stop.state().waited == 0);
 }
 
-// A difference that is a share of the best value would change its sign: findings/torch_plateau_sign.sh
+// A difference that is a share of the best value changes its sign: findings/torch_plateau_sign.sh
 TEST_CASE("a metric below 0 that stands still is not better") {
   for (const double loss : {-5.0, 5.0}) {
     EarlyStop stop({2, 1e-4, "loss"}, classification());
