@@ -19,8 +19,9 @@ template <class T>
 void show(const char* type, const std::string& text, T other) {
   T value = 7;
   const auto read = std::from_chars(text.data(), text.data() + text.size(), value);
-  const char* how = read.ec == std::errc() ? "read" : read.ec == std::errc::result_out_of_range ? "out of range" : "invalid";
-  std::printf("%s as %s: %s, %g; strto: %g\n", text.c_str(), type, how, value, other);
+  const bool beyond = read.ec == std::errc::result_out_of_range;
+  std::printf("%s as %s: %s, %g; strto: %g\n", text.c_str(), type,
+              read.ec == std::errc() ? "read" : beyond ? "out of range" : "invalid", value, other);
 }
 
 int main() {

@@ -64,8 +64,10 @@ for suite in bookworm trixie; do
     expect "$suite, $isa: hundreds are below 0" [ "$below" -ge 200 ]
     expect "$suite, $isa: the least is below -1e-6" grep -q 'least -[1-9].*e-06' "$work/out"
     expect "$suite, $isa: at -20 it is below 0" grep -q 'at -20: -' "$work/out"
-    expect "$suite, $isa: it is right at 0 and 1" [ "$(grep -cE 'at [01]: .*, off by [0-9.]*e-0[6-9];' "$work/out")" = 2 ]
-    expect "$suite, $isa: its gradient is right" [ "$(grep -cE 'gradient off by ([0-9.]*e-0[5-9]|0.0e.00)' "$work/out")" = 4 ]
+    expect "$suite, $isa: it is right at 0 and 1" \
+      [ "$(grep -cE 'at [01]: .*, off by [0-9.]*e-0[6-9];' "$work/out")" = 2 ]
+    expect "$suite, $isa: its gradient is right" \
+      [ "$(grep -cE 'gradient off by ([0-9.]*e-0[5-9]|0.0e.00)' "$work/out")" = 4 ]
   done
 done
 done_with_it

@@ -34,7 +34,8 @@ for keys in 4, 64, 512:
         found = gradient(mask, keys, kernels)
         print("least float, %s, %d keys: output off by %.0e, gradient times %.2f"
               % (name, keys, (found[0] - right[0]).abs().max(), found[1].norm() / right[1].norm()))
-for name, mask in ("booleans", torch.zeros(1, 64, dtype=torch.bool)), ("minus infinity", torch.full((1, 64), -torch.inf)):
+hidden = torch.zeros(1, 64, dtype=torch.bool)
+for name, mask in ("booleans", hidden), ("minus infinity", torch.full((1, 64), -torch.inf)):
     for kernel in SDPBackend.FLASH_ATTENTION, SDPBackend.MATH:
         y, dv = gradient(mask, 64, [kernel])
         print("%s, %s: output %g, gradient %g" % (name, kernel.name, y.norm(), dv.norm()))

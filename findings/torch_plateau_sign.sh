@@ -25,7 +25,8 @@ for mode in "min", "max":
             schedule = ReduceLROnPlateau(optimizer, mode, patience=2, threshold_mode=threshold_mode)
             for metric in metrics:
                 schedule.step(metric)
-            print("%s, %s, %s: rate %.3g, best %.6g" % (mode, threshold_mode, name, optimizer.param_groups[0]["lr"], schedule.best))
+            found = mode, threshold_mode, name, optimizer.param_groups[0]["lr"], schedule.best
+            print("%s, %s, %s: rate %.3g, best %.6g" % found)
 ' 2>/dev/null | sed "s/^/$suite, /" | tee "$work/out"
   for mode in min max; do
     expect "$suite, $mode: found above 0" grep -qx "$suite, $mode, rel, 5: rate 0.001, best 5" "$work/out"

@@ -53,7 +53,8 @@ for name, make in {
   done
   expect "$suite: LinearLR, first" [ "$(rates_of LinearLR first)" = '0.550 0.775 1.000 1.000 1.000 1.000' ]
   expect "$suite: LinearLR, added" [ "$(rates_of LinearLR added)" = '1.692 2.385 3.077 3.077 3.077 3.077' ]
-  expect "$suite: CosineAnnealingLR, added" [ "$(rates_of CosineAnnealingLR added)" = '0.854 0.643 0.409 0.198 0.052 0.000' ]
+  expect "$suite: CosineAnnealingLR, added" \
+    [ "$(rates_of CosineAnnealingLR added)" = '0.854 0.643 0.409 0.198 0.052 0.000' ]
   for name in StepLR ExponentialLR MultiStepLR; do
     other=$(rates_of $name added)
     expect "$suite: $name takes it along" [ "${other##* }" != 1.000 ]
