@@ -145,6 +145,20 @@ TEST_CASE("unary: special values are those of the standard library") {
   CHECK(unary(Unary::exp, Tensor::full({}, -104)).item() == 0);
 }
 
+TEST_CASE("unary: NaN has one gradient, whole vectors and the rest alike") {
+  // findings/torch_nan_place.sh
+  for (const DType dtype : {DType::f32, DType::f64})
+    for (const UnaryCase& c : unary_cases()) {
+      CAPTURE(name_of(c.op));
+      if (!c.slope) continue;
+      const Tensor x = Tensor::full({67}, kNan, dtype), dy = Tensor::full({67}, 1, dtype);
+      const std::vector<double> dx =
+          unary_backward(c.op, dy, c.from_output ? unary(c.op, x) : x).to_vector();
+      for (const double each : dx)
+        CHECK((each == dx[0] || (std::isnan(each) && std::isnan(dx[0]))));
+    }
+}
+
 TEST_CASE("binary: broadcasting agrees with the definition, on every path") {
   struct Pair {
     Shape a, b;
