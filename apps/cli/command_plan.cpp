@@ -235,7 +235,7 @@ void plan_command(const PlanArguments& arguments) {
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
   const train::RunPlan plan = memory ? run.plan(memory->first) : run.plan();
   std::optional<Recommended> found;
-  if (plan.recommended) found.emplace(*plan.recommended, memory->second, config);
+  if (plan.recommended) found.emplace(Recommended{*plan.recommended, memory->second, config});
   if (arguments.json) {
     Json report = Json::object();
     if (budget != nullptr) {

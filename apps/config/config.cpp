@@ -322,7 +322,7 @@ Config parse_config(const Json& given) {
     if (key == kSchemaKey) continue;
     const Section* section = key.find('.') == std::string::npos ? section_named(key) : nullptr;
     if (section != nullptr) {
-      naming_files(config, [&] { parse_section(config, *section, value); });
+      naming_files(config, [&, &value = value] { parse_section(config, *section, value); });
       continue;
     }
     const Field* field = find(sections.back(), key);

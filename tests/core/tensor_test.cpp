@@ -74,11 +74,15 @@ TEST_CASE("integers are filled with the nearest value that they have, and with 0
   const auto filled = [](double value, DType dtype) {
     return Tensor::full({1}, value, dtype).item();
   };
-  for (const auto& [dtype, least, most] :
-       {std::tuple{DType::u8, 0.0, 255.0},
-        {DType::i32, -0x1p31, 0x1p31 - 1},
-        {DType::i64, -0x1p63, 0x1p63}}) {  // f64 rounds 2^63 - 1 to 2^63
-    CAPTURE(name_of(dtype));
+  struct Range {
+    DType dtype;
+    double least, most;
+  };
+  for (const Range& range : {Range{DType::u8, 0.0, 255.0},
+                             {DType::i32, -0x1p31, 0x1p31 - 1},
+                             {DType::i64, -0x1p63, 0x1p63}}) {  // f64 rounds 2^63 - 1 to 2^63
+    const auto [dtype, least, most] = range;
+    CAPTURE(name_of(range.dtype));
     CHECK(filled(1e300, dtype) == most);
     CHECK(filled(inf, dtype) == most);
     CHECK(filled(-1e300, dtype) == least);
