@@ -44,6 +44,7 @@ TEST_CASE("wrong files of names are named") {
   refused("a\na\n", "got \"a\" twice");
   refused("{\"1\": \"a\"}", "got no \"0\"");
   refused("{\"0\": 5}", "expected the name of a class, got 5");
+  refused("{\"0\": [\"n1\", \"a\", \"b\"]}", "expected an id and a name, got [");
   refused("[\"a\"", "[classes]");
 }
 

@@ -231,6 +231,46 @@ TEST_CASE("COCO: pictures, boxes and categories") {
   fails("expected an object, got array", [&] { read(BoxPart::validation); });
 }
 
+TEST_CASE("COCO: what a list lacks or says twice is named, with its place") {
+  const TemporaryFolder folder;
+  put(folder, "x.jpg", jpeg(20, 30));
+  const auto rejects = [&](const std::string& lists, const std::string& message) {
+    put(folder, "list.json", lists);
+    fails("list.json\"" + message, [&] {
+      BadEntries bad;
+      read_coco(folder / "list.json", folder.path(), {}, bad);
+    });
+  };
+  const std::string one = R"("categories": [{"id": 1, "name": "a"}])";
+  const auto images = [&](const std::string& image) {
+    return "{" + one + R"(, "annotations": [], "images": [)" + image + "]}";
+  };
+  const auto annotations = [&](const std::string& annotation) {
+    return "{" + one + R"(, "images": [{"id": 7, "file_name": "x.jpg"}], "annotations": [)" +
+           annotation + "]}";
+  };
+  rejects("{", ": parse error at line 1, column 2");
+  rejects("{}", ": expected a list categories, got none");
+  rejects(R"({"categories": {}})", ": expected a list categories, got none");
+  rejects(R"({"categories": []})", ": expected categories, got none");
+  rejects(R"({"categories": [3]})", ", categories[0]: expected an object, got number");
+  rejects(R"({"categories": [{"name": "a"}]})", ", categories[0]: expected the key id, got none");
+  rejects(R"({"categories": [{"id": 1.5, "name": "a"}]})",
+          ", categories[0]: expected a whole number as id, got \"1.5\"");
+  rejects(R"({"categories": [{"id": 1, "name": 2}]})",
+          ", categories[0]: expected a text as name, got number");
+  rejects(R"({"categories": [{"id": 1, "name": "a"}, {"id": 1, "name": "b"}]})",
+          ", categories[1]: expected each id once, got 1 again");
+  rejects("{" + one + "}", ": expected a list images, got none");
+  rejects(images(R"({"id": 7, "file_name": "x.jpg"}, {"id": 7, "file_name": "x.jpg"})"),
+          ", images[1]: expected each id once, got 7 again");
+  rejects(images(R"({"id": 7, "file_name": "x.jpg", "height": -1, "width": 3})"),
+          ", images[0]: expected a picture of at least one pixel, got 3 x -1");
+  rejects(images(R"({"id": 7, "file_name": "y.jpg"})"), ", images[0]: expected the picture ");
+  rejects(annotations(R"({"image_id": 7, "category_id": 1, "bbox": [1, 2, 3, 4], "area": "big"})"),
+          ", annotations[0]: expected a number as area, got string");
+}
+
 TEST_CASE("COCO: any ids are mapped to classes in a row, and other parts are matched by name") {
   const TemporaryFolder folder;
   put(folder, "x.jpg", jpeg(20, 30));

@@ -26,10 +26,10 @@ struct OgbFiles {
   GraphData open(bool zipped = false, bool undirected = true,
                  const GraphOptions& options = {false, false}) const {
     const TemporaryFolder folder;
-    std::filesystem::create_directories(folder / "raw");
-    std::filesystem::create_directories(folder / "split/time");
-    for (const auto& [name, text] : content)
+    for (const auto& [name, text] : content) {
+      std::filesystem::create_directories(std::filesystem::path(folder / name).parent_path());
       folder.write(zipped ? name + ".gz" : name, zipped ? gzip(text) : text);
+    }
     return open_ogb(folder.path(), undirected, options);
   }
 };
@@ -102,4 +102,6 @@ TEST_CASE("OGB files that lie are refused, with file and line") {
   OgbFiles files;
   files.content["split/train.csv"] = "";
   CHECK(files.open().nodes == 4);  // a file beside the split is none
+  files.content["split/other/train.csv"] = "0\n";
+  CHECK_THROWS_WITH_AS(files.open(), doctest::Contains("expected one split in"), Error);
 }

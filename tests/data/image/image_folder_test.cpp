@@ -243,6 +243,7 @@ TEST_CASE("a list with several labels: in one column, in several, or a column fo
   refused("path,dog,cat\n1.png,1\n", "line 2");
   refused("path,labels\n", "expected lines of a path and labels, got none");
   refused("path,labels\n1.png,\n", "expected labels, got none");
+  refused("path,labels\n1.png,dog\n,cat\n", "line 3: expected a path, got none");
   CHECK_THROWS_WITH_AS(read_several_labels(folder.write("val.csv", "1.png,cow\n"), {"cat"}),
                        doctest::Contains("got \"cow\""), Error);
   CHECK_THROWS_WITH_AS(read_picture_list(folder.write("val.csv", "1.png,cow,cat\n")),

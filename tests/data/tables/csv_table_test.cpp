@@ -178,6 +178,14 @@ TEST_CASE("csv: mistakes are named") {
   CsvOptions drop;
   drop.drop = {"wieght"};
   refuses(folder, kPets, drop, "expected a column \"wieght\"");
+  drop.drop = {"label"};
+  refuses(folder, kPets, drop,
+          "expected other columns to leave out than the target, got \"label\"");
+  CsvOptions asked;
+  asked.task = CsvOptions::Task::values;
+  refuses(folder, kPets, asked, "expected numbers to predict in column \"label\", got \"yes\"");
+  asked.task = CsvOptions::Task::classes;
+  refuses(folder, "x,label\n1,1.5\n2,2\n", asked, "expected classes in column \"label\"");
   std::string wide = "name,label\n";
   for (int i = 0; i < 1100; ++i) wide += fmt::format("n{},{}\n", i, i % 2 == 0 ? "a" : "b");
   refuses(folder, wide, {}, "has 1100 categories");

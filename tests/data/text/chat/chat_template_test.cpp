@@ -120,6 +120,32 @@ constexpr const char* kTwoTurns =
         {"role": "assistant", "content": " b "}, {"role": "user", "content": "c"},
         {"role": "assistant", "content": "d"}])";
 
+TEST_CASE("chat templates: mistakes are named") {
+  fails("expected %s or %d", [] { run("{{ '%s %s' % 'a' }}"); });
+  fails("expected a number, got a text", [] { run("{{ -'a' }}"); });
+  fails("expected a list or a text, got", [] { run("{{ 3[1:] }}"); });
+  fails("expected 2 values for a, got 3", [] { run("{% set a, b = [1, 2, 3] %}"); });
+  fails("expected values for cycle",
+        [] { run("{% for i in [1] %}{{ loop.cycle() }}{% endfor %}"); });
+  fails("expected at most 1 arguments for m, got 2",
+        [] { run("{% macro m(a) %}{% endmacro %}{{ m(1, 2) }}"); });
+  fails("expected an attribute for selectattr", [] { run("{{ [1] | selectattr | list }}"); });
+  fails("expected an object for items, got", [] { run("{{ 3 | items | list }}"); });
+  fails("expected more arguments for replace", [] { run("{{ 'a'.replace('a') }}"); });
+  fails("expected a function, got something undefined as \"shout\"",
+        [] { run("{{ 'a'.shout() }}"); });
+  fails("expected an argument for the test", [] { run("{{ 3 is divisibleby }}"); });
+  fails("expected key or value to sort by, got \"size\"",
+        [] { run("{{ {'a': 1} | dictsort(false, 'size') }}"); });
+  fails("expected a number for abs", [] { run("{{ 'a' | abs }}"); });
+  fails("expected a value that can be written, got a function", [] { run("{{ [range] }}"); });
+  fails("expected a value that JSON has, got", [] { run("{{ range | tojson }}"); });
+  fails("expected two values that have an order, got", [] { run("{{ 1 < 'a' }}"); });
+  fails("expected a text to look for in a text, got", [] { run("{{ 3 in 'abc' }}"); });
+  fails("expected a list, a text or an object to look in, got", [] { run("{{ 'a' in 3 }}"); });
+  fails("expected a whole number as", [] { run("{{ range('a') }}"); });
+}
+
 TEST_CASE("chat templates: which bytes are answers") {
   const ChatTemplate chat(kChatMl, "t");
   CHECK(answers(chat, kTwoTurns) == Texts{" b <|im_end|>\n", "d<|im_end|>\n"});
