@@ -86,10 +86,6 @@ if(FRUGAL_FUZZ)
   endif()
   target_compile_options(frugal_flags INTERFACE -fsanitize=fuzzer-no-link)
 endif()
-if(FRUGAL_COVERAGE)
-  target_compile_options(frugal_flags INTERFACE --coverage)
-  target_link_options(frugal_flags INTERFACE --coverage)
-endif()
 
 # frugal_library(NAME [PUBLIC libs...] [PRIVATE libs...]): the static library of folder NAME, alias Frugal::NAME,
 # installed with its headers. Private header-only dependencies and flags stay in this build.
@@ -129,7 +125,12 @@ function(frugal_library name)
     endif()
     add_dependencies(frugal_cuda_kernels frugal_${name}_cuda)
   endif()
-  if("OpenMP::OpenMP_CXX" IN_LIST ARG_PRIVATE)  # the option for OpenMP changes what headers contain
+  if(name IN_LIST FRUGAL_COVERAGE)
+    # Hardly optimized, so that a line and a branch of the source are one of the program. Threads count together.
+    target_compile_options(frugal_${name} PRIVATE -O1 -fno-inline --coverage -fprofile-update=atomic
+                           -fprofile-exclude-files=/usr/.*)
+    target_link_options(frugal_${name} INTERFACE $<BUILD_INTERFACE:--coverage>)
+  elseif("OpenMP::OpenMP_CXX" IN_LIST ARG_PRIVATE)  # the option for OpenMP changes what headers contain
     frugal_precompile(frugal_${name} SHARED openmp)
   else()
     frugal_precompile(frugal_${name} SHARED plain)

@@ -12,11 +12,12 @@
 #   sanitizers  the whole suite under AddressSanitizer and UndefinedBehaviorSanitizer
 #   threads     what has threads under ThreadSanitizer: tests of the libraries, trainings with workers, a file for
 #               activations and several ranks (needs clang and libomp-dev)
+#   coverage    which lines of data, compress and train their tests execute, and which errors no test reached
 # Without a part: fuzz, failures, kills, power and differential. --hours: how long fuzz takes in all (1). What it finds lies in
 # build/campaign. docs/design/reliability.md says what is promised, and has the figures of the last campaign.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-usage() { sed -n '4,18s/^# \{0,1\}//p' "$0"; exit "$1"; }
+usage() { sed -n '4,19s/^# \{0,1\}//p' "$0"; exit "$1"; }
 hours=1; seed=1; parts=(); readers=()
 while [ $# -gt 0 ]; do
   case $1 in
@@ -25,7 +26,7 @@ while [ $# -gt 0 ]; do
       case $1 in --hours) hours=$2 ;; --seed) seed=$2 ;; *) readers+=("$2") ;; esac
       shift ;;
     -h|--help) usage 0 ;;
-    fuzz|failures|kills|power|differential|sanitizers|threads) parts+=("$1") ;;
+    fuzz|failures|kills|power|differential|sanitizers|threads|coverage) parts+=("$1") ;;
     *) echo "campaign.sh: unknown part '$1'" >&2; usage 2 >&2 ;;
   esac
   shift
@@ -93,6 +94,16 @@ sanitized() {  # PRESET CTEST_ARGUMENT ...
   tests/sanitizers/reports.sh show "build/$1/reports" || wrong=1
 }
 
+coverage() {
+  tools/setup.sh gcovr
+  tools/build.sh coverage test_data test_compress test_train
+  local folder=build/coverage name
+  find "$folder" -name '*.gcda' -delete
+  for name in data compress train; do "$folder/bin/test_$name" >"$out/coverage_$name.log" || wrong=1; done
+  gcovr --root . --filter data/ --filter compress/ --filter train/ --json "$out/coverage.json" "$folder/CMakeFiles"
+  /usr/bin/python3 -B tests/campaign/coverage.py "$out/coverage.json" data compress train | tee "$out/coverage.txt"
+}
+
 # clang's OpenMP keeps a file for each process, and leaves it where the process is killed (findings/libomp_shared_files.sh).
 remove_left_files() {
   local file number
@@ -114,6 +125,7 @@ for part in "${parts[@]}"; do
       ;;
     differential) differential ;;
     sanitizers) sanitized dev ;;
+    coverage) coverage ;;
     threads) sanitized tsan -R '^(core|ops|autograd|compress|optim|data|train|distributed.*|ranks_train|threads)$' ;;
     *) broken campaign.py --part "$part" ;;
   esac
