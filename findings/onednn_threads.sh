@@ -6,7 +6,7 @@
 # number (64x64x64: 2, 3, 5, 6, 8 threads differ; 4 and 7 do not). Three runs with one number had equal bits.
 # With such sums 64x4096x16 differs for 2 and 4 to 8 threads, 512x4096x64 for 2, 4, 6 and 8.
 # Frugal: ARCHITECTURE.md ("Results"), docs/guide/troubleshooting.md; tests/apps/run.h asks for equal bits elsewhere. Long
-# sums are added up in parts of 1024 terms (ops/dense/matmul.cpp).
+# sums are added up in parts of 2032 terms (ops/dense/matmul.cpp).
 . "$(dirname "$0")/packages.sh"
 grep -q avx2 /proc/cpuinfo || not_tried "a processor without AVX2"
 packages bookworm 'libdnnl-dev=2.6.3*' g++
