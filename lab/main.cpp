@@ -1,5 +1,6 @@
 // Studies of what compression does: `frugal-lab` beside `frugal`.
 #include "apps/cli/command_line.h"
+#include "apps/cli/given_path.h"
 #include "apps/cli/version.h"
 #include "apps/config/keys/config_error.h"
 #include "core/spin.h"
@@ -85,7 +86,7 @@ void add_studies(CLI::App& app) {
       ->required();
   tokens->add_option("TEXTS", a.texts, "A text, or JSON strings in the lines of a .jsonl")
       ->required();
-  tokens->add_option("--out", a.out, "A file for the ids: JSON lines");
+  tokens->add_option("--out", a.out, "A file for the ids: JSON lines")->check(apps::check_place);
   tokens->add_flag("--json", a.json, "Print JSON");
   tokens->callback([] { study_tokens(a); });
   CLI::App* generate =

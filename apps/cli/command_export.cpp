@@ -376,8 +376,7 @@ void check_not_read(const std::string& output, const ExportSource& source) {
   const std::string name = place.filename().string();
   if (!fs::exists(place, none)) return;
   const fs::path run = source.folder;
-  bool read = same(place, source.weights) || same(place, run) || same(parent, run / "checkpoint") ||
-              (same(parent, run) && train::is_run_file(name));
+  bool read = same(place, source.weights) || same(place, run) || train::is_needed_by_run(output);
   for (const auto& begun : {source.config.model.weights, source.config.model.adapter})
     if (begun)
       read = read || same(place, *begun) ||

@@ -4,6 +4,7 @@
 
 #include "apps/config/keys/config_error.h"
 #include "core/words/quoted.h"
+#include "train/run/run_folder.h"
 
 namespace frugal::apps {
 
@@ -28,6 +29,8 @@ std::string check_place(const std::string& name) {
   if (name.empty()) return check_named(name);
   if (std::filesystem::is_directory(name, ignored))
     return fmt::format("expected a file to write, got the folder {}", in_quotes(name, 300));
+  if (train::is_needed_by_run(name))
+    return fmt::format("expected another place than {}, which a run needs", in_quotes(name, 300));
   const auto folder = std::filesystem::absolute(name, ignored).parent_path();
   if (std::filesystem::is_directory(folder, ignored)) return "";
   return fmt::format("expected a file in a folder that is there, got {}", in_quotes(name, 300));

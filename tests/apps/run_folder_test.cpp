@@ -289,6 +289,30 @@ TEST_CASE("a run that goes on writes nothing through links that somebody put int
   CHECK(frugal(train + " --extend 8 --out " + run).status == 0);
 }
 
+TEST_CASE("commands write nothing over what a run needs") {
+  const TempFolder folder;
+  const std::string run = folder / "run", config = folder / "c.json";
+  write_file(config, R"({"model": {"name": "mlp", "hidden": [4]},
+    "data": {"name": "random", "shape": [4, 4, 1], "classes": 3, "train_samples": 8,
+             "test_samples": 4, "batch_size": 4},
+    "train": {"steps": 2, "tensorboard": true}})");
+  REQUIRE(frugal("train " + config + " --quiet --out " + run).status == 0);
+  for (const char* name : {"config.json", "metrics.jsonl", "summary.json", "input.json",
+                           "checkpoint/state.safetensors", "checkpoint/last.safetensors"})
+    for (const std::string& command :
+         {"report " + run + " --out ", "curve " + run + " --svg ",
+          "profile " + config + " --steps 1 --trace ", "bench step " + config + " --trace ",
+          "export " + run + " --format safetensors --overwrite --output "}) {
+      CAPTURE(name);
+      const std::string place = run + "/" + name, before = read_file(place);
+      check_fails(frugal(command + place), 2, {name, "which a run needs"});
+      CHECK(read_file(place) == before);
+    }
+  CHECK(frugal("report " + run + " --out " + run + "/report.html").status == 0);
+  CHECK(frugal("export " + run + " --format safetensors --output " + folder / "w").status == 0);
+  CHECK(frugal("train " + config + " --quiet --resume --out " + run).status == 0);
+}
+
 TEST_CASE("short epochs share a checkpoint, and a kill loses none of what it says") {
   const TempFolder folder;
   // Epochs of one step, with evaluations that often find a better one.

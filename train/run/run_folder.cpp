@@ -158,7 +158,18 @@ data::Metadata metadata(const RunState& state, bool averaged) {
 
 }  // namespace
 
-bool is_run_file(const std::string& name) { return kNames.contains(name); }
+bool is_needed_by_run(const std::string& path) {
+  std::error_code none;
+  const fs::path place = fs::absolute(path, none);
+  const std::string name = place.filename().string();
+  fs::path folder = place.parent_path();
+  const bool of_checkpoint = folder.filename() == "checkpoint";
+  if (of_checkpoint) folder = folder.parent_path();
+  if (!fs::exists(place, none) || !fs::exists(folder / "config.json", none) ||
+      !fs::is_directory(folder / "checkpoint", none))
+    return false;
+  return of_checkpoint ? is_of_checkpoint(name) : kNames.contains(name) && name != "report.html";
+}
 
 RunFolder::RunFolder(const std::string& path, bool resume, bool overwrite)
     : path_(path), replaces_(overwrite) {

@@ -56,8 +56,9 @@ namespace frugal::train {
 
 struct Checkpoint;  // checkpoint.h
 
-// Is this the name of a file, or a folder, that stands in the folder of a run?
-bool is_run_file(const std::string& name);
+// Is there a run in whose folder this path stands, and that needs what is there? It does not need
+// its report, which can be written again.
+bool is_needed_by_run(const std::string& path);
 
 class RunFolder {
  public:
