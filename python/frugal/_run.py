@@ -364,24 +364,31 @@ class Run:
 
         A last line that is not written to its end, as of a run that goes on, does not count.
         """
+        return [line for line in self._all_lines() if line.get("type") == kind]
+
+    def _all_lines(self) -> List[Dict[str, Any]]:
         text = self._read("metrics.jsonl")
         found = []
         for number, line in enumerate(text[: text.rfind("\n") + 1].splitlines(), 1):
             try:
-                values = json.loads(line)
+                found.append(json.loads(line))
             except json.JSONDecodeError as error:
                 raise Error(
                     f"[run] expected JSON in line {number} of {self._file('metrics.jsonl')}: {error}"
                 ) from None
-            if values.get("type") == kind:
-                found.append(values)
         return found
 
     def metrics(self, kind: str = "epoch") -> Any:
-        """The numbers of these lines as a structured array, with a field for each name."""
+        """The numbers of these lines as a structured array, with a field for each name.
+
+        Errors: ConfigError if the run has no such lines, but for "epoch" and "step".
+        """
         import numpy
 
         lines = self.lines(kind)
+        if not lines:
+            kinds = sorted({line.get("type", "") for line in self._all_lines()} | {"epoch", "step"})
+            _check_name("run", "the kind of lines", kind, kinds)
         names: List[str] = []
         for line in lines:
             for name, value in line.items():
@@ -397,14 +404,20 @@ class Run:
         return array
 
     def plot(self, *names: str, kind: str = "epoch", axes: Any = None) -> Any:
-        """Draws columns of metrics() over the steps, with matplotlib; gives the axes."""
+        """Draws columns of metrics() over the steps, with matplotlib; gives the axes.
+
+        Errors: as metrics(); ConfigError for a name that these lines do not have.
+        """
         import matplotlib.pyplot
 
         table = self.metrics(kind)
+        columns = table.dtype.names or ()
+        for name in names if columns else ():
+            _check_name("run", "a column", name, columns)
         if axes is None:
             axes = matplotlib.pyplot.gca()
         for name in names or ("train_loss", "test_loss"):
-            if name in table.dtype.names:
+            if name in columns:
                 axes.plot(table["step"], table[name], label=name)
         axes.set_xlabel("step")
         axes.legend()

@@ -410,6 +410,14 @@ class Runs(InFolder):
         self.assertEqual(list(table["epoch"]), [1, 2, 3])
         self.assertEqual(table["step"].dtype, np.int64)
         self.assertEqual(len(run.metrics("step")), 12)
+        for wrong in ("steps", "convergence"):
+            with self.assertRaisesRegex(frugal.ConfigError, f"one of epoch, .*, step, .*; got str '{wrong}'"):
+                run.metrics(wrong)
+        drawing = {name: unittest.mock.MagicMock() for name in ("matplotlib", "matplotlib.pyplot")}
+        with unittest.mock.patch.dict(sys.modules, drawing):
+            with self.assertRaisesRegex(frugal.ConfigError, "one of .*test_loss.*; got str 'acuracy'"):
+                run.plot("acuracy")
+            run.plot("test_loss", "test_accuracy")
         self.assertEqual(run.config["train"]["epochs"], 3)
         found = run.evaluate()
         self.assertAlmostEqual(found["loss"], table["test_loss"][-1], places=6)
