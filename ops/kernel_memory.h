@@ -4,11 +4,11 @@
 
 namespace frugal::ops {
 
-// While this lives, convolutions, matrix products and attention of this thread on `meta` also
-// allocate, and free again, the workspace that their kernels take on the CPU. It is what oneDNN
-// asks for on this machine, and the buffers of the present number of threads; nothing is computed.
-// Without it a step on `meta` takes the same bytes on every machine.
-// Thread safety: acts on the thread that made it. Several may be nested.
+// While this lives, convolutions, matrix products and attention (also over graphs) of this thread
+// on `meta` also allocate, and free again, the workspace that their kernels take on the CPU. It is
+// what oneDNN asks for on this machine, and the buffers of the present number of threads; nothing
+// is computed. Without it a step on `meta` takes the same bytes on every machine. Thread safety:
+// acts on the thread that made it. Several may be nested.
 class KernelMemoryScope {
  public:
   explicit KernelMemoryScope(bool counts = true);  // false: changes nothing

@@ -8,6 +8,7 @@
 #include "ops/f32_blocks.h"
 #include "ops/graph/graph_attention_loops.h"
 #include "ops/graph/graph_tasks.h"
+#include "ops/kernel_memory.h"
 #include "ops/shared_kernels.h"
 
 namespace frugal::ops {
@@ -186,7 +187,21 @@ void attend_edges_backward(const Graph& graph, const Tensor& dy, const Tensor& h
       });
 }
 
+// Counts what the CPU's kernel holds beside its arguments: those of bf16 in f32, and workspace of
+// these shapes. What threads share of a node with many edges is left out.
+void count_kernel(const Tensor& h, const std::vector<Tensor>& read,
+                  const std::vector<Tensor>& written, const std::vector<Shape>& own) {
+  if (!counts_kernel_memory(h.device())) return;
+  InF32 wide;
+  std::vector<Tensor> held;
+  for (const Tensor& x : read) held.push_back(wide.read(x));
+  for (const Tensor& y : written) held.push_back(wide.write(y));
+  const DType dtype = h.dtype() == DType::bf16 ? DType::f32 : h.dtype();
+  for (const Shape& shape : own) held.push_back(workspace(shape, dtype, h.device()));
+}
+
 constexpr int64_t kHeadScoreRows = 1024;  // rows in a chunk of a weight's gradient
+int64_t score_chunks(int64_t nodes) { return (nodes + kHeadScoreRows - 1) / kHeadScoreRows; }
 
 void check_scores(const Tensor& h, const Tensor& weight) {
   check_real("head_scores", "h", h);
@@ -215,6 +230,7 @@ Tensor graph_attention(const Graph& graph, const Tensor& h, const Tensor& a_src,
   check_graph_attention(graph, h, a_src, a_dst, settings);
   const Tensor in = contiguous(h), src = contiguous(a_src), dst = contiguous(a_dst);
   Tensor y = Tensor::empty(h.shape(), h.dtype(), h.device());
+  count_kernel(h, {in, src, dst}, {y}, {src.shape()});
   dispatch(h.device(), [&](auto backend) {
     graph_attention_kernel(backend, graph, in, src, dst, settings, y);
   });
@@ -249,6 +265,8 @@ GraphAttentionGradients graph_attention_backward(const Graph& graph, const Tenso
   GraphAttentionGradients out{Tensor::empty(h.shape(), h.dtype(), h.device()),
                               Tensor::empty(a_src.shape(), h.dtype(), h.device()),
                               Tensor::empty(a_dst.shape(), h.dtype(), h.device())};
+  count_kernel(h, {gradient, in, src, dst}, {out.h, out.a_src, out.a_dst},
+               {src.shape(), src.shape()});
   dispatch(h.device(), [&](auto backend) {
     graph_attention_backward_kernel(backend, graph, gradient, in, src, dst, settings, out);
   });
@@ -281,6 +299,7 @@ Tensor head_scores(const Tensor& h, const Tensor& weight) {
   check_scores(h, weight);
   const Tensor in = contiguous(h), w = contiguous(weight);
   Tensor s = Tensor::empty({h.size(0), h.size(1)}, h.dtype(), h.device());
+  count_kernel(h, {in}, {s}, {});
   dispatch(h.device(), [&](auto backend) { head_scores_kernel(backend, in, w, s); });
   return s;
 }
@@ -310,6 +329,7 @@ Tensor head_scores_backward_input(const Tensor& ds, const Tensor& weight) {
   check_dim("head_scores backward", "ds", ds, 2);
   const Tensor gradient = contiguous(ds), w = contiguous(weight);
   Tensor dh = Tensor::empty({ds.size(0), weight.size(1), weight.size(2)}, ds.dtype(), ds.device());
+  count_kernel(ds, {gradient}, {dh}, {});
   dispatch(ds.device(),
            [&](auto backend) { head_scores_backward_input_kernel(backend, gradient, w, dh); });
   return dh;
@@ -323,7 +343,7 @@ void head_scores_backward_weight_kernel(Cpu, const Tensor& ds, const Tensor& h,
     return wide.finish();
   }
   const int64_t nodes = h.size(0), heads = h.size(1), width = h.size(2), all = heads * width;
-  const int64_t chunks = (nodes + kHeadScoreRows - 1) / kHeadScoreRows;
+  const int64_t chunks = score_chunks(nodes);
   with_real(h.dtype(), [&](auto zero) {
     using T = decltype(zero);
     const Tensor parts = workspace({chunks, all}, h.dtype());
@@ -350,6 +370,7 @@ Tensor head_scores_backward_weight(const Tensor& ds, const Tensor& h) {
   const Tensor gradient = contiguous(ds), in = contiguous(h);
   const DType sums = dtype_beside(h);
   Tensor dweight = Tensor::empty({1, h.size(1), h.size(2)}, sums, h.device());
+  count_kernel(h, {gradient, in}, {}, {{score_chunks(h.size(0)), h.size(1) * h.size(2)}});
   dispatch(h.device(), [&](auto backend) {
     head_scores_backward_weight_kernel(backend, gradient, in, dweight);
   });

@@ -12,6 +12,7 @@
 #include "ops/dense/matmul.h"
 #include "ops/dense/reduce.h"
 #include "ops/detection/detection_loss.h"
+#include "ops/graph/graph_attention.h"
 #include "ops/image/conv2d.h"
 #include "ops/image/interpolate.h"
 #include "ops/image/pool2d.h"
@@ -125,6 +126,48 @@ TEST_CASE("with a scope, meta counts the buffers of attention's threads") {
         const KernelMemoryScope counts;
         CHECK(peak_of(kMeta, work) == real);
       }
+}
+
+TEST_CASE("with a scope, meta counts what attention over a graph holds of the nodes") {
+  constexpr int64_t kNodes = 2000, kHeads = 4, kWidth = 6;
+  const Tensor edges = Tensor::empty({2, kNodes}, DType::i64);
+  for (int64_t i = 0; i < kNodes; ++i) {  // a ring
+    edges.mut<int64_t>()[i] = i;
+    edges.mut<int64_t>()[kNodes + i] = (i + 1) % kNodes;
+  }
+  const Graph graph = make_graph(edges, kNodes);
+  int larger = 0;
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    CAPTURE(name_of(dtype));
+    const auto tensor = [&](Shape shape, DType type, Device device) {
+      return Tensor::zeros(shape, type, device);
+    };
+    const std::function<void(Device)> works[] = {
+        [&](Device device) {
+          const Tensor h = tensor({kNodes, kHeads, kWidth}, dtype, device),
+                       a = tensor({kNodes, kHeads}, dtype, device);
+          graph_attention(graph, h, a, a, {});
+        },
+        [&](Device device) {
+          const Tensor h = tensor({kNodes, kHeads, kWidth}, dtype, device),
+                       a = tensor({kNodes, kHeads}, dtype, device);
+          graph_attention_backward(graph, h, h, a, a, {});
+        },
+        [&](Device device) {
+          const Tensor h = tensor({kNodes, kHeads, kWidth}, dtype, device),
+                       w = tensor({1, kHeads, kWidth}, DType::f32, device);
+          const Tensor s = head_scores(h, w);
+          head_scores_backward_weight(s, h);
+          head_scores_backward_input(s, w);
+        }};
+    for (const auto& work : works) {
+      const int64_t bare = peak_of(kMeta, work), real = peak_of(kCpu, work);
+      larger += real > bare ? 1 : 0;
+      const KernelMemoryScope counts;
+      CHECK(peak_of(kMeta, work) == real);
+    }
+  }
+  CHECK(larger == 5);  // scores in f32 hold little
 }
 
 TEST_CASE("kernels of f32 take little beside tensors of bf16") {
