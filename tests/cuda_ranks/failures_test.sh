@@ -17,10 +17,12 @@ expect() {  # TEXT
 }
 
 run "a rank does not come"
-expect "rank 0: [distributed] waited 1.0 seconds in all_gather of 2 u8: all_reduce of 1000 f32 (sum): the weights"
+expect "rank 0: [distributed] waited "  # a second, or more on a busy machine
+expect " seconds in all_gather of 2 u8: all_reduce of 1000 f32 (sum): the weights"
 expect "nothing came from rank 1"
 run "an operation never ends" hang
-expect "[distributed] waited 1.0 seconds in all_reduce of 1000 f32 (sum): the third (operation 2 of NCCL): it runs on this GPU"
+expect "[distributed] waited "  # a second, or more on a busy machine
+expect " seconds in all_reduce of 1000 f32 (sum): the third (operation 2 of NCCL): it runs on this GPU"
 run "an operation never ends" error
 expect "rank 1: [nccl] ncclCommGetAsyncError: remote process exited"
 expect "in all_reduce of 1000 f32 (sum): the third (operation 2 of NCCL)"

@@ -20,7 +20,8 @@ run "one rank aborts"
 expect "rank 1: the disk is full"
 [ "$(grep -ac "the disk is full" <<<"$out")" -eq 1 ] || { echo "expected the message once, got: $out"; exit 1; }
 run "one rank does not come"
-expect "rank 0: [distributed] waited 1.0 seconds in all_reduce of 1000 f32 (sum): the weights"
+expect "rank 0: [distributed] waited "  # a second, or more on a busy machine
+expect " seconds in all_reduce of 1000 f32 (sum): the weights"
 expect "nothing came from rank 1"
 run "one rank is killed"
 run "one rank fails"
