@@ -189,13 +189,13 @@ void attend_edges_backward(const Graph& graph, const Tensor& dy, const Tensor& h
 
 // Counts what the CPU's kernel holds beside its arguments: those of bf16 in f32, and workspace of
 // these shapes. What threads share of a node with many edges is left out.
-void count_kernel(const Tensor& h, const std::vector<Tensor>& read,
-                  const std::vector<Tensor>& written, const std::vector<Shape>& own) {
+void count_kernel(const Tensor& h, std::initializer_list<const Tensor*> read,
+                  std::initializer_list<const Tensor*> written, std::initializer_list<Shape> own) {
   if (!counts_kernel_memory(h.device())) return;
   InF32 wide;
   std::vector<Tensor> held;
-  for (const Tensor& x : read) held.push_back(wide.read(x));
-  for (const Tensor& y : written) held.push_back(wide.write(y));
+  for (const Tensor* x : read) held.push_back(wide.read(*x));
+  for (const Tensor* y : written) held.push_back(wide.write(*y));
   const DType dtype = h.dtype() == DType::bf16 ? DType::f32 : h.dtype();
   for (const Shape& shape : own) held.push_back(workspace(shape, dtype, h.device()));
 }
@@ -230,7 +230,7 @@ Tensor graph_attention(const Graph& graph, const Tensor& h, const Tensor& a_src,
   check_graph_attention(graph, h, a_src, a_dst, settings);
   const Tensor in = contiguous(h), src = contiguous(a_src), dst = contiguous(a_dst);
   Tensor y = Tensor::empty(h.shape(), h.dtype(), h.device());
-  count_kernel(h, {in, src, dst}, {y}, {src.shape()});
+  count_kernel(h, {&in, &src, &dst}, {&y}, {src.shape()});
   dispatch(h.device(), [&](auto backend) {
     graph_attention_kernel(backend, graph, in, src, dst, settings, y);
   });
@@ -265,7 +265,7 @@ GraphAttentionGradients graph_attention_backward(const Graph& graph, const Tenso
   GraphAttentionGradients out{Tensor::empty(h.shape(), h.dtype(), h.device()),
                               Tensor::empty(a_src.shape(), h.dtype(), h.device()),
                               Tensor::empty(a_dst.shape(), h.dtype(), h.device())};
-  count_kernel(h, {gradient, in, src, dst}, {out.h, out.a_src, out.a_dst},
+  count_kernel(h, {&gradient, &in, &src, &dst}, {&out.h, &out.a_src, &out.a_dst},
                {src.shape(), src.shape()});
   dispatch(h.device(), [&](auto backend) {
     graph_attention_backward_kernel(backend, graph, gradient, in, src, dst, settings, out);
@@ -299,7 +299,7 @@ Tensor head_scores(const Tensor& h, const Tensor& weight) {
   check_scores(h, weight);
   const Tensor in = contiguous(h), w = contiguous(weight);
   Tensor s = Tensor::empty({h.size(0), h.size(1)}, h.dtype(), h.device());
-  count_kernel(h, {in}, {s}, {});
+  count_kernel(h, {&in}, {&s}, {});
   dispatch(h.device(), [&](auto backend) { head_scores_kernel(backend, in, w, s); });
   return s;
 }
@@ -329,7 +329,7 @@ Tensor head_scores_backward_input(const Tensor& ds, const Tensor& weight) {
   check_dim("head_scores backward", "ds", ds, 2);
   const Tensor gradient = contiguous(ds), w = contiguous(weight);
   Tensor dh = Tensor::empty({ds.size(0), weight.size(1), weight.size(2)}, ds.dtype(), ds.device());
-  count_kernel(ds, {gradient}, {dh}, {});
+  count_kernel(ds, {&gradient}, {&dh}, {});
   dispatch(ds.device(),
            [&](auto backend) { head_scores_backward_input_kernel(backend, gradient, w, dh); });
   return dh;
@@ -370,7 +370,7 @@ Tensor head_scores_backward_weight(const Tensor& ds, const Tensor& h) {
   const Tensor gradient = contiguous(ds), in = contiguous(h);
   const DType sums = dtype_beside(h);
   Tensor dweight = Tensor::empty({1, h.size(1), h.size(2)}, sums, h.device());
-  count_kernel(h, {gradient, in}, {}, {{score_chunks(h.size(0)), h.size(1) * h.size(2)}});
+  count_kernel(h, {&gradient, &in}, {}, {{score_chunks(h.size(0)), h.size(1) * h.size(2)}});
   dispatch(h.device(), [&](auto backend) {
     head_scores_backward_weight_kernel(backend, gradient, in, dweight);
   });

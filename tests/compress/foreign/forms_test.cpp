@@ -1,5 +1,5 @@
-// How tensors of another library are kept on the CPU (compress/foreign/forms.h): what comes back,
-// and that threads change nothing of it. tests/cuda/forms_test.cpp compares CUDA with the CPU.
+// Tests how tensors of another library are kept on the CPU (compress/foreign/forms.h). Threads must
+// not change what comes back. tests/cuda/forms_test.cpp compares CUDA with the CPU.
 #include "compress/foreign/forms.h"
 
 #include <doctest/doctest.h>
