@@ -40,7 +40,7 @@ struct CombineJob {
   const uint8_t* mask = nullptr;
   bool mask_in_codes = false;
 };
-// Cpu: f32, at least kLanes columns.
+// f32 or bf16. Cpu: at least kLanes columns.
 void combine_codes_kernel(Cpu, const CombineJob& job);
 void combine_codes_kernel(Cuda, const CombineJob& job);
 

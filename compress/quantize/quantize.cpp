@@ -248,16 +248,15 @@ bool Quantized::run(PackedPass& pass) const {
 
 bool Quantized::run(const PackedPass::Affine& affine, PackedPass& pass) const {
   const Range range = range_of(pass.rows);
-  const bool has_kernel =
-      dtype_ == DType::f32 || (dtype_ == DType::bf16 && payload_.device().type == DeviceType::cuda);
+  const bool has_kernel = dtype_ == DType::f32 || dtype_ == DType::bf16;
   if (!pass.mask.in_codes || !layout_.split || !has_kernel || affine.a.dtype() != DType::f32 ||
       affine.rectify || pass.out.defined())
     return false;
   const Tensor& residual = affine.residual;
   if (residual.defined() &&
-      (dtype_ != DType::f32 || payload_.device().type == DeviceType::cuda ||
-       residual.dtype() != DType::f32 || residual.numel() != range.end - range.begin ||
-       !residual.is_contiguous() || range.begin % (8 * layout_.cols) != 0))
+      (payload_.device().type == DeviceType::cuda || residual.dtype() != dtype_ ||
+       residual.numel() != range.end - range.begin || !residual.is_contiguous() ||
+       range.begin % (8 * layout_.cols) != 0))
     return false;
   FRUGAL_CHECK((affine.a.shape() == Shape{3, layout_.cols}) && affine.a.is_contiguous() &&
                    affine.a.device() == payload_.device(),
@@ -271,7 +270,7 @@ bool Quantized::run(const PackedPass::Affine& affine, PackedPass& pass) const {
   pass.out = Tensor::empty(range.shape, dtype_, payload_.device());
   UnpackJob job = unpack_job(range.begin, range.end, pass.out.raw());
   job.affine = affine.a.data<float>();
-  job.residual = residual.data<float>();
+  job.residual = residual.raw();
   if (payload_.device() == kCpu && range.begin < range.end) split_dequantize_kernel(Cpu{}, job);
   return true;
 }

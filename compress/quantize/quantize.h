@@ -93,10 +93,10 @@ class Quantized final : public Grouped {
   // Takes, where all rows are asked for unless it says otherwise:
   //   Map       functions that have estimates (ops/dense/elementwise.h), where codes carry no sign;
   //             on the CPU, and accounted for on meta, where the variance is known.
-  //   Affine    of rows, in f32, on CUDA also bf16, by the mask that the codes carry; on the CPU
-  //             with a residual, too, where rows begin at a block of 8 rows of the view. It costs
+  //   Affine    of rows, in f32 and bf16, by the mask that the codes carry; on the CPU with a
+  //             residual, too, where rows begin at a block of 8 rows of the view. It costs
   //             what unpack_rows costs. Errors: as unpack_rows, a map of another shape.
-  //   Combine, Sums  in groups by column: f32 of at least 16 columns, on CUDA f32 and bf16. They
+  //   Combine, Sums  in groups by column: f32 and bf16, on the CPU of at least 16 columns. They
   //             take rows that begin at a block of 8 rows of the view (Sums not on CUDA); where
   //             `mask.bits` is defined, all rows.
   //   Variance  scale^2 / 6, the mean of f (1 - f) scale^2 over f, or scale^2 / 12 where dithered,

@@ -37,12 +37,21 @@ HWY_INLINE ColumnVector column_vector(size_t v, size_t cols) {
   const size_t first = FirstColumn(v, cols);
   return {first, v * hn::Lanes(DF()) - first};
 }
-HWY_INLINE void StoreNew(VF value, size_t skip, float* to) {
+template <class T>
+HWY_INLINE void StoreNew(VF value, size_t skip, T* to) {
   const DF d;
   if (skip == 0)
-    hn::StoreU(value, d, to);
+    StoreRow(value, to);
   else
-    hn::BlendedStore(value, hn::Not(hn::FirstN(d, skip)), d, to);
+    StoreRow(hn::IfThenElse(hn::FirstN(d, skip), LoadRow(to), value), to);
+}
+
+// A decoded value as unpacking writes it.
+template <class T>
+HWY_INLINE VF Written(VF x) {
+  if constexpr (std::is_same_v<T, BFloat16>)
+    return ops::simd::HWY_NAMESPACE::rounded_to_bf16(DF(), x);
+  return x;
 }
 
 // Row r of y where its bit is set, else 0.
@@ -66,22 +75,25 @@ HWY_INLINE void DecodeRows(const Decoder& decoder, size_t j, int64_t rows, F f) 
 
 // Plain pointers of a ColumnSumsJob. A call of Tensor::data() between vectors would save all of
 // them.
+template <class T>
 struct SumPointers {
-  const float *y, *center;
-  float *out, *partial;  // out: null where nothing is written
+  const T* y;
+  const float* center;
+  T* out;  // null where nothing is written
+  float* partial;
   const uint8_t* mask;
 
   explicit SumPointers(const ColumnSumsJob& job)
-      : y(job.y.data<float>()),
+      : y(job.y.data<T>()),
         center(job.center.data<float>()),
-        out(job.out.defined() ? job.out.mut<float>() : nullptr),
+        out(job.out.defined() ? job.out.mut<T>() : nullptr),
         partial(job.partial.mut<float>()),
         mask(job.mask.defined() ? job.mask.data<uint8_t>() : nullptr) {}
 };
 
 // Rows [begin, end) of the view, which lie in `unit`.
-template <int kBits, bool kSplit, Kept kKept>
-HWY_INLINE void SumUnit(const ColumnSumsJob& job, const SumPointers& of,
+template <class T, int kBits, bool kSplit, Kept kKept>
+HWY_INLINE void SumUnit(const ColumnSumsJob& job, const SumPointers<T>& of,
                         UnitDecoder<kBits, kSplit>& decoder, const Unit& unit, int64_t begin,
                         int64_t end) {
   const DF d;
@@ -101,13 +113,13 @@ HWY_INLINE void SumUnit(const ColumnSumsJob& job, const SumPointers& of,
             kLanes);
       const VF center = hn::LoadU(d, of.center + unit.col0 + vector.first);
       VF sum = hn::LoadU(d, sums + vector.first), product = hn::LoadU(d, sums + c + vector.first);
-      const float* const y = of.y + here;
-      float* const out = of.out == nullptr ? nullptr : of.out + here;
+      const T* const y = of.y + here;
+      T* const out = of.out == nullptr ? nullptr : of.out + here;
       DecodeRows(decoder, vector.first, rows, [&](int r, VF x, MF class1) HWY_ATTR {
-        const VF kept = KeptOf<kKept>(hn::LoadU(d, y + r * c), class1, mask, r);
-        if (out != nullptr) hn::StoreU(kept, d, out + r * c);
+        const VF kept = KeptOf<kKept>(LoadRow(y + r * c), class1, mask, r);
+        if (out != nullptr) StoreRow(kept, out + r * c);
         sum = hn::Add(sum, kept);
-        product = hn::MulAdd(kept, hn::Sub(x, center), product);
+        product = hn::MulAdd(kept, hn::Sub(Written<T>(x), center), product);
       });
       StoreNew(sum, vector.skip, sums + vector.first);
       StoreNew(product, vector.skip, sums + c + vector.first);
@@ -115,7 +127,7 @@ HWY_INLINE void SumUnit(const ColumnSumsJob& job, const SumPointers& of,
   }
 }
 
-template <int kBits, bool kSplit, Kept kKept>
+template <class T, int kBits, bool kSplit, Kept kKept>
 HWY_INLINE void CombineUnit(const CombineJob& job, UnitDecoder<kBits, kSplit>& decoder,
                             const Unit& unit) {
   const DF d;
@@ -136,47 +148,51 @@ HWY_INLINE void CombineUnit(const CombineJob& job, UnitDecoder<kBits, kSplit>& d
       const float* const k = job.k + column;
       const VF center = hn::LoadU(d, k), of_y = hn::LoadU(d, k + c);
       const VF of_x = hn::LoadU(d, k + 2 * c), constant = hn::LoadU(d, k + 3 * c);
-      const float* const y = static_cast<const float*>(job.y) + (row - first) * c + column;
-      float* const out = static_cast<float*>(job.codes.x) + (row - first) * c + column;
+      const T* const y = static_cast<const T*>(job.y) + (row - first) * c + column;
+      T* const out = static_cast<T*>(job.codes.x) + (row - first) * c + column;
       DecodeRows(decoder, vector.first, rows, [&](int r, VF x, MF class1) HWY_ATTR {
-        const VF kept = KeptOf<kKept>(hn::LoadU(d, y + r * c), class1, mask, r);
-        const VF of_codes = hn::MulAdd(hn::Sub(x, center), of_x, constant);
+        const VF kept = KeptOf<kKept>(LoadRow(y + r * c), class1, mask, r);
+        const VF of_codes = hn::MulAdd(hn::Sub(Written<T>(x), center), of_x, constant);
         StoreNew(hn::MulAdd(kept, of_y, of_codes), vector.skip, out + r * c);
       });
     }
   }
 }
 
-// Calls f(width, split, kept) with constants. Widths without kernels of their own share one.
+// Calls f(zero, width, split, kept): zero has the element type, the others are constants. Widths
+// without kernels of their own share one. REQUIRES: f32 or bf16.
 template <class F>
 void WithCodes(const UnpackJob& job, bool mask_in_codes, bool has_mask, F&& f) {
-  WithKernel<2, 3, 4, 8>(DType::f32, job.layout.bits, [&](auto, auto width) {
+  WithKernel<2, 3, 4, 8>(job.dtype, job.layout.bits, [&](auto zero, auto width) {
     const auto with_kept = [&](auto split) {
       if (mask_in_codes)
-        f(width, split, std::integral_constant<Kept, Kept::in_codes>());
+        f(zero, width, split, std::integral_constant<Kept, Kept::in_codes>());
       else if (has_mask)
-        f(width, split, std::integral_constant<Kept, Kept::in_mask>());
+        f(zero, width, split, std::integral_constant<Kept, Kept::in_mask>());
       else
-        f(width, split, std::integral_constant<Kept, Kept::all>());
+        f(zero, width, split, std::integral_constant<Kept, Kept::all>());
     };
-    if (job.layout.split)
-      with_kept(std::true_type());
-    else
-      with_kept(std::false_type());
+    if constexpr (kHasVectors<decltype(zero)>) {
+      if (job.layout.split)
+        with_kept(std::true_type());
+      else
+        with_kept(std::false_type());
+    }
   });
 }
 
 void SumRows(const ColumnSumsJob& job, int64_t begin, int64_t end) {
   const GroupLayout& layout = job.codes.layout;
-  const SumPointers of(job);
   WithCodes(job.codes, job.mask_in_codes, job.mask.defined(),
-            [&](auto width, auto split, auto kept) HWY_ATTR {
+            [&](auto zero, auto width, auto split, auto kept) HWY_ATTR {
+              using T = decltype(zero);
+              const SumPointers<T> of(job);
               const auto [first, last] = units_in(layout, begin * layout.cols, end * layout.cols);
               for (int64_t i = first; i < last; ++i) {
                 const Unit unit = unit_at(layout, i);
                 UnitDecoder<decltype(width)::value, decltype(split)::value> decoder(job.codes,
                                                                                     unit);
-                SumUnit<decltype(width)::value, decltype(split)::value, decltype(kept)::value>(
+                SumUnit<T, decltype(width)::value, decltype(split)::value, decltype(kept)::value>(
                     job, of, decoder, unit, std::max(begin, unit.row0),
                     std::min(end, unit.row0 + unit.rows));
               }
@@ -185,13 +201,13 @@ void SumRows(const ColumnSumsJob& job, int64_t begin, int64_t end) {
 
 void CombineUnits(const CombineJob& job, int64_t begin, int64_t end) {
   WithCodes(job.codes, job.mask_in_codes, job.mask != nullptr,
-            [&](auto width, auto split, auto kept) HWY_ATTR {
+            [&](auto zero, auto width, auto split, auto kept) HWY_ATTR {
               for (int64_t i = begin; i < end; ++i) {
                 const Unit unit = unit_at(job.codes.layout, i);
                 UnitDecoder<decltype(width)::value, decltype(split)::value> decoder(job.codes,
                                                                                     unit);
-                CombineUnit<decltype(width)::value, decltype(split)::value, decltype(kept)::value>(
-                    job, decoder, unit);
+                CombineUnit<decltype(zero), decltype(width)::value, decltype(split)::value,
+                            decltype(kept)::value>(job, decoder, unit);
               }
             });
 }

@@ -79,7 +79,7 @@ bool Quantized::run(const PackedPass::Map& map, PackedPass& pass) const {
 static bool has_column_kernels(const GroupLayout& layout, DType dtype, Device device) {
   if (layout.shared) return false;
   if (device.type == DeviceType::cuda) return kHasCuda;
-  return dtype == DType::f32 && layout.cols >= kLanes;
+  return (dtype == DType::f32 || dtype == DType::bf16) && layout.cols >= kLanes;
 }
 
 bool Quantized::run(const PackedPass::Combine& combine, PackedPass& pass) const {

@@ -40,9 +40,9 @@ struct UnpackJob {
   // layout.split, unless null: [3, cols], gives (x - a[0]) a[1] + a[2] for elements of class 1 and
   // 0 for others.
   const float* affine = nullptr;
-  const float* residual = nullptr;  // with `affine`, f32 on the CPU: like x, added in class 1
-  bool dithered = false;            // what was added before truncation is taken away again
-  CodeStream stream;                // the one that packed: of dithered codes, or with drawn rows
+  const void* residual = nullptr;  // with `affine`, on the CPU: like x, added in class 1
+  bool dithered = false;           // what was added before truncation is taken away again
+  CodeStream stream;               // the one that packed: of dithered codes, or with drawn rows
 };
 
 void quantize_kernel(Cpu, const PackJob& job);

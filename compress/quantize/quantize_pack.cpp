@@ -41,25 +41,25 @@ namespace frugal::compress {
 namespace HWY_NAMESPACE {
 
 // ---- First pass: minima, maxima, and a probe for NaN, of kVectors vectors of columns.
-template <int kVectors>
-HWY_INLINE void Extremes(const float* HWY_RESTRICT x, int64_t stride, int64_t rows,
-                         const float* next, size_t j, Columns& columns) {
+template <int kVectors, class T>
+HWY_INLINE void Extremes(const T* HWY_RESTRICT x, int64_t stride, int64_t rows, const T* next,
+                         size_t j, Columns& columns) {
   const DF d;
   const size_t lanes = hn::Lanes(d);
   VF mn[kVectors], mx[kVectors], probe[kVectors];
   for (int v = 0; v < kVectors; ++v) {
-    mn[v] = mx[v] = hn::LoadU(d, x + static_cast<size_t>(v) * lanes);
+    mn[v] = mx[v] = LoadRow(x + static_cast<size_t>(v) * lanes);
     probe[v] = hn::Zero(d);
   }
   int64_t r = 0;
   for (; r + 2 <= rows; r += 2) {
-    const float* row = x + r * stride;
+    const T* row = x + r * stride;
     if (r % 8 == 0)
       for (size_t v = 0; v < kVectors; ++v)
         Prefetch<2>(next + r / 8 * 2 * stride + static_cast<int64_t>(v * lanes), stride);
     for (int v = 0; v < kVectors; ++v) {
-      const VF a = hn::LoadU(d, row + static_cast<size_t>(v) * lanes);
-      const VF b = hn::LoadU(d, row + stride + static_cast<size_t>(v) * lanes);
+      const VF a = LoadRow(row + static_cast<size_t>(v) * lanes);
+      const VF b = LoadRow(row + stride + static_cast<size_t>(v) * lanes);
       mn[v] = hn::Min(hn::Min(mn[v], a), b);
       mx[v] = hn::Max(hn::Max(mx[v], a), b);
       // If a value is not finite, neither is a product with it. A product of finite values may
@@ -69,7 +69,7 @@ HWY_INLINE void Extremes(const float* HWY_RESTRICT x, int64_t stride, int64_t ro
   }
   if (r < rows) {
     for (int v = 0; v < kVectors; ++v) {
-      const VF a = hn::LoadU(d, x + r * stride + static_cast<size_t>(v) * lanes);
+      const VF a = LoadRow(x + r * stride + static_cast<size_t>(v) * lanes);
       mn[v] = hn::Min(mn[v], a), mx[v] = hn::Max(mx[v], a);
       probe[v] = hn::MulAdd(a, a, probe[v]);
     }
@@ -196,9 +196,9 @@ bool Parameters(const PackJob& job, const Unit& unit, const T* x, int64_t limit,
   return odd;
 }
 
-// ---- Second pass: one block of 8 rows of f32 `x` in vector `v` of columns, from column `j` on.
-template <int kBits, bool kFull>
-HWY_INLINE void PackBlock(const float* x, int64_t x_stride, const GroupLayout& layout,
+// ---- Second pass: one block of 8 rows of `x` in a vector of columns, from column `j` on.
+template <int kBits, bool kFull, class T>
+HWY_INLINE void PackBlock(const T* x, int64_t x_stride, const GroupLayout& layout,
                           const Columns& columns, size_t j, const BlockWords* words, uint8_t* codes,
                           const BlockShape& at) {
   const DF d;
@@ -208,7 +208,7 @@ HWY_INLINE void PackBlock(const float* x, int64_t x_stride, const GroupLayout& l
   const VF top = hn::Set(d, static_cast<float>(1 << layout.bits));
   VU code[8];
   for (int r = 0; r < 8; ++r) {
-    VF level = Fma(hn::Sub(hn::LoadU(d, x + r * x_stride), base), inverse, dither[r]);
+    VF level = Fma(hn::Sub(LoadRow(x + r * x_stride), base), inverse, dither[r]);
     // At up to 8 bits t (1 + 3 * 2^-24) + u + 1 with u <= 1 - 2^-9 rounds below 2^bits + 1: nothing
     // to clamp.
     if constexpr (kBits == 0) level = hn::Min(level, top);
@@ -252,7 +252,7 @@ HWY_INLINE void PackUnit(const PackJob& job, const Unit& unit, int64_t next_offs
   // Elements from x on; only the row axis has a last row that ends early.
   const int64_t limit = layout.numel - offset;
   const bool ragged = layout.shared && limit < unit.rows * stride;
-  constexpr bool kDirect = std::is_same_v<T, float>;
+  constexpr bool kDirect = kHasVectors<T>;
   Columns columns;
 
   size_t j = 0;
@@ -316,9 +316,6 @@ void PackRange(const PackJob& job, int64_t begin, int64_t end) {
 }
 
 void PackUnits(const PackJob& job, int64_t begin, int64_t end) {
-  if (job.dtype == DType::bf16 && !job.layout.shared)
-    return EachWideUnit(job, begin, end,
-                        [](const PackJob& wide, int64_t i) { PackUnits(wide, i, i + 1); });
   WithKernel<1, 2, 3, 4, 5, 6, 7, 8>(
       job.dtype, job.stochastic ? job.layout.bits : 0, [&](auto zero, auto width) {
         PackRange<decltype(zero), decltype(width)::value>(job, begin, end);

@@ -85,14 +85,14 @@ struct Extremes {
       probe[v] = hn::Zero(d);
     }
   }
-  HWY_INLINE void Add(const float* HWY_RESTRICT x, int64_t stride, const VU bytes[kVectors]) {
-    const DF d;
-    const size_t lanes = hn::Lanes(d);
+  template <class T>
+  HWY_INLINE void Add(const T* HWY_RESTRICT x, int64_t stride, const VU bytes[kVectors]) {
+    const size_t lanes = hn::Lanes(DF());
     for (int r = 0; r < 8; r += 2) {
-      const float* row = x + r * stride;
+      const T* row = x + r * stride;
       for (int v = 0; v < kVectors; ++v) {
-        const VF a = hn::LoadU(d, row + static_cast<size_t>(v) * lanes);
-        const VF b = hn::LoadU(d, row + stride + static_cast<size_t>(v) * lanes);
+        const VF a = LoadRow(row + static_cast<size_t>(v) * lanes);
+        const VF b = LoadRow(row + stride + static_cast<size_t>(v) * lanes);
         const MF a1 = BitsOfRow(bytes[v], r), b1 = BitsOfRow(bytes[v], r + 1);
         const MF a0 = hn::Not(a1), b0 = hn::Not(b1);
         mn[0][v] = MaskedMin(b0, MaskedMin(a0, mn[0][v], a), b);
@@ -127,8 +127,8 @@ struct SplitSource {
   int64_t stride, blocks;
 };
 
-template <int kVectors>
-HWY_INLINE void FindExtremes(const SplitSource<float>& from, size_t j, SplitColumns& columns) {
+template <int kVectors, class T>
+HWY_INLINE void FindExtremes(const SplitSource<T>& from, size_t j, SplitColumns& columns) {
   const size_t lanes = hn::Lanes(DF());
   Extremes<kVectors> extremes;
   for (int64_t b = 0; b < from.blocks; ++b) {
@@ -266,10 +266,10 @@ bool SplitParameters(const PackJob& job, const Unit& unit, const SplitSource<T>&
   return odd;
 }
 
-// ---- Second pass: one block of 8 rows of f32 `x` in a vector of columns, from column `j` on.
+// ---- Second pass: one block of 8 rows of `x` in a vector of columns, from column `j` on.
 // kDraws: rows may be drawn, those in `rows`.
-template <int kBits, bool kFull, bool kDraws>
-HWY_INLINE void SplitBlock(const float* x, int64_t x_stride, VU bytes, const GroupLayout& layout,
+template <int kBits, bool kFull, bool kDraws, class T>
+HWY_INLINE void SplitBlock(const T* x, int64_t x_stride, VU bytes, const GroupLayout& layout,
                            const SplitColumns& columns, size_t j, const BlockWords* words, VU rows,
                            uint8_t* codes, const BlockShape& at) {
   const DF d;
@@ -292,7 +292,7 @@ HWY_INLINE void SplitBlock(const float* x, int64_t x_stride, VU bytes, const Gro
       const MF single = hn::AndNot(hn::Xor(bit, drawn), draws);
       const VF base = hn::IfThenElse(bit, base1, base0);
       const VF inverse = hn::IfThenZeroElse(single, hn::IfThenElse(bit, inverse1, inverse0));
-      const VF level = Fma(hn::Sub(hn::LoadU(d, x + r * x_stride), base), inverse, dither[r]);
+      const VF level = Fma(hn::Sub(LoadRow(x + r * x_stride), base), inverse, dither[r]);
       // Few codes: nothing to clamp, see below.
       code[r] = MaskedAdd(bit, Truncate(level),
                           hn::IfThenElse(hn::RebindMask(du, drawn), drawn_offset, offset));
@@ -302,7 +302,7 @@ HWY_INLINE void SplitBlock(const float* x, int64_t x_stride, VU bytes, const Gro
       const MF bit = BitsOfRow(bytes, r);
       const VF base = hn::IfThenElse(bit, base1, base0);
       const VF inverse = hn::IfThenElse(bit, inverse1, inverse0);
-      VF level = Fma(hn::Sub(hn::LoadU(d, x + r * x_stride), base), inverse, dither[r]);
+      VF level = Fma(hn::Sub(LoadRow(x + r * x_stride), base), inverse, dither[r]);
       // With up to 256 codes (n - 1) (1 + 2^-24) + u + 1 with u <= 1 - 2^-9 rounds below n + 1:
       // nothing to clamp.
       if constexpr (kBits == 0) level = hn::Min(level, hn::IfThenElse(bit, count1, count0));
@@ -349,7 +349,7 @@ HWY_INLINE void SplitUnit(const PackJob& job, const Unit& unit, int64_t next_off
   const int64_t offset = unit.row0 * stride - first_element(job);
   const SplitSource<T> from{all + offset + unit.col0, all + next_offset,
                             job.mask + offset / 8 + unit.col0, stride, unit.rows / 8};
-  constexpr bool kDirect = std::is_same_v<T, float>;
+  constexpr bool kDirect = kHasVectors<T>;
   SplitColumns columns;
 
   size_t j = 0;
@@ -411,9 +411,6 @@ void SplitRange(const PackJob& job, int64_t begin, int64_t end) {
 }
 
 void SplitPackUnits(const PackJob& job, int64_t begin, int64_t end) {
-  if (job.dtype == DType::bf16)
-    return EachWideUnit(job, begin, end,
-                        [](const PackJob& wide, int64_t i) { SplitPackUnits(wide, i, i + 1); });
   WithKernel<2, 3, 4, 5, 6, 7, 8>(job.dtype, job.stochastic ? job.layout.bits : 0,
                                   [&](auto zero, auto width) {
                                     using T = decltype(zero);

@@ -22,9 +22,8 @@ enum class Mapping { none, affine, affine_and_residual };
 // The rows of `unit` that lie in [job.begin, job.end).
 template <class T, int kBits, bool kStream, Mapping kMapping>
 HWY_INLINE void SplitUnpackUnit(const UnpackJob& job, const Unit& unit) {
-  const DF d;
   const size_t cols = static_cast<size_t>(unit.cols), vectors = VectorsOf(cols);
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(DF()));
   const GroupLayout& layout = job.layout;
   const int64_t stride = layout.cols, offset = unit.row0 * stride + unit.col0 - job.begin;
   const int64_t limit = job.end - job.begin;
@@ -38,19 +37,20 @@ HWY_INLINE void SplitUnpackUnit(const UnpackJob& job, const Unit& unit) {
       const int64_t at = offset + b * 8 * stride + static_cast<int64_t>(j);
       VF value[8];
       if constexpr (kMapping == Mapping::affine_and_residual) {
-        const float* residual = job.residual + at;
-        int64_t step = stride;
-        alignas(64) float block[8 * kLanes];
+        const T* residual = static_cast<const T*>(job.residual) + at;
+        const auto add = [&](const auto* addend, int64_t step) HWY_ATTR {
+          decoder.decode(j, [&](int r, VF x, MF class1) HWY_ATTR {
+            value[r] = hn::IfThenElseZero(class1, hn::Add(x, LoadRow(addend + r * step)));
+          });
+        };
         if (cols_left < lanes || limit - at < 7 * stride + lanes) {
+          alignas(64) float block[8 * kLanes];
           const float pad[kLanes] = {};
           Stage(residual, stride, 8, cols_left, limit - at, pad, block);
-          residual = block;
-          step = lanes;
+          add(block, lanes);
+        } else {
+          add(residual, stride);
         }
-        decoder.decode(j, [&](int r, VF x, MF class1) HWY_ATTR {
-          const VF sum = hn::Add(x, hn::LoadU(d, residual + r * step));
-          value[r] = hn::IfThenElseZero(class1, sum);
-        });
       } else {
         decoder.decode(j, [&](int r, VF x, MF) HWY_ATTR { value[r] = x; });
       }
@@ -111,31 +111,22 @@ template <class T, int kBits, bool kStream>
 void SplitUnpackMapped(const UnpackJob& job, int64_t begin, int64_t end) {
   if (job.affine == nullptr)
     return SplitUnpackRange<T, kBits, kStream, Mapping::none>(job, begin, end);
-  if constexpr (std::is_same_v<T, float>)
+  if constexpr (kHasVectors<T>)
     if (job.residual != nullptr)
       return SplitUnpackRange<T, kBits, kStream, Mapping::affine_and_residual>(job, begin, end);
   SplitUnpackRange<T, kBits, kStream, Mapping::affine>(job, begin, end);
 }
 
-template <bool kMayStream>
-void SplitUnpackOf(const UnpackJob& job, int64_t begin, int64_t end) {
+void SplitUnpackUnits(const UnpackJob& job, int64_t begin, int64_t end) {
   WithKernel<2, 3, 4, 5, 6, 7, 8>(job.dtype, job.layout.bits, [&](auto zero, auto width) {
     using T = decltype(zero);
     constexpr int kBits = decltype(width)::value;
-    if constexpr (kMayStream && std::is_same_v<T, float>) {
+    if constexpr (std::is_same_v<T, float>) {
       if (bypasses_caches(job.layout, job.x, job.end - job.begin))
         return SplitUnpackMapped<T, kBits, true>(job, begin, end);
     }
     SplitUnpackMapped<T, kBits, false>(job, begin, end);
   });
-}
-
-void SplitUnpackUnits(const UnpackJob& job, int64_t begin, int64_t end) {
-  if (job.dtype == DType::bf16)
-    return EachWideUnit(job, begin, end, [](const UnpackJob& wide, int64_t i) {
-      SplitUnpackOf<false>(wide, i, i + 1);
-    });
-  SplitUnpackOf<true>(job, begin, end);
 }
 
 // Signs are bits, so one element type serves for all.

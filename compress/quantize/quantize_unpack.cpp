@@ -44,24 +44,16 @@ void UnpackRange(const UnpackJob& job, int64_t begin, int64_t end) {
   if constexpr (kStream) hwy::FlushStream();
 }
 
-template <bool kMayStream>
-void UnpackOf(const UnpackJob& job, int64_t begin, int64_t end) {
+void UnpackUnits(const UnpackJob& job, int64_t begin, int64_t end) {
   WithKernel<1, 2, 3, 4, 5, 6, 7, 8>(job.dtype, job.layout.bits, [&](auto zero, auto width) {
     using T = decltype(zero);
     constexpr int kBits = decltype(width)::value;
-    if constexpr (kMayStream && std::is_same_v<T, float>) {
+    if constexpr (std::is_same_v<T, float>) {
       if (bypasses_caches(job.layout, job.x, job.end - job.begin))
         return UnpackRange<T, kBits, true>(job, begin, end);
     }
     UnpackRange<T, kBits, false>(job, begin, end);
   });
-}
-
-void UnpackUnits(const UnpackJob& job, int64_t begin, int64_t end) {
-  if (job.dtype == DType::bf16 && !job.layout.shared)
-    return EachWideUnit(job, begin, end,
-                        [](const UnpackJob& wide, int64_t i) { UnpackOf<false>(wide, i, i + 1); });
-  UnpackOf<true>(job, begin, end);
 }
 
 }  // namespace HWY_NAMESPACE

@@ -1,6 +1,7 @@
 // The variance of the values that unpack() gives: one number per group, for each of its elements.
 // Estimates that use the variance run in slices that stay in a cache.
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <type_traits>
 #include <vector>
@@ -8,6 +9,7 @@
 #include "compress/quantize/quantize_kernels.h"
 #include "core/dtype_switch.h"
 #include "core/parallel.h"
+#include "ops/dense/copy.h"
 #include "ops/dense/elementwise.h"
 
 namespace frugal::compress {
@@ -67,14 +69,16 @@ bool Quantized::run(const PackedPass::Variance&, PackedPass& pass) const {
 }
 
 // Each lane goes through its share of the tensor in slices. A slice of x and of its variance stays
-// in a core's cache between unpacking and use. Threads synchronize once.
+// in a core's cache between unpacking and use. Threads synchronize once. The functions take f32:
+// slices of bf16 are widened.
 bool Quantized::map_in_slices(const PackedPass::Map& map, Tensor& out) const {
   if (!knows_variance() || layout_.numel == 0) return false;
-  if (dtype_ == DType::bf16 && payload_.device() == kCpu) return false;
-  constexpr int64_t kBytes = 1 << 16, kMostLanes = 8;
+  constexpr int64_t kMostLanes = 8;
+  const bool narrow = dtype_ == DType::bf16;
+  const int64_t slice_bytes = narrow ? 1 << 15 : 1 << 16;  // of x as f32 or f64
   const int64_t block = 8 * layout_.cols, all = layout_.numel;
-  const int64_t block_bytes = block * static_cast<int64_t>(size_of(dtype_));
-  int64_t step = std::min(std::max<int64_t>(kBytes / block_bytes, 1) * block, all);
+  const int64_t block_bytes = block * static_cast<int64_t>(size_of(narrow ? DType::f32 : dtype_));
+  int64_t step = std::min(std::max<int64_t>(slice_bytes / block_bytes, 1) * block, all);
   int64_t slices = (all + step - 1) / step, lanes = std::min(slices, kMostLanes);
   // The number of bytes does not depend on the number of threads, because plans count it for other
   // machines. More threads have smaller slices. No element depends on where its slice begins.
@@ -87,19 +91,36 @@ bool Quantized::map_in_slices(const PackedPass::Map& map, Tensor& out) const {
   if (!out.defined()) out = Tensor::empty(shape_, dtype_, payload_.device());
   const Tensor to = out.view({all}), dy = map.dy.defined() ? map.dy.view({all}) : map.dy;
   CategoryScope scope(Category::workspace);
-  const Tensor xs = Tensor::empty({room}, dtype_, payload_.device());
-  const Tensor variances = Tensor::empty({room}, dtype_, payload_.device());
+  const auto make_room = [&](DType dtype) {
+    return Tensor::empty({room}, dtype, payload_.device());
+  };
+  const Tensor unpacked = make_room(dtype_), variances = make_room(dtype_);
+  std::array<Tensor, 3> wide;  // x, the variance, dy and then the result
+  if (narrow)
+    for (Tensor& each : wide) each = make_room(DType::f32);
   if (payload_.device() == kMeta) return true;
   const auto run_slice = [&](int64_t lane, int64_t begin) {
     const int64_t end = std::min(all, begin + step), at = lane * step;
-    const Tensor x = xs.slice(0, at, at + end - begin), y = to.slice(0, begin, end);
-    const Tensor variance = variances.slice(0, at, at + end - begin);
+    const auto own = [&](const Tensor& whole) { return whole.slice(0, at, at + end - begin); };
+    Tensor x = own(unpacked), variance = own(variances), y = to.slice(0, begin, end);
+    Tensor gradient = dy.defined() ? dy.slice(0, begin, end) : dy;
     dequantize_kernel(Cpu{}, unpack_job(begin, end, x.raw()));
     variance_kernel(Cpu{}, unpack_job(begin, end, variance.raw()));
+    if (narrow) {
+      const auto widened = [&](const Tensor& from, const Tensor& copy) {
+        ops::copy_into(copy, from);
+        return copy;
+      };
+      x = widened(x, own(wide[0]));
+      variance = widened(variance, own(wide[1]));
+      y = own(wide[2]);
+      if (dy.defined()) gradient = widened(gradient, y);
+    }
     if (dy.defined())
-      ops::unary_backward_estimate_kernel(Cpu{}, map.f, dy.slice(0, begin, end), x, variance, y);
+      ops::unary_backward_estimate_kernel(Cpu{}, map.f, gradient, x, variance, y);
     else
       ops::unary_estimate_kernel(Cpu{}, map.f, x, variance, y);
+    if (narrow) ops::copy_into(to.slice(0, begin, end), y);
   };
   parallel_for(0, lanes, 1, [&](int64_t first, int64_t last) {
     for (int64_t lane = first; lane < last; ++lane)

@@ -10,7 +10,6 @@
 #include <hwy/cache_control.h>
 
 #include <algorithm>
-#include <memory>
 #include <type_traits>
 
 #include "compress/quantize/vectors-inl.h"
@@ -41,55 +40,11 @@ HWY_INLINE void Stage(const T* HWY_RESTRICT x, int64_t stride, int64_t rows, int
     }
 }
 
-// Calls f(job, i) for the units [begin, end) of a job over bf16, with a job over a copy of the unit
-// in f32, which the faster kernels take. REQUIRES: all rows of units are whole.
-template <class F>
-void EachWideUnit(const PackJob& job, int64_t begin, int64_t end, F f) {
-  const int64_t stride = job.layout.cols;
-  const std::unique_ptr<float[]> room(
-      new float[static_cast<size_t>(job.layout.group_rows * stride)]);
-  for (int64_t i = begin; i < end; ++i) {
-    const Unit unit = unit_at(job.layout, i);
-    const int64_t first = unit.row0 * stride - first_element(job);
-    const BFloat16* from = static_cast<const BFloat16*>(job.x) + first + unit.col0;
-    for (int64_t r = 0; r < unit.rows; ++r, from += stride) {
-      float* to = room.get() + r * stride + unit.col0;
-      for (int c = 0; c < unit.cols; ++c) to[c] = static_cast<float>(from[c]);
-    }
-    PackJob wide = job;
-    wide.x = room.get() - first;
-    wide.dtype = DType::f32;
-    f(wide, i);
-  }
-}
-// For jobs that unpack: what f wrote is rounded to bf16.
-template <class F>
-void EachWideUnit(const UnpackJob& job, int64_t begin, int64_t end, F f) {
-  const int64_t stride = job.layout.cols;
-  const std::unique_ptr<float[]> room(
-      new float[static_cast<size_t>(job.layout.group_rows * stride)]);
-  for (int64_t i = begin; i < end; ++i) {
-    const Unit unit = unit_at(job.layout, i);
-    const int64_t first = unit.row0 * stride - job.begin;
-    UnpackJob wide = job;
-    wide.x = room.get() - first;
-    wide.dtype = DType::f32;
-    f(wide, i);
-    const BlockRange blocks = blocks_in(job.layout, unit, job.begin, job.end);
-    for (int64_t r = blocks.begin * 8; r < std::min(blocks.end * 8, unit.rows); ++r) {
-      const int64_t at = r * stride + unit.col0, left = job.end - job.begin - first - at;
-      const float* from = room.get() + at;
-      BFloat16* to = static_cast<BFloat16*>(job.x) + first + at;
-      for (int64_t c = 0; c < std::min<int64_t>(unit.cols, left); ++c) to[c] = BFloat16(from[c]);
-    }
-  }
-}
-
 // Prefetches a vector of kRows rows of the next unit into the second cache level. The first pass
 // prefetches 2 of each 8 rows and the second pass 6, in the ratio of their times. So memory is
 // always busy and never gets more requests than it accepts: it drops requests that come too fast.
-template <int kRows>
-HWY_INLINE void Prefetch(const float* x, int64_t stride) {
+template <int kRows, class T>
+HWY_INLINE void Prefetch(const T* x, int64_t stride) {
   for (int64_t r = 0; r < kRows; ++r) __builtin_prefetch(x + r * stride, 0, 2);
 }
 
@@ -111,13 +66,13 @@ HWY_INLINE void StoreBlock(const VF value[8], int64_t stride, int64_t rows, int6
                            int64_t limit, T* x) {
   const DF d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  if constexpr (std::is_same_v<T, float>) {
+  if constexpr (kHasVectors<T>) {
     if (rows == 8 && cols >= lanes && limit >= 7 * stride + lanes) {
       for (int r = 0; r < 8; ++r) {
         if constexpr (kStream) {
           hn::Stream(value[r], d, x + r * stride);
         } else {
-          hn::StoreU(value[r], d, x + r * stride);
+          StoreRow(value[r], x + r * stride);
         }
       }
       return;

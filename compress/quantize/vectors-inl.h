@@ -13,6 +13,7 @@
 #include <type_traits>
 
 #include "compress/quantize/quantize_units.h"
+#include "ops/simd/storage-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace frugal::compress {
@@ -51,6 +52,20 @@ HWY_INLINE VU Truncate(VF v) {
 #endif
 }
 
+// Element types of which whole vectors are read and written. Others go through Stage().
+template <class T>
+inline constexpr bool kHasVectors = std::is_same_v<T, float> || std::is_same_v<T, BFloat16>;
+
+// A vector of a row.
+template <class T>
+HWY_INLINE VF LoadRow(const T* x) {
+  return ops::simd::HWY_NAMESPACE::load(DF(), x);
+}
+template <class T>
+HWY_INLINE void StoreRow(VF v, T* x) {
+  ops::simd::HWY_NAMESPACE::store(DF(), v, x);
+}
+
 // The columns of a unit are worked on in vectors. Only a unit with fewer columns than a vector has
 // a part of a vector. In other units the last vector may begin within the one before: what is
 // computed twice is the same.
@@ -63,17 +78,33 @@ HWY_INLINE size_t FirstColumn(size_t vector, size_t cols) {
   return cols < lanes ? 0 : std::min(vector * lanes, cols - lanes);
 }
 
+// Whether kernels over T may have one for codes of this width alone. Each kernel is compiled for
+// every instruction set, so bf16 has the widths that configurations ask for.
+template <class T>
+constexpr bool has_own_kernel(int bits) {
+  if constexpr (std::is_same_v<T, float>) return true;
+  return std::is_same_v<T, BFloat16> && (bits == 2 || bits == 3 || bits == 4 || bits == 8);
+}
+
 // Calls f(zero, width): zero has the element type. width is a constant: `bits` if that is one of
-// kWidths and the elements are f32, else 0, which stands for any width.
+// kWidths and has_own_kernel(), else 0, which stands for any width.
 template <int... kWidths, class F>
 void WithKernel(DType dtype, int bits, F&& f) {
   const std::integral_constant<int, 0> any;
   if (dtype == DType::f64) return f(double{}, any);
-  if (dtype == DType::bf16) return f(BFloat16{}, any);
   if (dtype == DType::f16) return f(Float16{}, any);
-  const bool known =
-      ((bits == kWidths && (f(float{}, std::integral_constant<int, kWidths>()), true)) || ...);
-  if (!known) f(float{}, any);
+  const auto with_width = [&](auto zero) {
+    const auto is_run = [&](auto width) {
+      if constexpr (has_own_kernel<decltype(zero)>(decltype(width)::value)) {
+        if (bits != width) return false;
+        f(zero, width);
+        return true;
+      }
+      return false;
+    };
+    if (!(is_run(std::integral_constant<int, kWidths>()) || ...)) f(zero, any);
+  };
+  dtype == DType::bf16 ? with_width(BFloat16{}) : with_width(float{});
 }
 
 }  // namespace HWY_NAMESPACE

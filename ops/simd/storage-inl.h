@@ -32,11 +32,10 @@ template <class D>
 HWY_INLINE void store(D d, hn::Vec<D> v, float* to) {
   hn::StoreU(v, d, to);
 }
-// Rounds to nearest even and keeps NaN, as BFloat16 does. The processor's own instruction would
-// take subnormal numbers as 0.
+// The bits of v as bf16, in the lower half of each lane. Rounds to nearest even and keeps NaN, as
+// BFloat16 does. The processor's own instruction would take subnormal numbers as 0.
 template <class D>
-HWY_INLINE void store(D, hn::Vec<D> v, BFloat16* to) {
-  const hn::Rebind<uint16_t, D> halves;
+HWY_INLINE hn::Vec<hn::RebindToUnsigned<D>> bf16_bits(D, hn::Vec<D> v) {
   const hn::RebindToUnsigned<D> words;
   const hn::RebindToSigned<D> ints;
   const auto bits = hn::BitCast(words, v);
@@ -45,9 +44,19 @@ HWY_INLINE void store(D, hn::Vec<D> v, BFloat16* to) {
   const auto rounded = hn::ShiftRight<16>(hn::Add(bits, hn::Add(odd, hn::Set(words, 0x7fff))));
   const auto size = hn::BitCast(ints, hn::And(bits, hn::Set(words, 0x7fffffff)));
   const auto nan = hn::RebindMask(words, hn::Gt(size, hn::Set(ints, 0x7f800000)));
-  const auto word = hn::IfThenElse(nan, hn::Or(upper, hn::Set(words, 0x40)), rounded);
-  hn::StoreU(hn::DemoteTo(halves, hn::BitCast(ints, word)), halves,
+  return hn::IfThenElse(nan, hn::Or(upper, hn::Set(words, 0x40)), rounded);
+}
+template <class D>
+HWY_INLINE void store(D d, hn::Vec<D> v, BFloat16* to) {
+  const hn::Rebind<uint16_t, D> halves;
+  const hn::RebindToSigned<D> ints;
+  hn::StoreU(hn::DemoteTo(halves, hn::BitCast(ints, bf16_bits(d, v))), halves,
              reinterpret_cast<uint16_t*>(to));
+}
+// What is loaded after v was stored as bf16.
+template <class D>
+HWY_INLINE hn::Vec<D> rounded_to_bf16(D d, hn::Vec<D> v) {
+  return hn::BitCast(d, hn::ShiftLeft<16>(bf16_bits(d, v)));
 }
 
 }  // namespace frugal::ops::simd::HWY_NAMESPACE

@@ -3,6 +3,7 @@
 
 #include "autograd/packed_pass.h"
 #include "compress/quantize/quantize.h"
+#include "ops/dense/copy.h"
 #include "ops/simd/simd_loops.h"
 #include "tests/compress/quantize/split_samples.h"
 
@@ -20,6 +21,7 @@ struct Case {
   int64_t chunk_rows = 64;
   bool in_place = false;
   Rows rows = {};
+  DType dtype = DType::f32;
 };
 
 void check_passes(const Case& c) {
@@ -29,11 +31,15 @@ void check_passes(const Case& c) {
   CAPTURE(static_cast<int>(c.options.rounding));
   CAPTURE(static_cast<int>(c.mask));
   CAPTURE(c.rows.begin);
+  CAPTURE(name_of(c.dtype));
+  const auto tensor = [&](const std::vector<float>& from, const Shape& shape) {
+    return ops::cast(Tensor::from(from, shape), c.dtype);
+  };
   const int64_t cols = c.shape.back();
   const std::vector<float> values = normals(c.shape.numel(), 7, 3);
   const Tensor bits = c.mask == Mask::none ? Tensor() : mask_of(values, c.shape, Bits::sign);
   const Quantizer codec(c.options);
-  const Tensor x = Tensor::from(values, c.shape);
+  const Tensor x = tensor(values, c.shape);
   const std::unique_ptr<Packed> packed =
       c.mask == Mask::in_codes ? std::move(split_pack(codec, x, bits, 0, entry(3, 9)).packed.packed)
                                : codec.pack(x, entry(3, 9));
@@ -46,21 +52,22 @@ void check_passes(const Case& c) {
   Tensor mask = bits;
   if (part && bits.defined()) mask = packed->unpack_sign_rows(begin, end);
   const uint8_t* m = mask.defined() ? mask.data<uint8_t>() : nullptr;
-  const Tensor dy = Tensor::from(normals(shape.numel(), 8), shape);
+  const Tensor dy = tensor(normals(shape.numel(), 8), shape);
   const Tensor center = Tensor::from(normals(cols, 9), {cols});
 
   const int64_t chunks = (rows + c.chunk_rows - 1) / c.chunk_rows;
   const Tensor expected = Tensor::zeros({chunks, 2, cols}, DType::f32);
-  const Tensor g = Tensor::zeros(shape, DType::f32);
+  const Tensor g = Tensor::zeros(shape, c.dtype);
   for (int64_t chunk = 0; chunk < chunks; ++chunk) {
     const int64_t row = chunk * c.chunk_rows, n = std::min(c.chunk_rows, rows - row);
     float* sum = expected.mut<float>() + chunk * 2 * cols;
-    ops::simd::chunk_gradients(dy.data<float>() + row * cols, m == nullptr ? m : m + row / 8 * cols,
-                               unpacked.data<float>() + row * cols, center.data<float>(),
-                               {g.mut<float>() + row * cols}, sum, sum + cols, n, cols);
+    ops::simd::chunk_gradients(
+        ops::simd::input_of(dy, row * cols), m == nullptr ? m : m + row / 8 * cols,
+        ops::simd::input_of(unpacked, row * cols), center.data<float>(),
+        ops::simd::output_of(g, cols).from(row * cols), sum, sum + cols, n, cols);
   }
-  const Tensor y = c.in_place ? Tensor::from(normals(shape.numel(), 8), shape) : dy;
-  const Tensor out = c.in_place ? y : Tensor::zeros(shape, DType::f32);
+  const Tensor y = c.in_place ? tensor(normals(shape.numel(), 8), shape) : dy;
+  const Tensor out = c.in_place ? y : Tensor::zeros(shape, c.dtype);
   const Tensor partial = Tensor::full({chunks, 2, cols}, 5, DType::f32);
   PackedPass sums{PackedPass::Sums{y, center, partial, c.chunk_rows}, out, c.rows};
   sums.mask.in_codes = c.mask == Mask::in_codes;
@@ -71,11 +78,11 @@ void check_passes(const Case& c) {
 
   const Tensor k = Tensor::from(normals(4 * cols, 10), {4, cols});
   const float* a = k.data<float>();
-  const Tensor dx = Tensor::zeros(shape, DType::f32);
-  ops::simd::input_gradient(dy.data<float>(), m, unpacked.data<float>(),
-                            {a, a + cols, a + 2 * cols, a + 3 * cols}, {dx.mut<float>()}, rows,
-                            cols);
-  const Tensor again = c.in_place ? Tensor::from(normals(shape.numel(), 8), shape) : dy;
+  const Tensor dx = Tensor::zeros(shape, c.dtype);
+  ops::simd::input_gradient(ops::simd::input_of(dy, 0), m, ops::simd::input_of(unpacked, 0),
+                            {a, a + cols, a + 2 * cols, a + 3 * cols},
+                            ops::simd::output_of(dx, cols), rows, cols);
+  const Tensor again = c.in_place ? tensor(normals(shape.numel(), 8), shape) : dy;
   PackedPass combine{PackedPass::Combine{again, k}, c.in_place ? again : Tensor(), c.rows};
   combine.mask = sums.mask;
   REQUIRE(packed->run(combine));
@@ -95,20 +102,24 @@ TEST_CASE("passes by column give the bits of unpacked values on every instructio
         for (Rounding rounding : {Rounding::stochastic, Rounding::dithered}) {
           const QuantizeOptions options{bits, bits % 2 == 0 ? 256 : 24, GroupAxis::column, rounding,
                                         5};
-          check_passes({shape, options, Mask::none, 64});
-          check_passes({shape, options, Mask::apart, 512, true});
-          if (bits > 1) check_passes({shape, options, Mask::in_codes, 32, true});
-          if (bits == 4) check_passes({shape, options, Mask::in_codes, 8});
+          for (DType dtype : {DType::f32, DType::bf16}) {
+            check_passes({shape, options, Mask::none, 64, false, {}, dtype});
+            check_passes({shape, options, Mask::apart, 512, true, {}, dtype});
+            if (bits > 1) check_passes({shape, options, Mask::in_codes, 32, true, {}, dtype});
+            if (bits == 4) check_passes({shape, options, Mask::in_codes, 8, false, {}, dtype});
+          }
         }
   }
 }
 
 TEST_CASE("passes by column take a part of the rows, and a last block of fewer than 8") {
   const QuantizeOptions dithered{4, 256, GroupAxis::column, Rounding::dithered, 5};
-  check_passes({{9, 8, 40}, dithered, Mask::in_codes, 16, false, {2, 7, 9}});
-  check_passes({{9, 40, 33}, dithered, Mask::none, 80, true, {4, 9, 9}});
-  check_passes({{1, 203, 48}, dithered, Mask::none, 64});
-  check_passes({{11, 7, 17}, {3, 16}, Mask::none, 8, true});
+  for (DType dtype : {DType::f32, DType::bf16}) {
+    check_passes({{9, 8, 40}, dithered, Mask::in_codes, 16, false, {2, 7, 9}, dtype});
+    check_passes({{9, 40, 33}, dithered, Mask::none, 80, true, {4, 9, 9}, dtype});
+    check_passes({{1, 203, 48}, dithered, Mask::none, 64, false, {}, dtype});
+    check_passes({{11, 7, 17}, {3, 16}, Mask::none, 8, true, {}, dtype});
+  }
 }
 
 TEST_CASE("passes by column are left to the caller where rows are narrow or groups are shared") {

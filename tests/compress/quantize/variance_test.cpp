@@ -89,16 +89,18 @@ TEST_CASE("of bf16 it is what f32 has, rounded") {
 TEST_CASE("gelu over codes: the bits of unpacking all, without its memory") {
   for (const GroupAxis axis : {GroupAxis::column, GroupAxis::row})
     for (const Rounding rounding : {Rounding::stochastic, Rounding::dithered})
-      for (const Gelu kind : {Gelu::exact, Gelu::tanh}) {
+      for (const auto& [kind, dtype] :
+           {std::pair{Gelu::exact, DType::f32}, std::pair{Gelu::tanh, DType::f32},
+            std::pair{Gelu::exact, DType::bf16}}) {
         const Shape shape{5, 601, 200};  // several slices, the last one short
         QuantizeOptions options;
         options.axis = axis;
         options.rounding = rounding;
-        const PackedCase c =
-            pack(Quantizer(options), normals(shape.numel(), 3, 2), shape, entry(1));
+        const Tensor values = Tensor::from(normals(shape.numel(), 3, 2), shape);
+        const PackedCase c{Quantizer(options).pack(ops::cast(values, dtype), entry(1))};
         const Tensor x = c.packed->unpack(), variance = variance_of(*c.packed);
-        const Tensor y = Tensor::empty(shape), dh = Tensor::empty(shape);
-        const Tensor dy = Tensor::full(shape, 0.75);
+        const Tensor y = Tensor::empty(shape, dtype), dh = Tensor::empty(shape, dtype);
+        const Tensor dy = Tensor::full(shape, 0.75, dtype);
         ops::gelu_into(kind, x, variance, y);
         ops::gelu_backward_into(kind, dy, x, variance, dh);
         const ops::Unary f = kind == Gelu::exact ? ops::Unary::gelu_exact : ops::Unary::gelu_tanh;
@@ -158,10 +160,10 @@ TEST_CASE("each op that has an estimate is computed over codes, and no other op 
 
 TEST_CASE("a pass over codes takes on meta what it takes on the CPU") {
   const Shape shape{4096, 256};
-  const auto taken = [&](Device device) {
-    const Tensor x = Tensor::zeros(shape, DType::f32, device);
+  const auto taken = [&](Device device, DType dtype = DType::f32) {
+    const Tensor x = Tensor::zeros(shape, dtype, device);
     const auto packed = Quantizer().pack(x, {});
-    const Tensor dy = Tensor::zeros(shape, DType::f32, device);
+    const Tensor dy = Tensor::zeros(shape, dtype, device);
     Allocator& memory = allocator(device);
     memory.reset_peak();
     const int64_t before = memory.report().live_total;
@@ -173,6 +175,7 @@ TEST_CASE("a pass over codes takes on meta what it takes on the CPU") {
   CHECK(real > 0);
   CHECK(real < shape.numel() * 2);  // half of x
   CHECK(taken(kMeta) == real);
+  CHECK(taken(kMeta, DType::bf16) == taken(kCpu, DType::bf16));
   const int before = num_threads();
   for (const int threads : {1, 3, 64}) {  // a plan holds on a machine with more of them
     set_num_threads(threads);
