@@ -93,12 +93,11 @@ void WithKernel(DType dtype, int bits, F&& f) {
   const std::integral_constant<int, 0> any;
   if (dtype == DType::f64) return f(double{}, any);
   if (dtype == DType::f16) return f(Float16{}, any);
-  const auto with_width = [&](auto zero) {
-    const auto is_run = [&](auto width) {
-      if constexpr (has_own_kernel<decltype(zero)>(decltype(width)::value)) {
-        if (bits != width) return false;
-        f(zero, width);
-        return true;
+  const auto with_width = [&]<class T>(T zero) {
+    const auto is_run = [&]<int kWidth>(std::integral_constant<int, kWidth> width) {
+      if constexpr (has_own_kernel<T>(kWidth)) {
+        if (bits == kWidth) f(zero, width);
+        return bits == kWidth;
       }
       return false;
     };
