@@ -9,8 +9,8 @@
 #include "compress/quantize/quantize_kernels.h"
 #include "core/dtype_switch.h"
 #include "core/parallel.h"
-#include "ops/dense/copy.h"
 #include "ops/dense/elementwise.h"
+#include "ops/simd/convert_loops.h"
 
 namespace frugal::compress {
 
@@ -99,33 +99,40 @@ bool Quantized::map_in_slices(const PackedPass::Map& map, Tensor& out) const {
   if (narrow)
     for (Tensor& each : wide) each = make_room(DType::f32);
   if (payload_.device() == kMeta) return true;
-  const auto run_slice = [&](int64_t lane, int64_t begin) {
-    const int64_t end = std::min(all, begin + step), at = lane * step;
-    const auto own = [&](const Tensor& whole) { return whole.slice(0, at, at + end - begin); };
-    Tensor x = own(unpacked), variance = own(variances), y = to.slice(0, begin, end);
-    Tensor gradient = dy.defined() ? dy.slice(0, begin, end) : dy;
-    dequantize_kernel(Cpu{}, unpack_job(begin, end, x.raw()));
-    variance_kernel(Cpu{}, unpack_job(begin, end, variance.raw()));
-    if (narrow) {
-      const auto widened = [&](const Tensor& from, const Tensor& copy) {
-        ops::copy_into(copy, from);
-        return copy;
+  const int64_t group = layout_.group_rows * layout_.cols;
+  const auto run_lane = [&](int64_t lane) {
+    int64_t told = -1, told_elements = 0;  // the group whose variance the lane's room has
+    for (int64_t i = slices * lane / lanes; i < slices * (lane + 1) / lanes; ++i) {
+      const int64_t begin = i * step, n = std::min(all, begin + step) - begin;
+      const auto own = [&](const Tensor& whole) {
+        return whole.slice(0, lane * step, lane * step + n);
       };
-      x = widened(x, own(wide[0]));
-      variance = widened(variance, own(wide[1]));
-      y = own(wide[2]);
-      if (dy.defined()) gradient = widened(gradient, y);
+      const bool in_one = begin / group == (begin + n - 1) / group;
+      const bool is_told = in_one && told == begin / group && n <= told_elements;
+      Tensor x = own(unpacked), variance = own(variances), y = to.slice(0, begin, begin + n);
+      Tensor gradient = dy.defined() ? dy.slice(0, begin, begin + n) : dy;
+      dequantize_kernel(Cpu{}, unpack_job(begin, begin + n, x.raw()));
+      if (!is_told) variance_kernel(Cpu{}, unpack_job(begin, begin + n, variance.raw()));
+      if (narrow) {
+        const auto widened = [&](const Tensor& from, const Tensor& copy, bool is_done = false) {
+          if (!is_done) ops::simd::widen(from.data<BFloat16>(), copy.mut<float>(), n);
+          return copy;
+        };
+        x = widened(x, own(wide[0]));
+        variance = widened(variance, own(wide[1]), is_told);
+        y = own(wide[2]);
+        if (dy.defined()) gradient = widened(gradient, y);
+      }
+      if (dy.defined())
+        ops::unary_backward_estimate_kernel(Cpu{}, map.f, gradient, x, variance, y);
+      else
+        ops::unary_estimate_kernel(Cpu{}, map.f, x, variance, y);
+      if (narrow) ops::simd::narrow(y.data<float>(), to.mut<BFloat16>() + begin, n);
+      if (!is_told) told = in_one ? begin / group : -1, told_elements = n;
     }
-    if (dy.defined())
-      ops::unary_backward_estimate_kernel(Cpu{}, map.f, gradient, x, variance, y);
-    else
-      ops::unary_estimate_kernel(Cpu{}, map.f, x, variance, y);
-    if (narrow) ops::copy_into(to.slice(0, begin, end), y);
   };
   parallel_for(0, lanes, 1, [&](int64_t first, int64_t last) {
-    for (int64_t lane = first; lane < last; ++lane)
-      for (int64_t i = slices * lane / lanes; i < slices * (lane + 1) / lanes; ++i)
-        run_slice(lane, i * step);
+    for (int64_t lane = first; lane < last; ++lane) run_lane(lane);
   });
   out.bump_version();
   return true;
