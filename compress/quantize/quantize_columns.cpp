@@ -117,7 +117,7 @@ HWY_INLINE void SumUnit(const ColumnSumsJob& job, const SumPointers<T>& of,
       T* const out = of.out == nullptr ? nullptr : of.out + here;
       DecodeRows(decoder, vector.first, rows, [&](int r, VF x, MF class1) HWY_ATTR {
         const VF kept = KeptOf<kKept>(LoadRow(y + r * c), class1, mask, r);
-        if (out != nullptr) StoreRow(kept, out + r * c);
+        if (out != nullptr) ops::simd::HWY_NAMESPACE::store_unrounded(d, kept, out + r * c);
         sum = hn::Add(sum, kept);
         product = hn::MulAdd(kept, hn::Sub(Written<T>(x), center), product);
       });
