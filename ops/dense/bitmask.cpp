@@ -89,14 +89,16 @@ void mask_and_map(const Tensor& x, const Tensor& y, const Tensor& mask, Whole wh
 }
 
 // Writes 0 to those of the elements [begin, end) of x whose bit is clear in a mask of one row. x[0]
-// is element `first` of the tensor that the mask describes.
-template <class T>
-void select_part(T* x, const uint8_t* mask, int64_t cols, int64_t first, int64_t begin,
-                 int64_t end) {
+// is element `first` of the tensor that the mask describes. Words: as wide as elements.
+template <class Word>
+void select_part(Word* __restrict x, const uint8_t* __restrict mask, int64_t cols, int64_t first,
+                 int64_t begin, int64_t end) {
   for (int64_t i = begin; i < end;) {
-    const int64_t bit = (first + i) / cols, k = (first + i) % cols;
-    const int64_t count = std::min(end - i, cols - k);
-    for (int64_t j = 0; j < count; ++j) x[i + j] = (mask[k + j] >> bit & 1) != 0 ? x[i + j] : T{};
+    const int64_t k = (first + i) % cols, count = std::min(end - i, cols - k);
+    const auto bit = static_cast<uint8_t>(1u << ((first + i) / cols));
+    Word* const to = x + i;
+    const uint8_t* const bits = mask + k;
+    for (int64_t j = 0; j < count; ++j) to[j] = (bits[j] & bit) != 0 ? to[j] : Word{0};
     i += count;
   }
 }
@@ -232,11 +234,13 @@ void select_part_by_mask(const Tensor& x, const Tensor& mask, int64_t first) {
   FRUGAL_ASSERT(x.is_contiguous() && mask.dim() == 2 && mask.size(0) == 1 &&
                 x.device().type != DeviceType::cuda);
   if (x.device() == kCpu)
-    with_dtype(x.dtype(), [&](auto t) {
-      using T = decltype(t);
-      parallel_for(0, x.numel(), kCopyGrain, [&](int64_t begin, int64_t end) {
-        select_part(x.mut<T>(), mask.data<uint8_t>(), mask.size(1), first, begin, end);
-      });
+    parallel_for(0, x.numel(), kCopyGrain, [&](int64_t begin, int64_t end) {
+      const auto select = [&](auto word) {
+        select_part(static_cast<decltype(word)*>(x.raw()), mask.data<uint8_t>(), mask.size(1),
+                    first, begin, end);
+      };
+      if (size_of(x.dtype()) == 8) return select(uint64_t{});
+      size_of(x.dtype()) == 4 ? select(uint32_t{}) : select(uint16_t{});
     });
   x.bump_version();
 }
