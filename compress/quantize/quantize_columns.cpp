@@ -14,6 +14,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 #include "compress/quantize/decode-inl.h"
+#include "compress/quantize/staging-inl.h"
 
 #ifndef FRUGAL_COMPRESS_KEPT
 #define FRUGAL_COMPRESS_KEPT
@@ -52,6 +53,15 @@ HWY_INLINE VF Written(VF x) {
   if constexpr (std::is_same_v<T, BFloat16>)
     return ops::simd::HWY_NAMESPACE::rounded_to_bf16(DF(), x);
   return x;
+}
+
+// Prefetches what the next 8 rows have in the lines of vector `v`. A line of bf16 holds two
+// vectors, each of which prefetches it for half of the rows. Rows lie far apart, so the processor
+// would not do it.
+template <class T>
+HWY_INLINE void PrefetchNext(const T* y, int64_t c, size_t v) {
+  constexpr int kRows = sizeof(T) == sizeof(float) ? 8 : 4;
+  Prefetch<kRows>(y + (8 + static_cast<int64_t>(v) * kRows % 8) * c, c);
 }
 
 // Row r of y where its bit is set, else 0.
@@ -114,6 +124,7 @@ HWY_INLINE void SumUnit(const ColumnSumsJob& job, const SumPointers<T>& of,
       const VF center = hn::LoadU(d, of.center + unit.col0 + vector.first);
       VF sum = hn::LoadU(d, sums + vector.first), product = hn::LoadU(d, sums + c + vector.first);
       const T* const y = of.y + here;
+      PrefetchNext(y, c, v);
       T* const out = of.out == nullptr ? nullptr : of.out + here;
       DecodeRows(decoder, vector.first, rows, [&](int r, VF x, MF class1) HWY_ATTR {
         const VF kept = KeptOf<kKept>(LoadRow(y + r * c), class1, mask, r);
@@ -149,6 +160,7 @@ HWY_INLINE void CombineUnit(const CombineJob& job, UnitDecoder<kBits, kSplit>& d
       const VF center = hn::LoadU(d, k), of_y = hn::LoadU(d, k + c);
       const VF of_x = hn::LoadU(d, k + 2 * c), constant = hn::LoadU(d, k + 3 * c);
       const T* const y = static_cast<const T*>(job.y) + (row - first) * c + column;
+      PrefetchNext(y, c, v);
       T* const out = static_cast<T*>(job.codes.x) + (row - first) * c + column;
       DecodeRows(decoder, vector.first, rows, [&](int r, VF x, MF class1) HWY_ATTR {
         const VF kept = KeptOf<kKept>(LoadRow(y + r * c), class1, mask, r);
