@@ -75,7 +75,7 @@ bool Quantized::map_in_slices(const PackedPass::Map& map, Tensor& out) const {
   if (!knows_variance() || layout_.numel == 0) return false;
   constexpr int64_t kMostLanes = 8;
   const bool narrow = dtype_ == DType::bf16;
-  const int64_t slice_bytes = narrow ? 1 << 15 : 1 << 16;  // of x as f32 or f64
+  const int64_t slice_bytes = narrow ? 1 << 15 : 1 << 16;  // bytes of x as f32 or f64
   const int64_t block = 8 * layout_.cols, all = layout_.numel;
   const int64_t block_bytes = block * static_cast<int64_t>(size_of(narrow ? DType::f32 : dtype_));
   int64_t step = std::min(std::max<int64_t>(slice_bytes / block_bytes, 1) * block, all);
