@@ -5,8 +5,8 @@
 #include <tuple>
 
 #include "core/cuda/cuda_staging.h"
-#include "core/tensor_identity.h"
 #include "ops/dense/copy.h"
+#include "train/held_copies.h"
 
 namespace frugal::train {
 namespace {
@@ -25,8 +25,7 @@ Tensor moved_in(DType dtype, const Tensor& x, Device device) {
 // no object that could own it.
 Tensor moved_once(const Tensor& x, Device device, DType dtype) {
   using Key = std::tuple<TensorIdentity, DeviceType, int, DType>;
-  static Memo<Key, Tensor> kept(2);  // one for training and one for testing
-  forget_gone(kept);
+  static HeldCopies<Key, Tensor> kept(2);  // one for training and one for testing
   return kept.find_or_make({TensorIdentity(x), device.type, device.index, dtype},
                            [&] { return moved_in(dtype, x, device); });
 }

@@ -10,6 +10,7 @@
 #include "optim/row_slices.h"
 #include "train/batch_spec.h"
 #include "train/captured_step.h"
+#include "train/held_copies.h"
 #include "train/ranks/gradient_exchange.h"
 #include "train/ranks/ranks.h"
 
@@ -46,6 +47,7 @@ StepResult TrainingStep::run(StepObserver& observer, const StepCall& call) {
   state.in_backward.emplace(subject_.optimizer, call.lr,
                             call.measures_norms ? &state.result.squares : nullptr);
   subject_.model.forget_idle();
+  forget_evaluated_copies();
   begin_peak(device_);
   MemoryTrace::mark("forward");
   subject_.model.zero_grad();

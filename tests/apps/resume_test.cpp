@@ -2,6 +2,7 @@
 // What decides while it trains is cut everywhere in tests/train/run/resume_test.cpp.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <csignal>
 #include <sstream>
 
@@ -99,6 +100,30 @@ TEST_CASE("a process killed after its first checkpoint goes on to the same bits"
     CHECK(cut.summary == whole.summary);
     CHECK(cut.state == whole.state);
   }
+}
+
+// An evaluation takes the whole graph, whose features become bf16 once.
+TEST_CASE("a step takes the same memory behind an evaluation and behind a checkpoint") {
+  const TempFolder folder;
+  write_file(folder / "c.json", R"({
+    "model": {"name": "sage", "layers": 2, "width": 8},
+    "data": {"name": "random_graph", "nodes": 60, "edges": 200, "features": 8, "classes": 3,
+             "sampler": "neighbours", "fan_outs": [3, 3], "batch_size": 10},
+    "precision": "bf16_in_f32", "train": {"epochs": 1}, "threads": 1})");
+  const auto lines_of_memory = [](const std::string& run) {
+    std::istringstream lines(read_file(run + "/metrics.jsonl"));
+    std::string found;
+    for (std::string line; std::getline(lines, line);)
+      if (line.find("\"type\":\"memory\"") != std::string::npos) found += line + "\n";
+    return found;
+  };
+  const std::string train = "train " + folder / "c.json" + " --quiet --out ";
+  REQUIRE(frugal(train + folder / "whole --set train.epochs=2").status == 0);
+  REQUIRE(frugal(train + folder / "cut").status == 0);
+  REQUIRE(frugal(train + folder / "cut --resume --extend 2").status == 0);
+  const std::string whole = lines_of_memory(folder / "whole");
+  CHECK(std::count(whole.begin(), whole.end(), '\n') == 2);
+  CHECK((lines_of_memory(folder / "cut") == whole));
 }
 
 }  // namespace frugal::apps

@@ -6,9 +6,9 @@
 #include "autograd/functions.h"
 #include "autograd/graph_functions.h"
 #include "autograd/record.h"
-#include "core/tensor_identity.h"
 #include "ops/graph/segment.h"
 #include "ops/graph/spmm.h"
+#include "train/held_copies.h"
 #include "train/place_batch.h"
 
 namespace frugal::train {
@@ -56,8 +56,7 @@ Placed made_once(const Tensor& target, Device device) {
   using Key = std::tuple<TensorIdentity, DeviceType, int>;
   // The memo is static, because the trainer, evaluations and commands place batches of one source
   // and share no object that could own it.
-  static Memo<Key, Placed> kept(4);  // training, validation and testing need one each
-  forget_gone(kept);
+  static HeldCopies<Key, Placed> kept(4);  // training, validation and testing need one each
   return kept.find_or_make({TensorIdentity(target), device.type, device.index},
                            [&] { return made_for(target, Tensor(), device); });
 }
@@ -101,8 +100,7 @@ CountedRows take_counted_rows(Batch& batch) {
 std::shared_ptr<const ops::Csr> groups_of(const Tensor& rows, int64_t nodes) {
   // The memo is static, because the model is the only object that forward passes of training and of
   // evaluation share.
-  static Memo<std::tuple<TensorIdentity>, std::shared_ptr<const ops::Csr>> kept(2);
-  forget_gone(kept);
+  static HeldCopies<std::tuple<TensorIdentity>, std::shared_ptr<const ops::Csr>> kept(2);
   const auto groups = kept.find_or_make({TensorIdentity(rows)}, [&] {
     const CategoryScope scope(Category::input);
     return std::make_shared<const ops::Csr>(ops::group_by("rows", rows, nodes));

@@ -1,0 +1,21 @@
+#include "train/held_copies.h"
+
+#include <vector>
+
+namespace frugal::train {
+namespace {
+
+std::vector<AnyHeldCopies*>& all() {
+  static std::vector<AnyHeldCopies*> copies;
+  return copies;
+}
+
+}  // namespace
+
+AnyHeldCopies::AnyHeldCopies() { all().push_back(this); }
+
+void forget_evaluated_copies() {
+  for (AnyHeldCopies* copies : all()) copies->forget_evaluated();
+}
+
+}  // namespace frugal::train
