@@ -15,7 +15,11 @@ std::vector<AnyHeldCopies*>& all() {
 AnyHeldCopies::AnyHeldCopies() { all().push_back(this); }
 
 void forget_evaluated_copies() {
-  for (AnyHeldCopies* copies : all()) copies->forget_evaluated();
+  for (AnyHeldCopies* copies : all()) copies->forget(false);
+}
+
+HeldCopiesScope::~HeldCopiesScope() {
+  for (AnyHeldCopies* copies : all()) copies->forget(true);
 }
 
 }  // namespace frugal::train

@@ -13,10 +13,18 @@ namespace frugal::train {
 // behind an evaluation as behind a start from a checkpoint.
 void forget_evaluated_copies();
 
+// Drops everything from all HeldCopies when it ends.
+struct HeldCopiesScope {
+  HeldCopiesScope() = default;
+  ~HeldCopiesScope();
+  HeldCopiesScope(const HeldCopiesScope&) = delete;
+  HeldCopiesScope& operator=(const HeldCopiesScope&) = delete;
+};
+
 class AnyHeldCopies {
  public:
   AnyHeldCopies();
-  virtual void forget_evaluated() = 0;
+  virtual void forget(bool trained_too) = 0;
 
  protected:
   ~AnyHeldCopies() = default;
@@ -36,8 +44,8 @@ class HeldCopies final : public AnyHeldCopies {
     entry.trained = entry.trained || grad_enabled();
     return entry.value;
   }
-  void forget_evaluated() override {
-    kept_.forget_if([](const Key&, const Entry& entry) { return !entry.trained; });
+  void forget(bool trained_too) override {
+    kept_.forget_if([&](const Key&, const Entry& entry) { return trained_too || !entry.trained; });
   }
 
  private:

@@ -21,6 +21,7 @@
 #include "train/captured_step.h"
 #include "train/compression_state.h"
 #include "train/evaluate.h"
+#include "train/held_copies.h"
 #include "train/loss_watch.h"
 #include "train/option_error.h"
 #include "train/planning/own_plan.h"
@@ -425,6 +426,7 @@ bool Trainer::epoch_over() const {
 }
 
 bool Trainer::run() {
+  const HeldCopiesScope copies;  // what this run makes does not count in the next one's memory
   const int64_t every = options_.checkpoint_interval;
   written_ = begun_ = Clock::now();
   while (!state_.finished) {
