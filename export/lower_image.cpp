@@ -71,7 +71,9 @@ std::string norm_of(Lowering& l, const Op& op, const Order& order) {
   return l.emit("BatchNormalization",
                 {l.in_order(op.input(kX), order), or_else(kWeight, 1), or_else(kBias, 0),
                  l.plain(op.input(kMean)), l.plain(op.input(kVariance))},
-                {{"epsilon", op.number("eps")}});
+                // In evaluation no momentum counts. But onnx's ReferenceEvaluator moves the
+                // statistics by 1 - momentum before it takes them.
+                {{"epsilon", op.number("eps")}, {"momentum", 1.0}});
 }
 
 void batch_norm(Lowering& l, const Op& op) {

@@ -229,6 +229,20 @@ TEST_CASE("a convolutional network looks as PyTorch writes it") {
   }
 }
 
+// Up to operator set 13 the reference of the onnx package moves the statistics of a norm by 1 -
+// momentum before it takes them (findings/onnx_reference_norms.sh).
+TEST_CASE("statistics of a norm are those of the network, also for onnx's reference") {
+  models::Init init;
+  models::CifarResNet network(init, models::cifar_resnet_options("resnet20"));
+  for (const OnnxNode& node : to_onnx(network, of_shape({32, 32, 3})).nodes) {
+    if (node.op != "BatchNormalization") continue;
+    double momentum = 0.9;  // what a node without the attribute has
+    for (const auto& [name, value] : node.attributes)
+      if (name == "momentum") momentum = std::get<double>(value);
+    CHECK(momentum == 1);
+  }
+}
+
 // Random weights, and statistics that are neither 0 nor 1.
 void shake(Module& network) {
   Rng rng(9);

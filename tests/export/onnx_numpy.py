@@ -115,7 +115,7 @@ def scatter_elements(data, indices, updates, *, axis):
     return out
 
 
-def batch_norm(x, scale, bias, mean, var, *, epsilon):
+def batch_norm(x, scale, bias, mean, var, *, epsilon, momentum=0.9):  # in evaluation no momentum counts
     shape = (1, -1) + (1,) * (x.ndim - 2)
     w = scale / np.sqrt(var + np.float32(epsilon))
     return (x - mean.reshape(shape)) * w.reshape(shape) + bias.reshape(shape)
