@@ -111,17 +111,30 @@ void group_norm(Lowering& l, const Op& op) {
 
 // ---- pooling
 
-void pool(Lowering& l, const Op& op, const char* node, Lowering::Attributes attributes) {
-  attributes.insert(attributes.begin(), {{"kernel_shape", op.integers("kernel")},
-                                         {"strides", op.integers("stride")},
-                                         {"pads", pads_of(op.integers("padding"))}});
+// A pool over `x` [N, C, H, W] whose padding does not count.
+void pool(Lowering& l, const Op& op, const char* node, const std::string& x,
+          const std::vector<int64_t>& padding) {
   l.set(op.output(),
-        l.emit(node, {l.in_order(op.input(0), channels_first(4))}, std::move(attributes)),
+        l.emit(node, {x},
+               {{"kernel_shape", op.integers("kernel")},
+                {"strides", op.integers("stride")},
+                {"pads", pads_of(padding)}}),
         channels_first(4));
 }
-void max_pool2d(Lowering& l, const Op& op) { pool(l, op, "MaxPool", {}); }
+void max_pool2d(Lowering& l, const Op& op) {
+  pool(l, op, "MaxPool", l.in_order(op.input(0), channels_first(4)), op.integers("padding"));
+}
 void avg_pool2d(Lowering& l, const Op& op) {
-  pool(l, op, "AveragePool", {{"count_include_pad", op.integer("count_include_pad")}});
+  std::string x = l.in_order(op.input(0), channels_first(4));
+  std::vector<int64_t> padding = op.integers("padding");
+  if (op.integer("count_include_pad") != 0 && padding != std::vector<int64_t>{0, 0}) {
+    // OpenCV passes over count_include_pad, so what counts is in the picture.
+    const int64_t h = padding[0], w = padding[1];
+    x = l.emit("Pad", {x, l.ints({0, 0, h, w, 0, 0, h, w}), l.scalar(0)},
+               {{"mode", std::string("constant")}});
+    padding = {0, 0};
+  }
+  pool(l, op, "AveragePool", x, padding);
 }
 
 // [out, in]: what each output takes of each input, along one axis.

@@ -444,6 +444,24 @@ TEST_CASE("sizes that follow from free ones are free") {
   CHECK(to_onnx(nothing, of_shape({4})).nodes.size() == 1);
 }
 
+// OpenCV's dnn divides by the pixels that are there, whatever count_include_pad says
+// (findings/opencv_dnn_nodes.sh).
+TEST_CASE("an average that counts its padding pads first") {
+  for (const bool counts : {true, false}) {
+    CAPTURE(counts);
+    Of pool([counts](const Variable& x) {
+      return avg_pool2d(x, {{3, 3}, {2, 2}, {1, 1}, counts});
+    });
+    const OnnxGraph graph = to_onnx(pool, of_shape({9, 9, 4}));
+    CHECK(count(graph, "Pad") == (counts ? 1 : 0));
+    REQUIRE(count(graph, "AveragePool") == 1);
+    for (const OnnxNode& node : graph.nodes)
+      for (const auto& [name, value] : node.attributes)
+        if (node.op == "AveragePool" && name == "pads")
+          CHECK(std::get<std::vector<int64_t>>(value) == std::vector<int64_t>(4, counts ? 0 : 1));
+  }
+}
+
 TEST_CASE("what ONNX cannot say is an error that names the op") {
   Of snake([](const Variable& x) {
     return record("snake", {x}, ops::clone(x.value()), {}, [](const Backward&) { return Grads{}; });
