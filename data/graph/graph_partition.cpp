@@ -3,7 +3,9 @@
 #include <metis.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstdlib>
 #include <utility>
 
 #include "core/kept_signal.h"
@@ -46,6 +48,20 @@ Adjacency adjacency(const Tensor& edge_index, int64_t nodes) {
   }
   return graph;
 }
+
+// While it lives, the C library's generator has another state, so that the program that called
+// finds its own as it was. METIS seeds and draws from that generator.
+class KeptDraws {
+ public:
+  KeptDraws() : before_(initstate(1, state_.data(), state_.size())) {}
+  ~KeptDraws() { setstate(before_); }
+  KeptDraws(const KeptDraws&) = delete;
+  KeptDraws& operator=(const KeptDraws&) = delete;
+
+ private:
+  std::array<char, 128> state_{};  // as many as usual: a seed then gives the usual numbers
+  char* before_;
+};
 
 // Moves nodes out of parts above `limit`, first into empty parts and then into parts with room. If
 // parts are still empty, moves a node of any larger part into each.
@@ -105,6 +121,7 @@ std::vector<int32_t> partition(const Tensor& edge_index, int64_t nodes,
     // METIS has handlers of its own for these signals. It would take a SIGTERM that somebody sends
     // for its own way to report an error.
     const KeptSignal aborted(SIGABRT, KeptSignal::Delivery::now), terminated(SIGTERM);
+    const KeptDraws draws;
     status = METIS_PartGraphRecursive(&count, &constraints, graph.ends.data(),
                                       graph.adjacent.data(), nullptr, nullptr, nullptr, &parts,
                                       nullptr, nullptr, settings, &cut, found.data());

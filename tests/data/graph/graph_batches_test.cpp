@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cmath>
 #include <csignal>
+#include <cstdlib>
 #include <thread>
 
 #include "data/dataset.h"
@@ -128,6 +129,17 @@ TEST_CASE("a whole graph is the same batch every epoch") {
                        Error);
   CHECK_THROWS_WITH_AS(GraphBatches(GraphData(), GraphPart::train),
                        doctest::Contains("a graph with nodes"), Error);
+}
+
+// METIS seeds the generator of the C library (findings/metis_process.sh).
+TEST_CASE("a partition leaves the C library's random numbers alone") {
+  const auto next = [](unsigned seed, bool with_partition) {
+    std::srand(seed);
+    std::rand();
+    if (with_partition) partition(make_edge_index(4, {0, 1, 2}, {1, 2, 3}, true), 4, {});
+    return std::rand();
+  };
+  for (const unsigned seed : {1u, 2u}) CHECK(next(seed, true) == next(seed, false));
 }
 
 TEST_CASE("a partition is found while somebody sends SIGTERM, which is handled afterwards") {
