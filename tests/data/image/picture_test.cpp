@@ -52,6 +52,23 @@ TEST_CASE("every format gives its pixels") {
   }
 }
 
+// Programs that convert by a printing press's profile give other colours (findings/sharp_cmyk.sh).
+TEST_CASE("a JPEG of four inks has the colours that Pillow and OpenCV give it") {
+  // A file holds what each ink leaves: 255 - 200, 255 - 50, 255 - 20, and 255 - 30 beside black.
+  std::vector<uint8_t> inks;
+  for (int i = 0; i < 16 * 16; ++i) inks.insert(inks.end(), {55, 205, 235, 225});
+  const std::shared_ptr<void> writer(tjInitCompress(), tjDestroy);
+  uint8_t* bytes = nullptr;
+  unsigned long size = 0;  // NOLINT(google-runtime-int): TurboJPEG's type
+  REQUIRE(tjCompress2(writer.get(), inks.data(), 16, 0, 16, TJPF_CMYK, &bytes, &size, TJSAMP_444,
+                      100, 0) == 0);
+  const Picture found = decode_picture(FileBytes(bytes, bytes + size), "a");
+  tjFree(bytes);
+  REQUIRE(found.channels == 3);
+  const std::array<int, 3> right = {49, 181, 207};  // Pillow's; OpenCV's are one more
+  for (size_t c = 0; c < 3; ++c) CHECK(std::abs(found.pixels[c] - right[c]) <= 2);
+}
+
 TEST_CASE("grey, transparent and 16-bit PNG files become 8-bit colours") {
   const Picture rgb = sample_picture(9, 5);
   Picture grey{9, 5, 1, {}};
