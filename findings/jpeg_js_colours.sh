@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# jpeg-js 0.4.4 of the npm registry, by which jimp 1.6 and other programs in JavaScript read pictures, gives each pair of
-# pixels one colour where colours are stored at half the width and height (4:2:0), as in nearly all photographs. libjpeg
-# and what is built on it (OpenCV, Pillow, sharp, browsers) interpolate between the samples, which lie between the pixels
-# (JFIF 1.02). The standard of JPEG leaves it open. So a network that was trained on the one sees other edges in the
-# browser, and no error.
-# Seen, a red circle on blue, 64 x 64, quality 95, decoded by TurboJPEG 2.1.5 and by jpeg-js: 4:2:0 differs by up to
-# 89 of 255, by 3.2 in the mean and by more than 8 in 6.9 percent of the numbers; 4:4:4 by up to 3. With
+# jpeg-js 0.4.4 of the npm registry, by which jimp 1.6 and other programs in JavaScript read pictures, gives each pair
+# of pixels one colour where colours are stored at half the width and height (4:2:0), as in nearly all photographs.
+# libjpeg and what is built on it (OpenCV, Pillow, sharp, browsers) interpolate between the samples, which lie between
+# the pixels (JFIF 1.02). The standard of JPEG leaves it open. So a network that was trained on the one sees other edges
+# in the browser, and no error.
+# Seen, a red circle on blue, 64 x 64, quality 95, decoded by TurboJPEG 2.1.5 and by jpeg-js: 4:2:0 differs by up to 89
+# of 255, by 3.2 in the mean and by more than 8 in 6.9 percent of the numbers; 4:4:4 by up to 3. With
 # TJFLAG_FASTUPSAMPLE, which repeats colours, too, TurboJPEG and jpeg-js differ by up to 3.
 # Frugal: pictures are read by TurboJPEG, which interpolates (data/image/picture.cpp); docs/guide/own_pictures.md says
 # what to read them with elsewhere.
@@ -64,7 +64,8 @@ for (const name of ["420", "444"])
     const off = Array.from(right, (value, i) => Math.abs(value - found[Math.floor(i / 3) * 4 + i % 3]));
     const mean = off.reduce((sum, value) => sum + value) / off.length;
     const far = off.filter((value) => value > 8).length * 100 / off.length;
-    console.log(`${name} ${way}: ${Math.max(...off)} at most, ${mean.toFixed(2)} in the mean, ${far.toFixed(1)} percent`);
+    const most = Math.max(...off);
+    console.log(`${name} ${way}: ${most} at most, ${mean.toFixed(2)} in the mean, ${far.toFixed(1)} percent`);
   }
 END_OF_PROGRAM
 node "$work/js/run.mjs" "$work/bookworm/tmp" | tee "$work/out"

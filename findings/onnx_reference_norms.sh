@@ -5,9 +5,9 @@
 # and is off by so little that it looks like rounding. LRN adds up squares for as many channels as the batch has
 # samples, and LpNormalization with p=1 divides by the sum instead of the sum of absolute values.
 # Seen, f32: BatchNormalization with mean 0 and var 1 of two samples, 0 and 2: 0 and 2 by set 15; 0 and 2 by ONNX
-# Runtime for both sets; -0.1 and 1.9 by the reference for set 13, which with momentum=1 is right, too. LRN of 1
-# sample of 3 ones: 0.5, 1, 1 (right: 0.5 for all). LpNormalization of 1, -2, 3 with p=1: 0.5, -1, 1.5 (right: 0.1667,
-# -0.3333, 0.5).
+# Runtime for both sets; -0.1 and 1.9 by the reference for set 13, which with momentum=1 is right, too. LRN of 1 sample
+# of 3 ones: 0.5, 1, 1 (right: 0.5 for all). LpNormalization of 1, -2, 3 with p=1: 0.5, -1, 1.5 (right: 0.1667, -0.3333,
+# 0.5).
 # Frugal: our files have momentum=1, which changes nothing else (export/lower_image.cpp, norm_of);
 # tests/export/onnx_export_test.cpp, "statistics of a norm are those of the network, also for onnx's reference";
 # docs/guide/export.md warns of the reference.

@@ -3,12 +3,12 @@
 # Outputs have the right shape and other values. The commonest is AveragePool with count_include_pad=1, as which
 # PyTorch's AvgPool2d with padding is exported: OpenCV divides by the pixels that are there, not by the window.
 # Seen. AveragePool of 3 x 3 ones with a window of 3 x 3 and a padding of 1: 1 in the corner (right: 4/9); a node Pad
-# before it makes it right. MaxPool with dilations=2 takes neighbours, and auto_pad=SAME_LOWER pads at the end. PRelu with
-# a slope for each column takes it for the channels. ReduceSumSquare over an axis of one element is the element in 4.10,
-# and its square in 4.6.
+# before it makes it right. MaxPool with dilations=2 takes neighbours, and auto_pad=SAME_LOWER pads at the end. PRelu
+# with a slope for each column takes it for the channels. ReduceSumSquare over an axis of one element is the element in
+# 4.10, and its square in 4.6.
 # Frugal: an average that counts its padding is written as Pad and AveragePool (export/lower_image.cpp, avg_pool2d);
-# tests/export/onnx_export_test.cpp, "an average that counts its padding pads first". None of the other nodes is written;
-# tests/export/onnx_test.py gives networks to OpenCV, and docs/guide/export.md names the finding.
+# tests/export/onnx_export_test.cpp, "an average that counts its padding pads first". None of the other nodes is
+# written; tests/export/onnx_test.py gives networks to OpenCV, and docs/guide/export.md names the finding.
 . "$(dirname "$0")/packages.sh"
 packages bookworm 'python3-opencv=4.6.0*' 'python3-onnx=1.12.0*'
 packages trixie 'python3-opencv=4.10.0*' 'python3-onnx=1.17.0*'

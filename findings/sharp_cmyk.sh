@@ -3,12 +3,11 @@
 # 0.4.4: it converts by the profile of a printing press, also where the file has none, and the others multiply each ink
 # with black. ImageNet and photographs from print have such files. A server in JavaScript that loads pictures for a
 # network by sharp then gives it colours that it was never trained on, for these files alone.
-# Seen, one colour with the inks 200, 50, 20 and black 30 of 255, without a profile: Pillow 49 181 207, OpenCV 50 182 208,
-# jpeg-js 48 180 207, sharp 2 131 173. Pure cyan: 0 255 255 (OpenCV: 1 255 255) and in sharp 0 153 227. No ink is white in all.
-# jpeg-js refuses such a file where Adobe's marker is missing, which is optional; the others read it.
-# Frugal: data/image/picture.cpp (decode_jpeg) multiplies as the others do;
-# tests/data/image/picture_test.cpp, "a JPEG of four inks has the colours that Pillow and OpenCV give it";
-# docs/guide/own_pictures.md says what other programs do.
+# Seen, one colour with the inks 200, 50, 20 and black 30 of 255, without a profile: Pillow 49 181 207, OpenCV 50 182
+# 208, jpeg-js 48 180 207, sharp 2 131 173. Pure cyan: 0 255 255 (OpenCV: 1 255 255) and in sharp 0 153 227. No ink is
+# white in all. jpeg-js refuses such a file where Adobe's marker is missing, which is optional; the others read it.
+# Frugal: data/image/picture.cpp (decode_jpeg) multiplies as the others do; tests/data/image/picture_test.cpp, "a JPEG
+# of four inks has the colours that Pillow and OpenCV give it"; docs/guide/own_pictures.md says what other programs do.
 . "$(dirname "$0")/packages.sh"
 command -v node >/dev/null && command -v npm >/dev/null || not_tried "no node and npm"
 packages bookworm 'python3-pil=9.4.0*' 'python3-opencv=4.6.0*'

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # gpt-tokenizer 4.0.0 and js-tiktoken 1.0.21 of the npm registry, which have GPT's tokenizers in JavaScript, lose U+FEFF
-# at the beginning of a text. Files of many programs and much code for Windows begin with it. They make texts of bytes by
-# TextDecoder, which takes this mark away unless it is told ignoreBOM (WHATWG's Encoding Standard, "decode"). A text that
-# is encoded and decoded is then another one. gpt-tokenizer makes its table of pieces so, too: it never finds those that
-# begin with the mark, and gives other ids than OpenAI's code, also for a mark inside of a text.
+# at the beginning of a text. Files of many programs and much code for Windows begin with it. They make texts of bytes
+# by TextDecoder, which takes this mark away unless it is told ignoreBOM (WHATWG's Encoding Standard, "decode"). A text
+# that is encoded and decoded is then another one. gpt-tokenizer makes its table of pieces so, too: it never finds those
+# that begin with the mark, and gives other ids than OpenAI's code, also for a mark inside of a text.
 # Seen, U+FEFF and "using System;" by cl100k_base: 4117 744 26 by tiktoken 1.0.22 (OpenAI's code in Rust) and by
 # js-tiktoken, 171 3299 985 744 26 by gpt-tokenizer: 5 tokens for 3. Decoded, tiktoken's bytes have the mark, and the
 # texts of the other two have not. gpt-tokenizer finds none of the 8 pieces that begin with it.
-# Frugal: a tokenizer works on bytes and takes none away; tests/data/text/byte_bpe_test.cpp, "any pairs, any bytes: as the
-# definition says, and back"; docs/guide/tokenizers.md says what other programs do.
+# Frugal: a tokenizer works on bytes and takes none away; tests/data/text/byte_bpe_test.cpp, "any pairs, any bytes: as
+# the definition says, and back"; docs/guide/tokenizers.md says what other programs do.
 . "$(dirname "$0")/packages.sh"
 command -v node >/dev/null && command -v npm >/dev/null || not_tried "no node and npm"
 npm install --silent --no-audit --no-fund --ignore-scripts --cache "$work/cache" --prefix "$work/js" \
