@@ -20,9 +20,22 @@ namespace {
 
 thread_local int most_threads = std::numeric_limits<int>::max();
 
+// oneDNN cuts its work into as many parts as omp_get_max_threads() says. OpenMP may have been told
+// to take fewer threads than that (OMP_THREAD_LIMIT, OMP_DYNAMIC, OMP_MAX_ACTIVE_LEVELS=0). Then
+// parts are not computed, or those that wait for each other wait for ever.
+void take_threads_at_their_word() {
+  if (omp_get_dynamic() != 0) omp_set_dynamic(0);
+  if (omp_get_max_active_levels() < 1) omp_set_max_active_levels(1);
+  if (const int limit = omp_get_thread_limit(); omp_get_max_threads() > limit)
+    omp_set_num_threads(limit);
+}
+
 }  // namespace
 
-int num_threads() { return omp_get_max_threads(); }
+int num_threads() {
+  take_threads_at_their_word();
+  return omp_get_max_threads();
+}
 
 void set_num_threads(int threads) {
   FRUGAL_CHECK(threads >= 1, "[threads] expected at least 1, got {}", threads);

@@ -6,7 +6,7 @@
 # number.
 # Seen: 1e-6 == Approx(9e-6), 0 == Approx(1e-5) and -1e-6 == Approx(1e-5) hold, and 1 == Approx(1.00003) does not. With
 # .scale(0) 1e-6 is not Approx(9e-6). infinity == Approx(infinity) and infinity <= Approx(infinity) do not hold.
-# Frugal: five comparisons in our tests could not fail, and have .scale(0) now (tests/optim/adam8bit_test.cpp,
+# Frugal: five comparisons in our tests took any number below 1e-5, and have .scale(0) now (tests/optim/adam8bit_test.cpp,
 # tests/optim/optim_test.cpp, tests/apps/lr_find_test.cpp), and CONTRIBUTING.md, "Style", says when it is needed.
 . "$(dirname "$0")/packages.sh"
 packages bookworm 'doctest-dev=2.4.9*' g++

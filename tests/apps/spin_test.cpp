@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "apps/json.h"
 #include "tests/apps/run.h"
 
 namespace frugal::apps {
@@ -72,6 +73,29 @@ std::string threads(const std::string& environment) {
 
 TEST_CASE("a restarted program has all cores where OpenMP binds its threads") {
   CHECK(threads("OMP_PROC_BIND=true") == threads(""));
+}
+
+// oneDNN leaves out what the threads that are missing should have computed
+// (findings/onednn_fewer_threads.sh).
+TEST_CASE("a run is right where OpenMP gives fewer threads than it says") {
+  const TempFolder folder;
+  write_file(folder / "c.json", R"({"model": {"name": "mlp", "hidden": [128]},
+    "data": {"name": "random", "shape": [8, 8, 3], "train_samples": 256, "test_samples": 64,
+             "batch_size": 64}, "train": {"steps": 3}})");
+  const auto loss = [&](const std::string& environment) {
+    const Ran ran = shell("cd " + folder / "" + " && rm -rf run && env OMP_NUM_THREADS=3 " +
+                          environment + " FRUGAL train c.json --out run");
+    CAPTURE(environment);
+    REQUIRE_MESSAGE(ran.status == 0, ran.err);
+    const Json summary = Json::parse(read_file(folder / "run/summary.json"));
+    return summary.at("final").at("test_loss").get<double>();
+  };
+  const double right = loss("");
+  for (const char* environment : {"OMP_THREAD_LIMIT=1", "OMP_THREAD_LIMIT=2", "OMP_DYNAMIC=true",
+                                  "OMP_MAX_ACTIVE_LEVELS=0"}) {
+    CAPTURE(environment);
+    CHECK(loss(environment) == doctest::Approx(right));
+  }
 }
 
 TEST_CASE("a restarted program keeps its arguments") {
