@@ -128,6 +128,14 @@ struct SaveInfo {
   bool told_sources = true;
   bool lossless = false;  // the tensor must come back unchanged
   bool released = false;  // part of the batch, but not kept by anybody else: ReleasedInput
+
+  // What `rebuilt` is for a policy that may give sources which it was not told of as few as
+  // `fewest` bits.
+  Rebuilt rebuilt_with(int fewest) const {
+    const bool spoils = (rebuilt == Rebuilt::corrected && !told_curved) ||
+                        (rebuilt == Rebuilt::unbiased && !told_sources && fewest < least_bits);
+    return spoils ? Rebuilt::biased : rebuilt;
+  }
 };
 
 // See autograd/packed_pass.h.

@@ -180,11 +180,7 @@ Decision ActnnPolicy::decide(const SaveInfo& info, const Tensor& value) {
   }
   SaveInfo seen = info;
   // The samples of a source that no rebuild was expected to read may have few bits.
-  if (options_.mixed && info.rebuilt == Rebuilt::corrected && !info.told_curved)
-    seen.rebuilt = Rebuilt::biased;
-  if (options_.mixed && info.rebuilt == Rebuilt::unbiased && !info.told_sources &&
-      options_.min_bits < info.least_bits)
-    seen.rebuilt = Rebuilt::biased;
+  if (options_.mixed) seen.rebuilt = info.rebuilt_with(options_.min_bits);
   Decision decision = keep_.decide(seen, value);
   if (options_.products_only && info.use.kind != Use::Kind::product) decision = {Decision::raw};
   if (decision.codec != nullptr) decision.codec = this;

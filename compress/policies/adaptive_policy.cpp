@@ -69,11 +69,7 @@ Decision AdaptivePolicy::decide(const SaveInfo& info, const Tensor& value) {
     }
   }
   SaveInfo seen = info;
-  // A source that no rebuild was expected to read may have fewer bits than the correction needs.
-  if (info.rebuilt == Rebuilt::corrected && !info.told_curved) seen.rebuilt = Rebuilt::biased;
-  if (info.rebuilt == Rebuilt::unbiased && !info.told_sources &&
-      options_.min_bits < info.least_bits)
-    seen.rebuilt = Rebuilt::biased;
+  seen.rebuilt = info.rebuilt_with(options_.min_bits);
   Decision decision = keep_.decide(seen, value);
   if (decision.codec != nullptr) decision.codec = this;
   const bool raw =

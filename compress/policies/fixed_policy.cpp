@@ -158,7 +158,7 @@ bool FixedPolicy::may_rebuild(const SaveInfo& info, const Tensor& value) const {
     case Rebuilt::exact:
       return true;
     case Rebuilt::unbiased:
-      return bits_ > 0 && (bits_ >= info.least_bits || info.told_sources);
+      return bits_ > 0 && info.rebuilt_with(bits_) == Rebuilt::unbiased;
     case Rebuilt::corrected:
       return corrected_ &&
              (bits_ >= kCorrectedBits || (bits_ >= kLeastCorrecting && info.told_curved));

@@ -6,6 +6,7 @@
 
 #include "autograd/engine.h"
 #include "autograd/functions.h"
+#include "compress/policies/actnn_policy.h"
 #include "compress/policies/budget_policy.h"
 #include "compress/policies/levels.h"
 #include "compress/policies/policy_kind.h"
@@ -215,6 +216,30 @@ TEST_CASE("a rebuild that needs so many bits has sources that have them, or is n
     FixedPolicy plain(options);
     CHECK(width_of(plain) == bits);
   }
+}
+
+TEST_CASE("policies of many widths rebuild where all sources were told, or have the bits anyway") {
+  const Tensor large = Tensor::empty({256, 65}, DType::f32, kMeta);
+  for (const Rebuilt quality : {Rebuilt::unbiased, Rebuilt::corrected})
+    for (const bool told : {true, false})
+      for (const int fewest : {1, 2, 3}) {
+        CAPTURE(told);
+        CAPTURE(fewest);
+        SaveInfo info = info_with(quality);
+        info.least_bits = 3;
+        info.told_sources = info.told_curved = told;
+        const bool enough = quality == Rebuilt::unbiased && fewest >= 3;
+        const Rebuilt expected = told || enough ? quality : Rebuilt::biased;
+        CHECK(info.rebuilt_with(fewest) == expected);
+        AdaptiveOptions adaptive;
+        ActnnOptions mixed;
+        adaptive.average = mixed.average = 8;
+        adaptive.keep.recipes = mixed.keep.recipes = mixed.mixed = true;
+        adaptive.min_bits = mixed.min_bits = fewest;
+        const auto what = expected == Rebuilt::biased ? Decision::pack : Decision::rebuild;
+        CHECK(AdaptivePolicy(adaptive).decide(info, large).what == what);
+        CHECK(ActnnPolicy(mixed).decide(info, large).what == what);
+      }
 }
 
 TEST_CASE("recipes whose bias is corrected read tensors of 4 bits and more") {
