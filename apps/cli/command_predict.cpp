@@ -320,6 +320,7 @@ Rows rows_of(const std::string& file, const StoredRun& run) {
   Rows rows;
   if (description.table != nullptr) {
     const data::CsvTable table(file, description.table->input_columns(), encoding_of(run.config));
+    description.table->warn_of_unknown(table);
     rows.values = description.table->inputs_of(table);
     for (int64_t i = 0; i < table.rows(); ++i)
       rows.names.push_back(fmt::format("{}:{}", file, table.line(i)));

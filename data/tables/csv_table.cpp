@@ -367,6 +367,49 @@ CsvEncoder::CsvEncoder(const CsvTable& table, const CsvOptions& options,
     });
 }
 
+namespace {
+
+// The place of each of the file's categories among those of the training part; -1: it is not there.
+std::vector<int64_t> places_in(const CsvEncoding::Input& input, const CsvTable::Column& column) {
+  std::vector<int64_t> places;
+  for (const std::string& name : column.names) {
+    const auto at = std::lower_bound(input.categories.begin(), input.categories.end(), name);
+    const bool known = at != input.categories.end() && *at == name;
+    places.push_back(known ? at - input.categories.begin() : -1);
+  }
+  return places;
+}
+
+}  // namespace
+
+void CsvEncoder::warn_of_unknown(const CsvTable& table, const std::string& part,
+                                 const std::vector<int64_t>* rows) const {
+  for (const CsvEncoding::Input& input : encoding_.inputs) {
+    if (input.is_number) continue;
+    const CsvTable::Column& column = table.column(input.name);
+    const std::vector<int64_t> places = places_in(input, column);
+    std::unordered_set<int32_t> unknown;
+    int64_t first = table.rows();
+    const int64_t count = rows == nullptr ? table.rows() : static_cast<int64_t>(rows->size());
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t row = rows == nullptr ? i : (*rows)[static_cast<size_t>(i)];
+      const int32_t code = column.codes[static_cast<size_t>(row)];
+      if (code < 0 || places[static_cast<size_t>(code)] >= 0) continue;
+      unknown.insert(code);
+      first = std::min(first, row);
+    }
+    if (unknown.empty()) continue;
+    const bool one = unknown.size() == 1;
+    log().warn(
+        "[csv] {}: column {}{} has {} that the training part has not, {}{} in line {}; {} as none",
+        in_quotes(table.path()), in_quotes(input.name),
+        part.empty() ? "" : fmt::format(" of the {} part", part),
+        with_noun(unknown.size(), "category", "categories"), one ? "" : "such as ",
+        in_quotes(column.names[static_cast<size_t>(column.codes[static_cast<size_t>(first)])]),
+        table.line(first), one ? "it counts" : "they count");
+  }
+}
+
 // Writes the input's part of every row; `out` is that of the first.
 void CsvEncoder::encode_input(const CsvTable& table, const CsvEncoding::Input& input, int64_t width,
                               float* out) const {
@@ -381,20 +424,7 @@ void CsvEncoder::encode_input(const CsvTable& table, const CsvEncoding::Input& i
     }
     return;
   }
-  // The place of each of the file's categories among those of the training part; -1: it is not
-  // there.
-  std::vector<int64_t> places;
-  int64_t unknown = 0;
-  for (const std::string& name : column.names) {
-    const auto at = std::lower_bound(input.categories.begin(), input.categories.end(), name);
-    const bool known = at != input.categories.end() && *at == name;
-    places.push_back(known ? at - input.categories.begin() : -1);
-    unknown += known ? 0 : 1;
-  }
-  if (unknown > 0)
-    log().warn("[csv] {}: of column {}, not in the training part, and counted as none: {}",
-               in_quotes(table.path()), in_quotes(input.name),
-               with_noun(unknown, "category", "categories"));
+  const std::vector<int64_t> places = places_in(input, column);
   const auto count = static_cast<int64_t>(input.categories.size());
   for (int64_t row = 0; row < table.rows(); ++row, out += width) {
     const int32_t code = column.codes[static_cast<size_t>(row)];

@@ -116,6 +116,11 @@ class CsvEncoder {
   // that training has not.
   TensorDataset encode(const CsvTable& table) const;
 
+  // Warns of each column where these rows (null: all) have categories that training has not: how
+  // many, and the first one. `part` says which rows they are ("validation"); empty: the file does.
+  void warn_of_unknown(const CsvTable& table, const std::string& part = {},
+                       const std::vector<int64_t>* rows = nullptr) const;
+
  private:
   void encode_input(const CsvTable& table, const CsvEncoding::Input& input, int64_t width,
                     float* out) const;

@@ -313,6 +313,50 @@ TEST_CASE("mixed pictures are trained on, and none are where one is tested") {
   CHECK(train("one", " --set data.mixup=1 --set data.batch_size=1").status == 2);
 }
 
+TEST_CASE("categories that training has not are told for the part where they are, once") {
+  const std::string header = "colour,size,label\n";
+  const auto rows = [](int count, const std::string& colour, const std::string& size) {
+    std::string text;
+    for (int i = 0; i < count; ++i)
+      text += fmt::format("{},{},{}\n", colour, size, i % 2 == 0 ? "yes" : "no");
+    return text;
+  };
+  const Data data(Json{{"name", "csv"}, {"batch_size", 4}, {"missing", "fill"}});
+  const std::string folder = data.folder / "data/";
+  write_file(folder + "train.csv", header + rows(8, "red", "small") + rows(8, "blue", "large"));
+  write_file(folder + "val.csv", header + rows(3, "red", "small") + rows(2, "green", "tiny") +
+                                     rows(2, "white", "large") + rows(2, "", "large"));
+  write_file(folder + "test.csv", header + rows(4, "green", "small"));
+  const Ran parts = data.train("parts");
+  REQUIRE_MESSAGE(parts.status == 0, parts.err);
+  const auto once = [&](const Ran& ran, const std::string& line) {
+    CHECK_MESSAGE(count_of(ran.err, line) == 1, line << "\n" << ran.err);
+  };
+  once(parts,
+       "val.csv\": column \"colour\" of the validation part has 2 categories that the training "
+       "part has not, such as \"green\" in line 5; they count as none");
+  once(parts,
+       "val.csv\": column \"size\" of the validation part has 1 category that the training part "
+       "has not, \"tiny\" in line 5; it counts as none");
+  once(parts,
+       "test.csv\": column \"colour\" of the test part has 1 category that the training part has "
+       "not, \"green\" in line 2; it counts as none");
+  CHECK(count_of(parts.err, "that the training part has not") == 3);
+  const Ran predicted =
+      frugal("predict " + (data.folder / "parts") + " " + folder + "test.csv --json");
+  once(predicted, "test.csv\": column \"colour\" has 1 category that the training part has not");
+  // A file that is cut into parts: each says what its own rows have.
+  for (const char* name : {"val.csv", "test.csv"}) fs::remove(folder + name);
+  std::string all = header;
+  for (int i = 0; i < 60; ++i) all += fmt::format("c{},small,{}\n", i, i % 2 == 0 ? "yes" : "no");
+  write_file(folder + "train.csv", all);
+  const Ran cut = data.train("cut", " --set 'data.split=[0.5,0.3]'");
+  REQUIRE_MESSAGE(cut.status == 0, cut.err);
+  once(cut, "of the validation part has 18 categories");
+  once(cut, "of the test part has 12 categories");
+  CHECK(count_of(cut.err, "that the training part has not") == 2);
+}
+
 TEST_CASE("own data that are not as they should be are errors that say what to do") {
   const Json csv = {{"name", "csv"}};
   const Data data(csv);

@@ -252,7 +252,9 @@ Prediction Model::predict(const std::string& input, const PredictOptions& option
 Tensor Model::rows_of(const std::string& csv) const {
   FRUGAL_CHECK(description_.table != nullptr,
                "[predict] expected a network that was trained on a table");
-  return description_.table->inputs_of(data::CsvTable(csv, description_.table->input_columns()));
+  const data::CsvTable table(csv, description_.table->input_columns());
+  description_.table->warn_of_unknown(table);
+  return description_.table->inputs_of(table);
 }
 
 void Model::predict_rows(

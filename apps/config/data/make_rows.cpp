@@ -1,6 +1,7 @@
 // Rows of numbers: tables in CSV files, and arrays whose layout is rows.
 #include <algorithm>
 #include <optional>
+#include <set>
 
 #include "apps/config/data/data_kinds.h"
 #include "apps/config/data/data_parts.h"
@@ -94,25 +95,39 @@ class OpenRows final : public OpenData {
     return *csv_;
   }
   DatasetPtr open_csv(const Config& config, Split split);
+  // Warns of unknown categories of a part, once. `rows`, null: all.
+  void warn_once(const data::CsvTable& table, Split split, const std::vector<int64_t>* rows);
 
   std::optional<CsvData> csv_;
+  std::set<Split> warned_;  // the parts
   TensorFiles arrays_;
 };
+
+void OpenRows::warn_once(const data::CsvTable& table, Split split,
+                         const std::vector<int64_t>* rows) {
+  constexpr const char* kNames[] = {"training", "validation", "test"};
+  if (warned_.insert(split).second)
+    csv_->encoder->warn_of_unknown(table, kNames[static_cast<size_t>(split)], rows);
+}
 
 DatasetPtr OpenRows::open_csv(const Config& config, Split split) {
   const CsvData& csv = csv_data(config);
   if (csv.files.one_file()) {
     const std::vector<int64_t>& own = part_of(csv.split, split);
     if (own.empty()) return nullptr;
+    warn_once(*csv.table, split, &own);
     return std::make_shared<data::Selection>(
         std::make_shared<data::TensorDataset>(csv.encoder->encode(*csv.table)), own);
   }
   const std::string& path = csv.files.of(split);
   if (path.empty()) return nullptr;
-  if (path == csv.files.train)
+  if (path == csv.files.train) {
+    warn_once(*csv.table, split, nullptr);
     return std::make_shared<data::TensorDataset>(csv.encoder->encode(*csv.table));
-  return std::make_shared<data::TensorDataset>(
-      csv.encoder->encode(data::CsvTable(path, csv.table->kinds(), encoding_of(config))));
+  }
+  const data::CsvTable table(path, csv.table->kinds(), encoding_of(config));
+  warn_once(table, split, nullptr);
+  return std::make_shared<data::TensorDataset>(csv.encoder->encode(table));
 }
 
 bool is_csv(const Config& config) { return config.data.name == "csv"; }
