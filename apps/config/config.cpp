@@ -138,11 +138,14 @@ Json* value_at(Json& document, const std::string& path) {
   return node;
 }
 
-std::vector<std::string> keys_of_paths() {
-  std::vector<std::string> keys;
-  for (const Section& section : config_sections())
-    for (const Field& field : section.fields)
-      if (field.is_path) keys.push_back(section.path(field));
+const std::vector<std::string>& keys_of_paths() {
+  static const std::vector<std::string> keys = [] {
+    std::vector<std::string> all;
+    for (const Section& section : config_sections())
+      for (const Field& field : section.fields)
+        if (field.is_path) all.push_back(section.path(field));
+    return all;
+  }();
   return keys;
 }
 
@@ -515,6 +518,7 @@ bool is_chosen(const std::vector<std::string>& sets, const std::string& path) {
 
 void check_set_keys(const Config& config, const std::vector<std::string>& sets,
                     const std::string& chosen) {
+  if (sets.empty()) return;
   for (const UnreadKey& key : unread_keys(config))
     for (const std::string& set : sets) {
       if (is_within(key.path, chosen)) continue;
@@ -531,6 +535,7 @@ void check_set_keys(const Config& config, const std::vector<std::string>& sets,
 std::vector<UnreadKey> refused_keys(const Config& config, const Json& file,
                                     const std::vector<std::string>& sets) {
   const std::vector<UnreadKey> unread = unread_keys(config);
+  if (unread.empty()) return unread;
   std::optional<Config> own;
   try {
     own = parse_config(file);

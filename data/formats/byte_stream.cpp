@@ -21,7 +21,7 @@ ByteStream::ByteStream(const char* op, const std::string& path)
       path_(path),
       file_(open_file(op, path)),
       file_bytes_(file_size(op, path)),
-      buffer_(kChunk) {
+      buffer_(std::min(kChunk, static_cast<size_t>(file_bytes_) + 1)) {
   refill();
   gzip_ = end_ >= 2 && buffer_[0] == 0x1f && buffer_[1] == 0x8b;
   if (!gzip_) return;

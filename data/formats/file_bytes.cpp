@@ -1,5 +1,7 @@
 #include "data/formats/file_bytes.h"
 
+#include <sys/stat.h>
+
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -21,15 +23,12 @@ bool is_folder(const std::string& path) {
 }
 
 int64_t file_size(const char* op, const std::string& path) {
-  std::error_code error;
-  const fs::file_status status = fs::status(path, error);
-  FRUGAL_CHECK(fs::exists(status), "[{}] expected a file at {}, got: {}", op, path,
-               error ? error.message() : "no such file");
-  FRUGAL_CHECK(fs::is_regular_file(status), "[{}] expected a regular file at {}, got another kind",
-               op, path);
-  const auto size = fs::file_size(path, error);
-  FRUGAL_CHECK(!error, "[{}] cannot read the size of {}: {}", op, path, error.message());
-  return static_cast<int64_t>(size);
+  struct stat status;
+  const bool exists = stat(path.c_str(), &status) == 0;
+  FRUGAL_CHECK(exists, "[{}] expected a file at {}, got: {}", op, path, std::strerror(errno));
+  FRUGAL_CHECK(S_ISREG(status.st_mode), "[{}] expected a regular file at {}, got another kind", op,
+               path);
+  return status.st_size;
 }
 
 FileHandle open_file(const char* op, const std::string& path) {

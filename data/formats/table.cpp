@@ -37,7 +37,9 @@ bool TableReader::refill() {
   buffer_.erase(0, begin_);
   begin_ = 0;
   const size_t have = buffer_.size();
-  const size_t want = std::max(kChunk, have);  // doubles, so that long records take linear time
+  // Doubles, so that long records take linear time; a small file needs no large buffer.
+  const auto rest = static_cast<size_t>(std::min<int64_t>(stream_.limit(), kChunk - 1)) + 1;
+  const size_t want = std::max(rest, have);
   if (decoder_ != nullptr) {
     std::string bytes(want, '\0');
     while (!ended_ && buffer_.size() == have) {

@@ -1,4 +1,5 @@
 #include <cmath>
+#include <map>
 #include <regex>
 
 #include "apps/config/keys/config_readers.h"
@@ -174,13 +175,19 @@ bool is_read(const Config& config, const std::string& path) {
 }
 
 std::vector<UnreadKey> unread_keys(const Config& config) {
-  static const Config defaults;
+  static const std::map<const Field*, Json> defaults = [] {
+    std::map<const Field*, Json> values;
+    for (const Section& section : config_sections())
+      for (const Field& field : section.fields) values[&field] = field.get(Config());
+    return values;
+  }();
   Config effective = config;  // for the message: a memory_budget means another policy
   effective.compression.policy = policy_of(config);
   std::vector<UnreadKey> all;
   for (const Section& section : config_sections())
     for (const Field& field : section.fields) {
-      const Json value = field.get(config), usual = field.get(defaults);
+      if (field.reader.by.empty()) continue;  // every run reads it
+      const Json value = field.get(config), &usual = defaults.at(&field);
       if (value == usual || field.reader.reads(config)) continue;
       std::vector<std::string> with;
       for (const std::string& path : field.reader.by) with.push_back(named_value(effective, path));
