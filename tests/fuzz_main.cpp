@@ -33,6 +33,13 @@ void write_seeds(const Reader& reader, const std::string& folder) {
 }  // namespace
 }  // namespace frugal_test
 
+// Inputs are small and run on one thread. So short notes of who took a block, and a short queue of
+// freed blocks, find what longer ones find, and leave the caches to the readers. ASAN_OPTIONS goes
+// before it: malloc_context_size=30 shows whole stacks of what was found.
+extern "C" const char* __asan_default_options() {
+  return "malloc_context_size=3:quarantine_size_mb=4:thread_local_quarantine_size_kb=64";
+}
+
 extern "C" int LLVMFuzzerInitialize(int*, char***) {
   using namespace frugal_test;
 #ifdef FRUGAL_FUZZ_APPS

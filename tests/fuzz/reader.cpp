@@ -1,7 +1,13 @@
 #include "tests/fuzz/reader.h"
 
+#include <dirent.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
+#include <iterator>
 #include <stdexcept>
 
 namespace frugal_test {
@@ -14,22 +20,63 @@ FuzzFolder::FuzzFolder() {
   std::string pattern = (base / "frugal-fuzz-XXXXXX").string();
   if (mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("cannot make " + pattern);
   path_ = pattern;
+  look_into("");
 }
 
 FuzzFolder::~FuzzFolder() {
+  for (const auto& each : folders_) closedir(each.second);
   std::error_code ignored;
   fs::remove_all(path_, ignored);
 }
 
 std::string FuzzFolder::write(const std::string& name, std::string_view content) const {
-  const fs::path file = fs::path(path_) / name;
-  if (file.has_parent_path()) fs::create_directories(file.parent_path());
-  std::ofstream(file, std::ios::binary) << content;
-  return file.string();
+  const std::string path = path_ + "/" + name;
+  if (known_.insert(name).second) {
+    fs::create_directories(fs::path(path).parent_path());
+    for (fs::path above = fs::path(name).parent_path(); !above.empty(); above = above.parent_path())
+      if (known_.insert(above).second) look_into(above.string() + "/");
+  }
+  const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  if (file < 0) throw std::runtime_error("cannot open " + path);
+  const ssize_t written = ::write(file, content.data(), content.size());
+  close(file);
+  if (written != static_cast<ssize_t>(content.size()))
+    throw std::runtime_error("cannot write " + path);
+  return path;
+}
+
+std::string FuzzFolder::keep(const std::string& name, std::string_view content) const {
+  if (const auto found = kept_.find(name); found != kept_.end() && found->second == content)
+    return path_ + "/" + name;
+  kept_[name] = content;
+  return write(name, content);
+}
+
+void FuzzFolder::look_into(const std::string& folder) const {
+  DIR* const names = opendir((path_ + "/" + folder).c_str());
+  if (names == nullptr) throw std::runtime_error("cannot list " + path_ + "/" + folder);
+  folders_.emplace_back(folder, names);
 }
 
 void FuzzFolder::clear() const {
-  for (const auto& entry : fs::directory_iterator(path_)) fs::remove_all(entry.path());
+  std::vector<std::string> left;
+  for (const auto& [folder, names] : folders_) {
+    rewinddir(names);
+    while (const dirent* const entry = readdir(names)) {
+      const std::string_view name = entry->d_name;
+      if (name == "." || name == "..") continue;
+      if (std::string inside = folder + entry->d_name; !known_.contains(inside))
+        left.push_back(std::move(inside));
+    }
+  }
+  for (const std::string& name : left) fs::remove_all(path_ + "/" + name);
+}
+
+bool FuzzFolder::is_kept() const {
+  return std::all_of(kept_.begin(), kept_.end(), [&](const auto& kept) {
+    std::ifstream file(path_ + "/" + kept.first, std::ios::binary);
+    return std::string(std::istreambuf_iterator<char>(file), {}) == kept.second;
+  });
 }
 
 std::string mutated(std::string bytes, const Reader& reader,

@@ -113,7 +113,7 @@ void add_configs(std::vector<Reader>& readers) {
         "\"qwen3\"", "\"sliding_window\": ", "\"head_dim\": ", "null"},
        [](const FuzzFolder& folder, const std::string& bytes) {
          folder.write("config.json", bytes);
-         folder.write("model.safetensors", std::string("\2\0\0\0\0\0\0\0{}", 10));
+         folder.keep("model.safetensors", std::string("\2\0\0\0\0\0\0\0{}", 10));
          apps::hub_keys(folder.path());
        }});
   Reader table{"table", {}, {"\"rows\": ", "\"sets\": ", "\"scales\": ", "\"columns\": "}, {}};
@@ -187,17 +187,22 @@ void add_file(std::vector<Reader>& readers, const std::string& begin, const File
                          kRunWords,
                          [=](const FuzzFolder& folder, const std::string& bytes) {
                            for (const auto& [other, own] : files)
-                             folder.write(other, other == fuzzed ? bytes : own);
+                             if (other != fuzzed) folder.keep(other, own);
+                           folder.write(fuzzed, bytes);
                            open(folder.path());
                          }});
 }
 
-// The files of a run of a few steps.
+// The files of a run of a few steps. Its configuration is the short one again, which takes less
+// time to read than one with all keys.
 Files files_of_run(const FuzzFolder& folder, const std::string& config) {
   const std::string out = folder.path() + "/run";
   fs::remove_all(out);
   run({"train", folder.write("config.json", config), "--out", out, "--quiet"});
-  return files_in(out);
+  Files files = files_in(out);
+  for (auto& [name, text] : files)
+    if (name == "config.json") text = config;
+  return files;
 }
 
 void add_run(std::vector<Reader>& readers) {
@@ -209,7 +214,10 @@ void add_run(std::vector<Reader>& readers) {
   const auto load = [](const std::string& folder) { train::load(folder); };
   add("config.json", load);
   add("input.json", load);
-  add("checkpoint/last.safetensors", load);
+  add("checkpoint/last.safetensors",
+      [run = Once<apps::StoredRun>([](const std::string& folder) {
+         return apps::read_run(folder);
+       })](const std::string& folder) { apps::stored_network(run.of(folder), "best", kCpu); });
   const auto report = [](const std::string& folder) {
     const apps::ReportRun run = apps::read_report_run(folder);
     for (const std::string& page : {apps::report_page(run), apps::overlay_page({run, run})})
@@ -246,7 +254,7 @@ void add_encodings(std::vector<Reader>& readers) {
     add_file(readers, "table_", table, name, load);
   const Files letters =
       files_of_run(folder, R"({"model": {"name": "decoder", "layers": 1, "width": 8, "heads": 2,
-          "max_positions": 16}, "train": {"steps": 1}, "data": {"name": "text", "max_length": 8,
+          "vocab_size": 6, "max_positions": 16}, "train": {"steps": 1}, "data": {"name": "text", "max_length": 8,
           "batch_size": 8, "dir": ")" +
                                folder.write("text.txt", text) + "\"}}");
   add_file(readers, "text_", letters, "characters.txt", load);

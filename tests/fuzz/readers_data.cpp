@@ -59,7 +59,8 @@ void add_folder(std::vector<Reader>& readers, const std::string& name, const Fil
     reader.words = words;
     reader.read = [=](const FuzzFolder& folder, const std::string& bytes) {
       for (const auto& [other, content] : files)
-        folder.write(other, other == file ? bytes : content);
+        if (other != file) folder.keep(other, content);
+      folder.write(file, bytes);
       open(folder.path());
     };
     readers.push_back(reader);
@@ -102,7 +103,7 @@ void add_tensors(std::vector<Reader>& readers) {
        {R"({"metadata":{"total_size":32},"weight_map":{"x":"a.safetensors","y":"a.safetensors"}})"},
        {"\"weight_map\":", "\"a.safetensors\"", "../"},
        [](const FuzzFolder& folder, const std::string& bytes) {
-         folder.write("a.safetensors", safetensors(kHeader, 32));
+         folder.keep("a.safetensors", safetensors(kHeader, 32));
          SafetensorsShards::open(folder.write("m.safetensors.index.json", bytes)).read_all();
        }});
   const std::string array = npy_of<float>("<f4", {1, 2, 3});
@@ -299,6 +300,16 @@ const std::string kUnigram =
     R"({"added_tokens": [], "pre_tokenizer": {"type": "Whitespace"}, "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": true},
     "model": {"type": "Unigram", "unk_id": 0, "vocab": [["<unk>", 0], ["a", -1.5], ["ab", -2], ["b", -1]]}})";
 
+// One for readers of what stands beside a tokenizer: without expressions, which take long to
+// compile.
+const std::string kShortTokenizer =
+    R"({"added_tokens": [{"id": 6, "content": "<s>", "special": true}, {"id": 7, "content": "</s>", "special": true}],
+    "post_processor": {"type": "TemplateProcessing",
+      "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+      "pair": [], "special_tokens": {"<s>": {"id": "<s>", "ids": [6], "tokens": ["<s>"]}}},
+    "model": {"type": "BPE", "vocab": {"<unk>": 0, "a": 1, "b": 2, "ab": 3, "aba": 4, " ": 5},
+      "unk_token": "<unk>", "byte_fallback": false, "merges": [["a", "b"], ["ab", "a"]]}})";
+
 // Rules of SentencePiece by which "A" becomes "a".
 std::string rules_of_characters() {
   // The root's children lie at 0 ^ label; the unit of "A" says that a text ends there.
@@ -406,9 +417,30 @@ void add_language(std::vector<Reader>& readers) {
              R"([{"role": "user", "content": " ab "}, {"role": "assistant", "content": "ba", "tool_calls": [{"n": 1.5}]}])");
          chat_template.render(conversation, true);
        }});
-  add_folder(
-      readers, "conversations",
-      {{"tokenizer.json", kTokenizer},
+  // The tokenizer does not depend on the texts, and takes longer than they do.
+  const Once<SampleEncoder> good(
+      [](const std::string& folder) { return read_sample_encoder(folder); });
+  const auto conversations = [](const std::string& folder, const SampleEncoder& encoder) {
+    TextSampleCounts counts;
+    TextSampleOptions options;
+    options.truncate = true;
+    read_text_samples(folder + "/x.jsonl", encoder, options, counts);
+  };
+  const auto choices = [](const std::string& folder, const SampleEncoder& encoder) {
+    TextSampleOptions options;
+    options.truncate = true;
+    options.max_length = 8;
+    if (are_questions(folder + "/x.jsonl"))
+      read_choice_questions(folder + "/x.jsonl", encoder, options);
+  };
+  const auto add = [&](const char* name, const Files& files, const Words& words, const auto& read) {
+    add_folder(readers, name, files, {"tokenizer_config.json"}, words,
+               [=](const std::string& folder) { read(folder, read_sample_encoder(folder)); });
+    add_folder(readers, name, files, {"x.jsonl"}, words,
+               [=](const std::string& folder) { read(folder, good.of(folder)); });
+  };
+  add("conversations",
+      {{"tokenizer.json", kShortTokenizer},
        {"tokenizer_config.json",
         R"({"eos_token": {"content": "</s>"}, "chat_template": "{% for m in messages %}{{ m.role + m.content }}{% endfor %}"})"},
        {"x.jsonl",
@@ -418,18 +450,11 @@ void add_language(std::vector<Reader>& readers) {
         "{\"conversations\": [{\"from\": \"human\", \"value\": \"a\"}, {\"from\": \"gpt\", "
         "\"value\": \"b\"}]}\n"
         "{\"instruction\": \"a\", \"input\": \"\", \"output\": \"b\"}\n{\"text\": \"ab\"}\n"}},
-      {"tokenizer_config.json", "x.jsonl"},
       {"\"messages\":", "\"role\":", "\"content\":", "\"tools\":", "\"prompt\":", "\"text\":",
        "null", "\"chat_template\": ", "\"eos_token\": ", "\n"},
-      [](const std::string& folder) {
-        TextSampleCounts counts;
-        TextSampleOptions options;
-        options.truncate = true;
-        read_text_samples(folder + "/x.jsonl", read_sample_encoder(folder), options, counts);
-      });
-  add_folder(
-      readers, "choices",
-      {{"tokenizer.json", kTokenizer},
+      conversations);
+  add("choices",
+      {{"tokenizer.json", kShortTokenizer},
        {"tokenizer_config.json",
         R"({"chat_template": "{% for m in messages %}{{ m.role + m.content }}{% endfor %}"})"},
        {"x.jsonl",
@@ -437,16 +462,9 @@ void add_language(std::vector<Reader>& readers) {
         "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}], "
         "\"choices\": [\"ab\", \"b\"], \"answer\": \"A\"}\n"
         "{\"prompt\": \"a\", \"choices\": [\"a\", \"b\", \"ba\"], \"answer\": \"ba\"}\n"}},
-      {"tokenizer_config.json", "x.jsonl"},
       {"\"prompt\":", "\"messages\":", "\"choices\":", "\"answer\":", "[", "]", "-1",
        "18446744073709551615", "null", "\"\"", "\n"},
-      [](const std::string& folder) {
-        TextSampleOptions options;
-        options.truncate = true;
-        options.max_length = 8;
-        if (are_questions(folder + "/x.jsonl"))
-          read_choice_questions(folder + "/x.jsonl", read_sample_encoder(folder), options);
-      });
+      choices);
 }
 
 void add_graphs(std::vector<Reader>& readers) {

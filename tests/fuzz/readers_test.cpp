@@ -117,6 +117,7 @@ void try_reader(const Reader& reader) {
     CHECK_FALSE(other_error);
     CHECK(largest_allocation.load() <= most_memory(bytes));
   }
+  CHECK(folder.is_kept());
 }
 
 }  // namespace

@@ -29,7 +29,8 @@ std::string npy_of(const std::string& descr, const std::vector<T>& values) {
 
 inline std::string deflated(const std::string& content) {
   z_stream stream{};
-  deflateInit2(&stream, 6, Z_DEFLATED, -15, 8, Z_DEFAULT_STRATEGY);
+  // A small window: a large one takes longer to make than most content to pack.
+  deflateInit2(&stream, 6, Z_DEFLATED, -9, 1, Z_DEFAULT_STRATEGY);
   std::string in = content, out(deflateBound(&stream, static_cast<uLong>(content.size())), '\0');
   stream.next_in = reinterpret_cast<Bytef*>(in.data());
   stream.avail_in = static_cast<uInt>(in.size());
