@@ -6,7 +6,7 @@
 # Seen, the gradient of the values of a row with 4, 64 and 512 keys: 4, 64 and 512 times that of the kernel MATH. It is
 # so with the kernel that is chosen without asking. With minus infinity, or a mask of booleans, the row is 0 and has no
 # gradient. Large scores lose digits, too: at 1e6 the gradient is off by more than 1 percent, and the output is right.
-# Frugal: such rows take their sums again (ops/sequence/attention_tiles.cpp, is_coarse);
+# Frugal: such rows take their sums again (ops/sequence/attention.h, is_coarse);
 # tests/ops/sequence/attention_test.cpp, "attention: a row whose keys all get the least float is a mean, in its
 # gradient, too". docs/guide/pytorch.md, "What works with it", warns of it.
 . "$(dirname "$0")/packages.sh"

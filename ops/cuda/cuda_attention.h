@@ -47,6 +47,7 @@ struct Problem {
   float kept;      // kept probabilities are multiplied by this
   cuda::DeviceKey key;
   float *lse, *delta;  // [N, heads, T]
+  float* rest;         // [N, heads, T], for the backward pass: what lse lacks, times log2(e)
 };
 
 // What a block works on: tile `tile` of one head of one sequence. `heads` is how many heads are
@@ -71,6 +72,39 @@ __device__ __forceinline__ void clear(float (&x)[kMine][kOut]) {
   for (auto& row : x)
     for (float& value : row) value = 0;
 }
+
+// The running softmax of the rows of a thread. The lanes of a row have the same `top`, and each has
+// a part of `total`.
+template <class Tiles>
+struct RowSums {
+  float top[Tiles::kMine], total[Tiles::kMine];
+  __device__ __forceinline__ RowSums() {
+#pragma unroll
+    for (int i = 0; i < Tiles::kMine; ++i) top[i] = kHidden, total[i] = 0;
+  }
+  // Scores x of row i become e^(score - top). Returns the factor of earlier sums of the row.
+  __device__ __forceinline__ float add(int i, float (&x)[Tiles::kWide]) {
+    float most = top[i];  // may ignore NaN, because the exponentials carry it into the sum
+#pragma unroll
+    for (int j = 0; j < Tiles::kWide; ++j) most = fmaxf(most, x[j]);
+    most = across_row<Tiles>(most, [](float a, float b) { return fmaxf(a, b); });
+    const float shift = most == kHidden ? 0 : most;
+    const float rescale = top[i] == kHidden ? 0 : exp2f((top[i] - shift) * kLog2e);
+    total[i] *= rescale;
+    top[i] = most;
+#pragma unroll
+    for (int j = 0; j < Tiles::kWide; ++j) {
+      x[j] = exp2f((x[j] - shift) * kLog2e);
+      total[i] += x[j];
+    }
+    return rescale;
+  }
+  // Adds the parts of the lanes.
+  __device__ __forceinline__ void finish() {
+#pragma unroll
+    for (int i = 0; i < Tiles::kMine; ++i) total[i] = across_row<Tiles>(total[i], Sum<float>{});
+  }
+};
 
 // The shared memory of a block: tiles of the operands, the decisions of dropout [queries, keys],
 // and scratch.

@@ -19,9 +19,7 @@ __global__ void __launch_bounds__(Tiles::kThreads)
                                  p.packs);
   Sums<Tiles> sum;
   clear(sum);
-  float top[Tiles::kMine], total[Tiles::kMine];
-#pragma unroll
-  for (int i = 0; i < Tiles::kMine; ++i) top[i] = kHidden, total[i] = 0;
+  RowSums<Tiles> softmax;
   const int64_t shared_head = at.head / p.group, end = end_of_keys(p, t, Tiles::kRows);
   int64_t s = begin_of_keys(p, at.n, t, Tiles::kRows, Tiles::kCols);
   for (; s < end; s += Tiles::kCols) {
@@ -37,30 +35,20 @@ __global__ void __launch_bounds__(Tiles::kThreads)
     mask_scores<Tiles, false>(p, at, t, s, x);
 #pragma unroll
     for (int i = 0; i < Tiles::kMine; ++i) {
-      float most = top[i];  // may ignore NaN, because the exponentials carry it into the sum
+      const float rescale = softmax.add(i, x[i]);
 #pragma unroll
-      for (int j = 0; j < Tiles::kWide; ++j) most = fmaxf(most, x[i][j]);
-      most = across_row<Tiles>(most, [](float a, float b) { return fmaxf(a, b); });
-      const float shift = most == kHidden ? 0 : most;
-      const float rescale = top[i] == kHidden ? 0 : exp2f((top[i] - shift) * kLog2e);
-      total[i] *= rescale;
-      top[i] = most;
-#pragma unroll
-      for (int j = 0; j < Tiles::kWide; ++j) {
-        x[i][j] = exp2f((x[i][j] - shift) * kLog2e);
-        total[i] += x[i][j];
+      for (int j = 0; j < Tiles::kWide; ++j)
         if (p.drops)
           x[i][j] *= shared.kept[Tiles::row(i) * shared.kPitch + Tiles::col(j)] ? p.kept : 0;
-      }
 #pragma unroll
       for (int j = 0; j < Tiles::kOut; ++j) sum[i][j] *= rescale;
     }
     Tiles::by(x, shared.cols[1], sum, shared.scratch);
   }
+  softmax.finish();
 #pragma unroll
   for (int i = 0; i < Tiles::kMine; ++i) {
-    total[i] = across_row<Tiles>(total[i], Sum<float>{});
-    const float by = total[i] == 0 ? 0 : 1 / total[i];
+    const float by = softmax.total[i] == 0 ? 0 : 1 / softmax.total[i];
 #pragma unroll
     for (int j = 0; j < Tiles::kOut; ++j) sum[i][j] *= by;
   }
@@ -70,7 +58,9 @@ __global__ void __launch_bounds__(Tiles::kThreads)
   for (int i = 0; i < Tiles::kMine; ++i) {
     const int row = Tiles::row(i);
     const bool there = row < p.t - t, writes = threadIdx.x % Tiles::kLanes == 0;
-    if (there && writes) p.lse[first + row] = total[i] == 0 ? -kHidden : top[i] + logf(total[i]);
+    if (there && writes)
+      p.lse[first + row] =
+          softmax.total[i] == 0 ? -kHidden : softmax.top[i] + logf(softmax.total[i]);
     if (p.delta == nullptr) continue;
     float delta = 0;
     if (there) {

@@ -2,6 +2,9 @@
 // never in memory. f32 and bf16 (SIMD, sums in f32) and f64 (plain loops, the reference).
 // Ref: Vaswani et al. 2017, equation 1; Dao et al. 2022, algorithms 1 and 4.
 #pragma once
+#include <limits>
+
+#include "core/host_device.h"
 #include "core/tensor.h"
 #include "ops/options.h"
 
@@ -35,13 +38,19 @@ AttentionOutput attention(const AttentionInputs& in, const AttentionOptions& opt
 // they are computed again from the q, k and v given here. This matters where q and k were rebuilt
 // with errors: probabilities then still add up to 1, and their gradients to 0. (At 4 bits this
 // removes most of the bias, and up to 9/10 of the variance that the exact lse would leave.)
-// lse is rounded by up to |lse| 2^-24. The CPU takes sums of exponentials again for rows where that
-// matters (|lse| from 2^12 on). On CUDA their gradients are off by a factor of up to S.
+// lse is rounded by up to |lse| 2^-24. Rows where that matters (is_coarse) take their sums of
+// exponentials again. cuDNN's engines do not, and take bf16 without numbers that are added.
 struct AttentionGradients {
   Tensor dq, dk, dv, dbias;
 };
 void attention_backward(const Tensor& dy, const AttentionInputs& in, const AttentionOutput& out,
                         const AttentionOptions& options, const AttentionGradients& gradients);
+
+// Is a row's lse too large to tell e^(score - lse)? A mask that adds the least finite float to all
+// keys of a row leaves nothing of the sum in it.
+FRUGAL_HD bool is_coarse(float lse) {
+  return !(lse > -0x1p12f && lse < 0x1p12f) && lse != std::numeric_limits<float>::infinity();
+}
 
 // What the kernels take. scale is not 0; masks are contiguous; `keep` [N, S] i64; `reach` [N, T]
 // i64, the keys before its own place that a query sees at most; `added` [N or 1, heads or 1, T, S]

@@ -23,11 +23,54 @@ __global__ void delta_kernel(Problem<T> p, Rows<const T> y, int64_t rows) {
   }
 }
 
-// lse and delta of the queries of a thread. Rows beyond the last get values that make their
+// Sums the exponentials of coarse rows again, and writes what their lse lacks of the logarithm, in
+// units of log2. Other rows get 0.
+template <class Tiles>
+__global__ void __launch_bounds__(Tiles::kThreads)
+    rest_kernel(Problem<typename Tiles::Element> p, int64_t tiles) {
+  const Place at(tiles, p.heads);
+  const int64_t t = (tiles - 1 - at.tile) * Tiles::kRows, first = at.of_head(p) * p.t + t;
+  // Each warp looks at all rows of the tile, so all threads of the block agree.
+  bool coarse = false;
+  for (int row = static_cast<int>(threadIdx.x) % kWarp; row < Tiles::kRows; row += kWarp)
+    coarse = coarse || (row < p.t - t && is_coarse(p.lse[first + row]));
+  RowSums<Tiles> softmax;
+  if (__any_sync(kAllLanes, coarse)) {
+    const Shared<Tiles> shared(1, 1);
+    load_tile<Tiles, Tiles::kRows>(shared.rows[0], p.q.at(at.n, at.head, t), p.q.of_row, p.t - t,
+                                   p.d, p.packs);
+    const int64_t key_head = at.head / p.group, end = end_of_keys(p, t, Tiles::kRows);
+    int64_t s = begin_of_keys(p, at.n, t, Tiles::kRows, Tiles::kCols);
+    for (; s < end; s += Tiles::kCols) {
+      __syncthreads();
+      load_tile<Tiles, Tiles::kCols>(shared.cols[0], p.k.at(at.n, key_head, s), p.k.of_row, p.s - s,
+                                     p.d, p.packs);
+      __syncthreads();
+      Scores<Tiles> x;
+      Tiles::by_transposed(shared.rows[0], shared.cols[0], x);
+      mask_scores<Tiles, false>(p, at, t, s, x);
+#pragma unroll
+      for (int i = 0; i < Tiles::kMine; ++i) softmax.add(i, x[i]);
+    }
+    softmax.finish();
+  }
+  if (threadIdx.x % Tiles::kLanes != 0) return;
+#pragma unroll
+  for (int i = 0; i < Tiles::kMine; ++i) {
+    const int row = Tiles::row(i);
+    if (row >= p.t - t) continue;
+    const float lse = p.lse[first + row], total = softmax.total[i];
+    // The difference comes first: it is exact, and lse + log(total) would be lse again.
+    p.rest[first + row] =
+        !is_coarse(lse) || total == 0 ? 0 : (softmax.top[i] - lse + logf(total)) * kLog2e;
+  }
+}
+
+// lse, rest and delta of the queries of a thread. Rows beyond the last get values that make their
 // gradients 0.
 template <class A>
 struct Stats {
-  float lse[A::kQueryParts], delta[A::kQueryParts];
+  float lse[A::kQueryParts], rest[A::kQueryParts], delta[A::kQueryParts];
   template <class T>
   __device__ __forceinline__ void load_from(const Problem<T>& p, const Place& at, int64_t t) {
     const int64_t first = at.of_head(p) * p.t + t;
@@ -35,6 +78,7 @@ struct Stats {
     for (int part = 0; part < A::kQueryParts; ++part) {
       const bool there = A::query(part) < p.t - t;
       lse[part] = there ? p.lse[first + A::query(part)] : -kHidden;
+      rest[part] = there ? p.rest[first + A::query(part)] : 0;
       delta[part] = there ? p.delta[first + A::query(part)] : 0;
     }
   }
@@ -53,7 +97,8 @@ __device__ __forceinline__ void score_gradients(const Problem<T>& p,
 #pragma unroll
     for (int j = 0; j < Tiles::kWide; ++j) {
       const int part = A::query_part(i, j);
-      const float score = x[i][j], weight = exp2f((score - stats.lse[part]) * kLog2e);
+      const float score = x[i][j];
+      const float weight = exp2f((score - stats.lse[part]) * kLog2e - stats.rest[part]);
       float factor = 1;
       if (p.drops)
         factor =
@@ -338,22 +383,26 @@ void attention_backward_kernel(Cuda, const Tensor& dy, const AttentionProblem& p
     return;
   }
   if (attention_backward_by_cudnn(dy, p, out, to)) return;
-  Tensor lse = out.lse, delta;
+  Tensor lse = out.lse, delta, rest;
   {
     CategoryScope scope(Category::workspace);
     const Shape rows{p.n, p.heads, p.t};
     delta = Tensor::empty(rows, DType::f32, p.q.device());
+    rest = Tensor::empty(rows, DType::f32, p.q.device());
     if (!out.y.defined()) lse = Tensor::empty(rows, DType::f32, p.q.device());
   }
   if (!out.y.defined()) attention_forward(p, {}, dy, lse, delta);
   with_tiles<false>(p, [&]<class Tiles>(Tiles) {
     using T = typename Tiles::Element;
-    const Problem<T> problem = on_device<T>(p, dy, lse, delta);
+    Problem<T> problem = on_device<T>(p, dy, lse, delta);
+    problem.rest = rest.mut<float>();
     const int64_t rows = p.n * p.heads * p.t;
     if (out.y.defined())
       launch(delta_kernel<T>, {blocks_for(rows * kWarp)}, problem, rows_of<T>(out.y), rows);
     const int64_t query_tiles = tiles_for(p.t, Tiles::kRows),
                   key_tiles = tiles_for(p.s, Tiles::kRows);
+    launch(rest_kernel<Tiles>, grid_of<Tiles>(p.n * p.heads * query_tiles, 1, 1), problem,
+           query_tiles);
     if constexpr (Tiles::kTurns)
       if (to.dq.defined() && to.dk.defined() && to.dv.defined()) {
         all_gradients<Tiles>(p, problem, to);

@@ -317,9 +317,6 @@ class BackwardPass {
     int64_t t, s, rows, cols;
     float *scores, *gradient, *factors, *slopes;  // rows lie width_ apart
   };
-  // Is a row's lse too large to tell e^(score - lse)? It is rounded by up to |lse| 2^-24. A mask
-  // that adds the least finite float to all keys of a row leaves nothing of the sum.
-  static bool is_coarse(float lse) { return !(std::abs(lse) < 0x1p12f) && lse != -kHidden; }
   bool drops() const { return p_.options.dropout > 0; }
   bool caps() const { return p_.options.soft_cap > 0; }
 

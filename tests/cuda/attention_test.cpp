@@ -13,7 +13,9 @@ struct Sizes {
   int64_t n, t, s, heads, d;
   int64_t group = 1;  // heads of q that share one of k and v
 };
-enum class Mask { none, keep, joined, added };
+enum class Mask { none, keep, joined, added, least };
+
+constexpr double kLeast = -0x1.fep127;  // the least finite number of bf16
 
 // What bf16 holds, in f32.
 Tensor rounded(const Shape& shape, uint64_t seed) {
@@ -37,6 +39,11 @@ AttentionInputs inputs_of(const Sizes& z, Mask mask, bool bias) {
       in.mask.mut<int64_t>()[i] = (i % z.t + 11 * (i / z.t)) % 90;
   }
   if (mask == Mask::added) in.mask = rounded({z.n, 1, z.t, z.s}, 4);
+  if (mask == Mask::least) {  // added to all keys of every third query, and to two thirds of others
+    in.mask = Tensor::zeros({z.n, 1, z.t, z.s}, DType::f32);
+    for (int64_t i = 0; i < in.mask.numel(); ++i)
+      if (i / z.s % 3 == 0 || i % 3 != 0) in.mask.mut<float>()[i] = static_cast<float>(kLeast);
+  }
   if (bias) in.bias = rounded({z.heads, z.t, z.s}, 5);
   return in;
 }
@@ -154,8 +161,8 @@ TEST_CASE("attention on CUDA: all gradients at once, blocks that share a head or
     attention_backward(on_gpu.q, on_gpu, known, {}, g);
     return memory.report().peak_total - before;
   };
-  CHECK(taken_for({16, 9, 200, 16, 4}) == 16 * 9 * 16 * 4);  // delta
-  CHECK(taken_for({1, 64, 320, 2, 16}) == 64 * 2 * 4 + 5 * 64 * 2 * 16 * 4);
+  CHECK(taken_for({16, 9, 200, 16, 4}) == 2 * 16 * 9 * 16 * 4);  // delta and rest
+  CHECK(taken_for({1, 64, 320, 2, 16}) == 2 * 64 * 2 * 4 + 5 * 64 * 2 * 16 * 4);
 }
 
 TEST_CASE("attention on CUDA: shared heads of k and v, windows, samples in one row, soft caps") {
@@ -220,6 +227,31 @@ TEST_CASE("attention on CUDA: rows that see no key give zeros") {
       compare({3, 5, 67, 2, 16}, dtype, Mask::keep, with(false, 0.25), true, keep_output);
       compare({1, 70, 3, 1, 8}, dtype, Mask::none, with(true, 0), false, keep_output);
     }
+}
+
+TEST_CASE(
+    "attention on CUDA: a row whose keys all get the least float is a mean, in its gradient") {
+  if (!gpu::available()) return;
+  const auto windowed = [] {
+    AttentionOptions options = with(true, 0);
+    options.window = 20;
+    return options;
+  };
+  const auto all = [&](DType dtype, double tolerance) {
+    for (const bool keep_output : {true, false}) {
+      CAPTURE(keep_output);
+      compare({2, 9, 70, 2, 20}, dtype, Mask::least, {}, false, keep_output, tolerance);
+      compare({1, 70, 133, 4, 64, 2}, dtype, Mask::least, with(true, 0.2), false, keep_output,
+              tolerance);
+      compare({1, 70, 70, 1, 32}, dtype, Mask::least, windowed(), false, keep_output, tolerance);
+    }
+    compare({1, 9, 70, 2, 128}, dtype, Mask::least, {}, true, true, tolerance);  // two kernels
+    compare({1, 18, 40, 1, 256}, dtype, Mask::least, with(true, 0), false, true, tolerance);
+  };
+  all(DType::f32, 2e-5);
+  all(DType::bf16, 0);
+  const gpu::RoundingScope tf32(true);
+  all(DType::f32, 2e-3);
 }
 
 TEST_CASE("attention on CUDA: the gradient of a bias adds sequences in order") {
