@@ -100,9 +100,18 @@ struct Places {
   FRUGAL_HD int64_t distance(int64_t place) const {
     return place / w.kernel[1] * w.dilation[0] * w.width + place % w.kernel[1] * w.dilation[1];
   }
-  // The place at such a distance. REQUIRES: there is one; windows are narrower than the plane.
-  FRUGAL_HD int64_t place(int64_t distance) const {
-    return distance / w.width / w.dilation[0] * w.kernel[1] + distance % w.width / w.dilation[1];
+  // The place at such a distance; 0 where there is none. REQUIRES: windows are narrower than the
+  // plane.
+  FRUGAL_HD int64_t place(int64_t far) const {
+    if (far < 0 || far > distance(w.kernel[0] * w.kernel[1] - 1)) return 0;
+    const int64_t row = far / w.width / w.dilation[0], column = far % w.width / w.dilation[1];
+    const int64_t found = row * w.kernel[1] + column;
+    return column < w.kernel[1] && distance(found) == far ? found : 0;
+  }
+  // The index into the plane of a window's place, or the nearest index that the plane has.
+  FRUGAL_HD int64_t index(int64_t output, int64_t place) const {
+    const int64_t at = origin(output) + distance(place), last = w.height * w.width - 1;
+    return at < 0 ? 0 : at > last ? last : at;
   }
 };
 struct PlaceWriting {
@@ -112,7 +121,7 @@ struct PlaceWriting {
   Places places;
   uint8_t* codes = nullptr;
 };
-// Returns false if an index is at no place of its window; on CUDA nobody sees that.
+// Returns false if an index is at no place of its window; on CUDA its code is 0.
 bool write_places_kernel(Cpu, const PlaceWriting& job);
 bool write_places_kernel(Cuda, const PlaceWriting& job);
 

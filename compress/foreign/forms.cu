@@ -114,8 +114,7 @@ struct WritePlaces {
     uint32_t codes = 0;
     for (int64_t k = 0; k < per_byte && first + k < job.elements; ++k) {
       const int64_t distance = job.x[first + k] - job.places.origin(first + k);
-      const auto place = static_cast<uint32_t>(job.places.place(distance));
-      codes |= (place & ((1u << job.width) - 1)) << (k * job.width);
+      codes |= static_cast<uint32_t>(job.places.place(distance)) << (k * job.width);
     }
     job.codes[byte] = static_cast<uint8_t>(codes);
   }
@@ -127,7 +126,7 @@ struct ReadPlaces {
     const int64_t per_byte = 8 / job.width;
     const uint32_t byte = job.codes[i / per_byte];
     const uint32_t code = byte >> (i % per_byte * job.width) & ((1u << job.width) - 1);
-    job.to[i] = job.places.origin(i) + job.places.distance(static_cast<int64_t>(code));
+    job.to[i] = job.places.index(i, static_cast<int64_t>(code));
   }
 };
 

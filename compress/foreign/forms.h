@@ -83,7 +83,8 @@ struct Windows {
 };
 // The places of maxima within their windows. `indices`: contiguous, i64, of any number of planes
 // [out_height, out_width], each index into its plane of [height, width]. Null: windows have more
-// than 256 places, or an index is at no place of its window, which on CUDA nobody sees.
+// than 256 places, or an index is at no place of its window. On CUDA such an index becomes another
+// one of its plane, so who scatters by indices stays within the plane.
 std::unique_ptr<Kept> keep_windows(const Tensor& indices, const Windows& windows,
                                    const Memory& memory = {});
 

@@ -23,7 +23,7 @@ __global__ void best_overlaps(int64_t objects, int64_t anchors, const float* box
 }
 
 struct Match {
-  int64_t each;
+  int64_t each, objects;
   float low, high;
   bool low_quality;
   const int64_t* counts;
@@ -35,7 +35,9 @@ struct Match {
     int64_t match = kBackground;
     float most = -1;
     bool keep = false;
-    for (int64_t t = first; t < first + counts[i / each]; ++t) {
+    // The host did not look at the counts.
+    const int64_t stop = first + counts[i / each], end = stop < objects ? stop : objects;
+    for (int64_t t = first < 0 ? 0 : first; t < end; ++t) {
       const float overlap = boxes::iou(box + 4 * t, anchor + i % each * 4);
       if (overlap > most) {
         most = overlap;
@@ -86,10 +88,10 @@ void match_boxes_kernel(Cuda, const Tensor& boxes, const Tensor& counts, const T
   if (options.low_quality && boxes.size(0) > 0)
     cuda::launch(best_overlaps, {cuda::blocks_for(boxes.size(0), 1), kThreads}, boxes.size(0),
                  anchors.size(0), boxes.data<float>(), anchors.data<float>(), best.mut<float>());
-  cuda::for_each(y.numel(),
-                 Match{y.size(1), static_cast<float>(options.low), static_cast<float>(options.high),
-                       options.low_quality, counts.data<int64_t>(), boxes.data<float>(),
-                       anchors.data<float>(), best.data<float>(), y.mut<int64_t>()});
+  cuda::for_each(y.numel(), Match{y.size(1), boxes.size(0), static_cast<float>(options.low),
+                                  static_cast<float>(options.high), options.low_quality,
+                                  counts.data<int64_t>(), boxes.data<float>(),
+                                  anchors.data<float>(), best.data<float>(), y.mut<int64_t>()});
 }
 
 void encode_matches_kernel(Cuda, const Tensor& matches, const Tensor& boxes, const Tensor& anchors,

@@ -159,6 +159,26 @@ TEST_CASE("places in windows of another library's tensors on CUDA") {
   }
 }
 
+TEST_CASE("an index outside its window becomes an index of its plane on CUDA") {
+  if (!gpu::available()) return;
+  for (const Windows& w : {Windows{11, 13, 5, 6, {2, 2}, {2, 2}, {0, 0}, {1, 1}},
+                           Windows{11, 13, 6, 7, {3, 3}, {2, 2}, {1, 1}, {1, 1}},
+                           Windows{12, 13, 5, 9, {2, 3}, {2, 1}, {0, 0}, {3, 2}}}) {
+    const int64_t outputs = w.out_height * w.out_width, last = w.height * w.width - 1;
+    for (const int64_t odd : {int64_t{-5}, int64_t{-1}, int64_t{77}, last, last + 1,
+                              std::numeric_limits<int64_t>::max() / 2}) {
+      CAPTURE(odd);
+      const Tensor indices = Tensor::full({2 * outputs}, static_cast<double>(odd), DType::i64);
+      CHECK(keep_windows(indices, w) == nullptr);
+      const Tensor found = to_device(unpacked(*keep_windows(there(indices), w, given)), kCpu);
+      int64_t wrong = 0;
+      for (int64_t i = 0; i < found.numel(); ++i)
+        wrong += found.data<int64_t>()[i] < 0 || found.data<int64_t>()[i] > last;
+      CHECK(wrong == 0);
+    }
+  }
+}
+
 TEST_CASE("another library's stream gets the work of its tensors, and the host does not wait") {
   if (!gpu::available()) return;
   const int64_t count = 16 * 8 * 50 + 9;
