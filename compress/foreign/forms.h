@@ -56,8 +56,8 @@ struct GroupOptions {
   bool positive = false;  // the codes tell exactly which values are positive; needs 2 bits
   uint64_t seed = 0, step = 0, seq = 0;  // the random stream
 };
-// Codes in groups, rounded without bias. `values`: contiguous and floating, on CUDA f32 or bf16.
-// `scratch`: see Kept::unpack_into().
+// Codes in groups, rounded without bias. `values`: contiguous and floating, on CUDA f32, bf16 or
+// f16. `scratch`: see Kept::unpack_into().
 // Errors: those of Quantizer; columns that do not divide the number of values.
 std::unique_ptr<Kept> keep_groups(const Tensor& values, const GroupOptions& options,
                                   const Memory& memory = {}, const Memory& scratch = {});

@@ -7,9 +7,35 @@
 #include "core/cuda/cuda_random.h"
 #include "ops/cuda/cuda_vector.h"
 
+#ifndef FRUGAL_CUDA_EMULATOR
+#include <cuda_fp16.h>
+
+namespace frugal::cuda {
+
+// Gives the bits of the host's conversion.
+template <>
+__device__ __forceinline__ Float16 store<Float16>(float x) {
+  Float16 out;
+  out.bits = !is_nan(x) ? __half_as_ushort(__float2half_rn(x))
+                        : static_cast<uint16_t>((__float_as_uint(x) >> 16 & 0x8000u) | 0x7e00u);
+  return out;
+}
+
+}  // namespace frugal::cuda
+#endif
+
 namespace frugal::compress::cuda {
 
 using namespace frugal::cuda;
+
+__device__ __forceinline__ float wide(float x) { return x; }
+__device__ __forceinline__ float wide(Float16 x) {
+#ifdef FRUGAL_CUDA_EMULATOR
+  return static_cast<float>(x);
+#else
+  return __half2float(__ushort_as_half(x.bits));
+#endif
+}
 
 inline constexpr int kRows = 8, kCols = 4, kThreads = 256;
 inline constexpr uint32_t kTwoTo23Bits = 0x4b000000u;  // in a float from this on, the mantissa is
@@ -28,6 +54,15 @@ void with_width(int bits, F&& f) {
     if (bits == kWidth) return f(std::integral_constant<int, kWidth>{});
     with_width<kWidth - 1>(bits, f);
   }
+}
+
+// Calls f with a zero of the type. f16 is packed and unpacked alone: no op computes in it.
+template <class F>
+void with_packable(DType dtype, const F& f) {
+  if (dtype == DType::f16) return f(Float16{});
+  FRUGAL_CHECK(dtype == DType::f32 || dtype == DType::bf16,
+               "[quantize] expected f32, bf16 or f16 on cuda, got {}", name_of(dtype));
+  with_activation(dtype, f);
 }
 
 inline void check_dtype(DType dtype) {

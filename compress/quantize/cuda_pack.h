@@ -143,17 +143,15 @@ __device__ __forceinline__ uint32_t choose(uint32_t mask, uint32_t a, uint32_t b
   return (a & mask) | (b & ~mask);
 }
 
-// 8 rows of 4 columns, in the bits that they have in memory.
+// 8 rows of 4 columns: f32 and bf16 in the bits that they have in memory, f16 as f32.
 template <class T>
-struct Values;
-template <>
-struct Values<float> {
+struct Values {
   float at[kRows][kCols];
   __device__ __forceinline__ float operator()(int r, int c) const { return at[r][c]; }
-  __device__ __forceinline__ void set_row(int r, const float* from) {
-    const Quad<float> row = ops::cuda::get_raw<kCols>(from);
+  __device__ __forceinline__ void set_row(int r, const T* from) {
+    const Quad<T> row = ops::cuda::get_raw<kCols>(from);
 #pragma unroll
-    for (int c = 0; c < kCols; ++c) at[r][c] = row.at[c];
+    for (int c = 0; c < kCols; ++c) at[r][c] = wide(row.at[c]);
   }
   __device__ __forceinline__ void clear() {
 #pragma unroll
@@ -161,7 +159,7 @@ struct Values<float> {
 #pragma unroll
       for (int c = 0; c < kCols; ++c) at[r][c] = 0;
   }
-  __device__ __forceinline__ void set(int r, int c, float x) { at[r][c] = x; }
+  __device__ __forceinline__ void set(int r, int c, T x) { at[r][c] = wide(x); }
 };
 template <>
 struct Values<BFloat16> {
@@ -213,9 +211,7 @@ __device__ __forceinline__ uint32_t load_values(const Packing& p, int64_t row, i
 
 // Least and greatest values of a thread's columns, by class. A NaN stays in both.
 template <class T, int kClasses>
-struct Extremes;
-template <int kClasses>
-struct Extremes<float, kClasses> {
+struct Extremes {
   float mn[kClasses][kCols], mx[kClasses][kCols];
 
   __device__ __forceinline__ Extremes() {
@@ -226,7 +222,7 @@ struct Extremes<float, kClasses> {
   }
   // class1: bit 8 c + r of element [r][c].
   template <bool kAll>
-  __device__ __forceinline__ void add(const Values<float>& at, uint32_t present, uint32_t class1) {
+  __device__ __forceinline__ void add(const Values<T>& at, uint32_t present, uint32_t class1) {
 #pragma unroll
     for (int c = 0; c < kCols; ++c)
 #pragma unroll
@@ -519,9 +515,10 @@ struct NoMap {};
 // Blocks of threads on a multiprocessor, as many as registers nearly suffice for: while some wait
 // for the parameters of their groups, others compute. kBits: 0 for a width known late.
 template <class T, int kBits, class Map>
-inline constexpr int kPackBlocks = kBits == 0                                                   ? 1
-                                   : sizeof(T) == 2 && kBits <= 4 && std::is_same_v<Map, NoMap> ? 4
-                                                                                                : 3;
+inline constexpr int kPackBlocks =
+    kBits == 0                                                            ? 1
+    : sizeof(Values<T>) == 64 && kBits <= 4 && std::is_same_v<Map, NoMap> ? 4
+                                                                          : 3;
 
 template <class T, int kBits, int kClasses, class Map>
 __global__ void __launch_bounds__(kThreads, kPackBlocks<T, kBits, Map>)
@@ -644,7 +641,6 @@ __global__ void __launch_bounds__(kThreads, kPackBlocks<T, kBits, Map>)
 // REQUIRES: with a map, groups that are held whole.
 template <int kClasses, class Map = NoMap>
 void pack(const PackJob& job, const Map& map = {}) {
-  check_dtype(job.dtype);
   const GroupLayout& layout = job.layout;
   if (layout.groups == 0) return;
   FRUGAL_ASSERT(layout.cols < int64_t{1} << 31);
@@ -660,13 +656,19 @@ void pack(const PackJob& job, const Map& map = {}) {
   p.stochastic = job.stochastic;
   p.words = is_quadable<uint8_t>(job.payload, layout);
   p.mask_words = is_quadable<uint8_t>(job.mask, layout);
-  with_activation(job.dtype, [&]<class T>(T) {
+  const auto run = [&]<class T>(T) {
     p.quads = is_quadable<T>(job.x, layout);
     with_width(layout.bits, [&]<int kBits>(std::integral_constant<int, kBits>) {
       if constexpr (kBits == 0 || kBits >= kClasses)  // split groups have 2 bits or more
         launch(pack_kernel<T, kBits, kClasses, Map>, grid, p, map);
     });
-  });
+  };
+  if constexpr (std::is_same_v<Map, NoMap>) {
+    with_packable(job.dtype, run);
+  } else {
+    check_dtype(job.dtype);
+    with_activation(job.dtype, run);
+  }
 }
 
 }  // namespace frugal::compress::cuda

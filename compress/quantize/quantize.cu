@@ -60,10 +60,9 @@ __global__ void spread_variance_kernel(Unpacking u, bool dithered) {
 void quantize_kernel(Cuda, const PackJob& job) { pack<1>(job); }
 
 void dequantize_kernel(Cuda, const UnpackJob& job) {
-  check_dtype(job.dtype);
   if (job.begin >= job.end) return;
   Unpacking u = unpacking(job);
-  with_activation(job.dtype, [&]<class T>(T) {
+  with_packable(job.dtype, [&]<class T>(T) {
     u.quads = is_quadable<T>(job.x, job.layout);
     with_width(job.layout.bits, [&]<int kBits>(std::integral_constant<int, kBits>) {
       job.dithered ? launch_blocks(unpack_kernel<T, kBits, true>, u, u)

@@ -101,10 +101,9 @@ void move_bits_kernel(Cuda, const MovedBits& moved, int64_t bytes) { cuda::for_e
 void split_quantize_kernel(Cuda, const PackJob& job) { pack<2>(job); }
 
 void split_dequantize_kernel(Cuda, const UnpackJob& job) {
-  check_dtype(job.dtype);
   if (job.begin >= job.end) return;
   Unpacking u = unpacking(job);
-  with_activation(job.dtype, [&]<class T>(T) {
+  with_packable(job.dtype, [&]<class T>(T) {
     u.quads = is_quadable<T>(job.x, job.layout);
     with_width(job.layout.bits, [&]<int kBits>(std::integral_constant<int, kBits>) {
       if constexpr (kBits != 1)  // no width of split groups

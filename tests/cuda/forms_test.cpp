@@ -32,7 +32,7 @@ Tensor unpacked(const Kept& kept) {
 
 TEST_CASE("groups of another library's tensors on CUDA") {
   if (!gpu::available()) return;
-  for (const DType dtype : {DType::f32, DType::bf16})
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
     for (const int bits : {2, 3, 4, 8})
       for (const int64_t columns : {0, 16, 48})
         for (const int64_t count : {16 * 48, 48 * 250, 48 * 1001}) {
@@ -52,7 +52,7 @@ TEST_CASE("groups of another library's tensors on CUDA") {
 
 TEST_CASE("groups that tell signs, and a tail, of another library's tensors on CUDA") {
   if (!gpu::available()) return;
-  for (const DType dtype : {DType::f32, DType::bf16})
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
     for (const int bits : {2, 4, 5})
       for (const int64_t count : {16 * 8 * 40, 16 * 8 * 40 + 77, 100}) {
         CAPTURE(name_of(dtype));
@@ -70,6 +70,22 @@ TEST_CASE("groups that tell signs, and a tail, of another library's tensors on C
         kept->unpack_positive_into(signs, given);
         CHECK(gpu::same_bits(here->unpack_positive(), signs));
       }
+}
+
+TEST_CASE("numbers of f16 that are not finite, subnormal or large, in groups on CUDA") {
+  if (!gpu::available()) return;
+  for (const bool positive : {false, true}) {
+    Tensor x = ops::cast(Tensor::randn({16 * 8 * 60}, {3, 0}), DType::f32);
+    for (int64_t i = 0; i < x.numel(); ++i)
+      x.mut<float>()[i] *= i < 2500 ? 0x1p-20f : i < 5000 ? 0x1p13f : 1;
+    x.mut<float>()[5800] = std::numeric_limits<float>::infinity();
+    x.mut<float>()[7000] = std::nanf("");
+    const Tensor half = ops::cast(x, DType::f16);
+    const GroupOptions options{4, 16, positive, 5, 2, 9};
+    const auto here = keep_groups(half, options),
+               kept = keep_groups(there(half), options, given, given);
+    CHECK(gpu::same_bits(here->unpack(), unpacked(*kept)));
+  }
 }
 
 TEST_CASE("bits of another library's tensors on CUDA") {

@@ -113,5 +113,5 @@ TEST_CASE("payloads on CUDA are packed memory, and go") {
 TEST_CASE("CUDA packs f32 and bf16 alone") {
   if (!gpu::available()) return;
   CHECK_THROWS_WITH_AS(Quantizer().pack(Tensor::empty({64, 2}, DType::f64, gpu::kCuda), {}),
-                       "[quantize] expected f32 or bf16 on cuda, got f64", Error);
+                       "[quantize] expected f32, bf16 or f16 on cuda, got f64", Error);
 }

@@ -112,12 +112,11 @@ class _OnCuda:
 class Codes:
     """The codes of one tensor. They lie on its device, and on CUDA in memory of PyTorch's allocator."""
 
-    __slots__ = ("nbytes", "_kept", "_cuda", "_elements", "_dtype", "_packed")
+    __slots__ = ("nbytes", "_kept", "_cuda", "_elements", "_dtype")
 
-    def __init__(self, kept: Any, elements: int, dtype: torch.dtype, packed: torch.dtype, cuda: Any) -> None:
+    def __init__(self, kept: Any, elements: int, dtype: torch.dtype, cuda: Any) -> None:
         self._kept = kept
         self._elements, self._dtype = elements, dtype
-        self._packed = packed  # the dtype that was packed: on CUDA f32 for f16
         self._cuda = cuda
         self.nbytes: int = kept.nbytes
 
@@ -130,9 +129,9 @@ class Codes:
             now.wait_stream(cuda.stream)
             for buffer in cuda.buffers:
                 buffer.record_stream(now)
-        out = torch.empty(self._elements, dtype=self._packed, device=cuda.device)
+        out = torch.empty(self._elements, dtype=self._dtype, device=cuda.device)
         self._kept.unpack_into(_share(out), positive, now.cuda_stream, cuda.scratch)
-        return out.to(self._dtype)
+        return out
 
 
 def keep(
@@ -143,18 +142,14 @@ def keep(
     dtype: of what is unpacked, if it is not that of `values`.
     """
     dtype = values.dtype if dtype is None else dtype
-    packed = dtype
     cuda = None
     if values.is_cuda:
         cuda = _OnCuda(values.device)
         options.update(on_stream=cuda.stream.cuda_stream, allocate=cuda.allocate)
         if function is _frugal.keep_groups:
             options["scratch"] = cuda.scratch
-            if values.dtype == torch.float16:  # the kernels take f32 and bf16
-                values = values.float()
-                packed = torch.float32
     kept = function(_share(values), *args, **options)
-    return None if kept is None else Codes(kept, values.numel(), dtype, packed, cuda)
+    return None if kept is None else Codes(kept, values.numel(), dtype, cuda)
 
 
 class Entry:
