@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <cstdlib>
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -16,6 +17,7 @@ int64_t waits() __attribute__((weak));     // how often the host waited so far
 // long (cuda_emulator/include/cuda_runtime.h).
 void set_late(bool on) __attribute__((weak));
 void stall(int milliseconds) __attribute__((weak));
+std::function<void()> hold() __attribute__((weak));  // until the returned function is called
 }  // namespace emulator
 
 namespace frugal::gpu {

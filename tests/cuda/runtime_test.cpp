@@ -11,6 +11,7 @@
 #include "core/rng.h"
 #include "ops/dense/copy.h"
 #include "ops/dense/elementwise.h"
+#include "ops/dense/matmul.h"
 #include "tests/cuda/gpu.h"
 
 using namespace frugal;
@@ -185,6 +186,31 @@ TEST_CASE("tensors of any dtype are read together, with one wait") {
   CHECK(others[2].item() == 2.5);
   CHECK_THROWS_WITH_AS(host_copies({large.view({2, 1 << 20}).transpose(0, 1)}),
                        doctest::Contains("contiguous"), Error);
+}
+
+TEST_CASE("kernels and libraries run on the present stream, which waits for no other one") {
+  if (!gpu::available() || !gpu::emulated()) return;
+  const gpu::LateStreams late;
+  const Tensor x = Tensor::zeros({2, 2}, DType::f32, gpu::kCuda), ones = Tensor::ones({2, 2}),
+               one = to_device(ones, gpu::kCuda);
+  const auto beside = [&] {
+    const cuda::StreamScope scope(0, nullptr);
+    const std::pair found{ops::affine(x, 1, 0), ops::matmul(x, one)};
+    cuda::synchronize();
+    return found;
+  };
+  beside();  // what a process makes once is there
+  cuda::synchronize();
+  const auto go_on = emulator::hold();
+  ops::fill(x, 1);
+  const auto early = beside();
+  go_on();
+  cuda::synchronize();
+  const auto waited = beside();
+  CHECK(early.first.to_vector() == std::vector<double>(4, 0));
+  CHECK(early.second.to_vector() == std::vector<double>(4, 0));
+  CHECK(waited.first.to_vector() == std::vector<double>(4, 1));
+  CHECK(waited.second.to_vector() == std::vector<double>(4, 2));
 }
 
 TEST_CASE("pinned memory goes back to the system after what uses it") {

@@ -1,6 +1,7 @@
 // Stands in for cuBLASLt: plain loops behind the same interface.
 #include "ops/cuda/cublas.h"
 
+#include "core/cuda/cuda.h"
 #include "core/error.h"
 #include "cuda_runtime.h"
 
@@ -47,7 +48,7 @@ void open_library() {}
 bool gemm(const Gemm& problem) {
   FRUGAL_ASSERT(problem.batch <= kMostBatch);
   if (problem.n == 13 && problem.bias != nullptr) return false;
-  emulator::submit([problem] { run(problem); });
+  emulator::submit(cuda::stream(), [problem] { run(problem); });
   return true;
 }
 

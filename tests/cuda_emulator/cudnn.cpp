@@ -1,6 +1,7 @@
 // Stands in for cuDNN: plain loops behind the same interface.
 #include "ops/cuda/cudnn.h"
 
+#include "core/cuda/cuda.h"
 #include "cuda_runtime.h"
 
 namespace frugal::ops::cudnn {
@@ -72,7 +73,7 @@ void open_library() {}
 // As cuDNN may: no engine for dilated windows, none that adds a bias to an odd number of channels.
 bool convolve(const Convolution& p, const ConvolutionData& data) {
   if (p.options.dilation != Pair{1, 1} || (p.bias && p.w[0] % 2 == 1)) return false;
-  emulator::submit([p, data] { run(p, data); });
+  emulator::submit(cuda::stream(), [p, data] { run(p, data); });
   return true;
 }
 

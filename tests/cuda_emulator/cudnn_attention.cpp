@@ -5,6 +5,7 @@
 #include <cmath>
 #include <vector>
 
+#include "core/cuda/cuda.h"
 #include "core/dtype.h"
 #include "core/error.h"
 #include "cuda_runtime.h"
@@ -131,13 +132,13 @@ void run_backward(const Attention& p, const AttentionGradientData& data) {
 bool attend(const Attention& problem, const AttentionData& data) {
   if (problem.d != 64) return false;
   if (problem.heads == 4) throw Error("[cudnn] engine 1: execution failed");
-  emulator::submit([problem, data] { run(problem, data); });
+  emulator::submit(cuda::stream(), [problem, data] { run(problem, data); });
   return true;
 }
 bool attend_backward(const Attention& problem, const AttentionGradientData& data) {
   if (problem.d != 64 || problem.heads == 3) return false;
   if (problem.heads == 4) throw Error("[cudnn] engine 1: execution failed");
-  emulator::submit([problem, data] { run_backward(problem, data); });
+  emulator::submit(cuda::stream(), [problem, data] { run_backward(problem, data); });
   return true;
 }
 

@@ -130,6 +130,7 @@ int devices() {
 thread_local int current_device = 0;
 constexpr int kMostDevices = 64;
 EmulatedStream* compute[kMostDevices] = {};  // the first stream of each device
+EmulatedStream* unnamed[kMostDevices] = {};  // what a null stream stands for
 constexpr auto kLate = std::chrono::milliseconds(3);
 bool is_late() {
   const char* mode = std::getenv("FRUGAL_EMULATOR_STREAMS");
@@ -187,15 +188,34 @@ void* allocate_fenced(size_t bytes) {
   return data + pages - bytes;
 }
 
+EmulatedStream* named(cudaStream_t stream) {
+  if (stream != nullptr) return stream;
+  EmulatedStream*& own = unnamed[current_device];
+  if (own == nullptr) {
+    own = new EmulatedStream;
+    own->device = current_device;
+  }
+  return own;
+}
+
+WorkQueue& queue_of(EmulatedStream* stream) {
+  if (stream->queue == nullptr) {
+    stream->queue = std::make_unique<WorkQueue>();
+    queues.push_back(stream);
+    for (const MomentPtr& moment : held) stream->queue->push([moment] { moment->wait(); });
+  }
+  return *stream->queue;
+}
+
 // Waits for what the streams were told to wait for.
 void settle() {
   for (const MomentPtr& moment : std::exchange(held, {})) moment->wait();
 }
 
 // The moment at which what was queued on the stream until now is done.
-MomentPtr now_on(cudaStream_t stream) {
+MomentPtr now_on(EmulatedStream* stream) {
   auto moment = std::make_shared<Moment>();
-  if (stream != nullptr && stream->queue != nullptr) {
+  if (stream->queue != nullptr) {
     stream->queue->push([moment] { moment->reach(); });
   } else {
     std::erase_if(held, [](const MomentPtr& one) { return one->passed(); });
@@ -228,21 +248,15 @@ DeviceAccess::~DeviceAccess() {
 }
 
 void enqueue(cudaStream_t stream, std::function<void()> work) {
-  if (stream->queue == nullptr) {
-    stream->queue = std::make_unique<WorkQueue>();
-    queues.push_back(stream);
-    for (const MomentPtr& moment : held) stream->queue->push([moment] { moment->wait(); });
-  }
-  stream->queue->push(std::move(work));
+  queue_of(named(stream)).push(std::move(work));
 }
 
-void submit(std::function<void()> work) { submit(compute[current_device], std::move(work)); }
-
 void submit(cudaStream_t stream, std::function<void()> work) {
-  if (capturing == nullptr && late && stream != nullptr) {
-    if (stream != compute[stream->device])
-      enqueue(stream, [] { std::this_thread::sleep_for(kLate); });
-    return enqueue(stream, std::move(work));
+  if (capturing == nullptr && late) {
+    WorkQueue& queue = queue_of(named(stream));
+    if (named(stream) != compute[named(stream)->device])
+      queue.push([] { std::this_thread::sleep_for(kLate); });
+    return queue.push(std::move(work));
   }
   settle();
   if (capturing != nullptr)
@@ -261,7 +275,15 @@ void set_late(bool on) {
 }
 
 void stall(int milliseconds) {
-  if (late) submit([=] { std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds)); });
+  if (!late) return;
+  submit(compute[current_device],
+         [=] { std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds)); });
+}
+
+std::function<void()> hold() {
+  const auto end = std::make_shared<Moment>();
+  if (late) submit(compute[current_device], [end] { end->wait(); });
+  return [end] { end->reach(); };
 }
 
 }  // namespace emulator
@@ -453,14 +475,15 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   ++emulator::host_waits;
   emulator::settle();
-  emulator::now_on(stream)->wait();
+  emulator::now_on(emulator::named(stream))->wait();
   return emulator::capturing == nullptr ? cudaSuccess : cudaErrorStreamCaptureUnsupported;
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   const MomentPtr moment = event->moment;
   if (moment == nullptr || moment->passed()) return cudaSuccess;
-  if (stream != nullptr && stream->queue != nullptr)
-    stream->queue->push([moment] { moment->wait(); });
+  EmulatedStream* const waiting = emulator::named(stream);
+  if (waiting->queue != nullptr || (emulator::late && emulator::capturing == nullptr))
+    emulator::queue_of(waiting).push([moment] { moment->wait(); });
   else
     emulator::held.push_back(moment);
   return cudaSuccess;
@@ -474,7 +497,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
   return cudaSuccess;
 }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
-  event->moment = emulator::now_on(stream);
+  event->moment = emulator::now_on(emulator::named(stream));
   return cudaSuccess;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {

@@ -89,11 +89,13 @@ bool takes_part(int lane);  // lane `lane` of this thread's warp is there, and h
 int lane();
 
 // Runs `work` now, or on the stream's thread if streams are late, or when the graph that is being
-// captured is launched. Without a stream it is the compute stream of the current device.
-void submit(std::function<void()> work);
+// captured is launched. Null is a stream of its own.
 void submit(cudaStream_t stream, std::function<void()> work);
 void set_late(bool on);
-void stall(int milliseconds);  // holds up the compute stream, if streams are late
+// Hold up the compute stream, if streams are late: for so long, or until the function that is
+// returned is called.
+void stall(int milliseconds);
+std::function<void()> hold();
 // Queues `work` on a stream, whose thread runs it. What is queued on the stream later, and streams
 // that wait for events recorded there, come after it.
 void enqueue(cudaStream_t stream, std::function<void()> work);
@@ -338,9 +340,9 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(
                                config->blockDim, config->dynamicSmemBytes);
       status != cudaSuccess)
     return status;
-  emulator::submit([grid = config->gridDim, block = config->blockDim,
-                    shared = config->dynamicSmemBytes, kernel,
-                    ... values = static_cast<Parameters>(arguments)] {
+  emulator::submit(config->stream, [grid = config->gridDim, block = config->blockDim,
+                                    shared = config->dynamicSmemBytes, kernel,
+                                    ... values = static_cast<Parameters>(arguments)] {
     emulator::run_grid(grid, block, shared, [&] { kernel(values...); });
   });
   return cudaGetLastError();
