@@ -615,7 +615,8 @@ void make_weight_gradient_by_taps(const Tensor& dweight, const Tensor& dy, const
 bool adds_weight(const Tensor& sum, const Tensor& dy, const Tensor& x, const Conv2dOptions& o) {
   const bool counts = counts_kernel_memory(dy.device());
   if (!runs_onednn(dy) || dy.numel() == 0 || x.numel() == 0 || sum.numel() == 0 ||
-      skips_pixels(sum.shape(), o) || lies_in_padding(dy, x.shape(), sum.shape(), o))
+      skips_pixels(sum.shape(), o) || lies_in_padding(dy, x.shape(), sum.shape(), o) ||
+      (dy.dtype() == DType::bf16 && leaves_taps(dy, o)))
     return false;
   const Problem p(x.shape(), sum.shape(), dy.shape(), o, dy.dtype());
   if (p.takes_loops()) return false;

@@ -199,13 +199,16 @@ TEST_CASE("conv2d: the same bits at every run; forward and dx for every number o
 
 TEST_CASE("conv2d: a gradient of the weight that is added has the bits of the sum") {
   for (const Layer& layer : kLayers)
-    for (const DType dtype : {DType::f32, DType::f64}) {
+    for (const DType dtype : {DType::f32, DType::f64, DType::bf16}) {
       CAPTURE(std::string(layer.name));
-      const Tensor x = normals(layer.x, 1, dtype), w = normals(layer.weight, 2, dtype);
+      CAPTURE(name_of(dtype));
+      const Tensor x = normals(layer.x, 1, dtype);
+      const Tensor w = normals(layer.weight, 2, dtype == DType::f64 ? dtype : DType::f32);
       const Tensor dy = normals(conv2d(x, w, {}, layer.options).shape(), 3, dtype);
       const Tensor wanted = clone(w), sum = clone(w);
       accumulate(wanted, conv2d_backward_weight(dy, x, layer.weight, layer.options));
       const uint64_t before = sum.storage()->version();
+      leave_nan_behind();
       add_conv2d_backward_weight(sum, dy, x, layer.options);
       CHECK(same_bits(sum, wanted));
       CHECK(sum.storage()->version() != before);
