@@ -15,8 +15,8 @@ inline constexpr int64_t kBetween = -2;     // an anchor that counts neither as 
 // kBackground below options.low and kBetween. With low_quality, an anchor that no other anchor
 // surpasses for some box keeps its own best box, however little the two overlap. A picture
 // without objects has background only.
-// Errors: other shapes and dtypes; counts of another sum (CUDA does not wait to check this, and reads
-// no box beyond the last); low above high.
+// Errors: other shapes and dtypes; counts of another sum (CUDA does not wait to check this, and
+// reads no box beyond the last); low above high.
 Tensor match_boxes(const Tensor& boxes, const Tensor& counts, const Tensor& anchors,
                    const MatchOptions& options);
 // best [T] is workspace.
