@@ -212,9 +212,12 @@ class Keys {
     const auto found = json_.find(key);
     return found == json_.end() || found->is_null() ? nullptr : &*found;
   }
-  [[noreturn]] void wrong(const char* key, const std::string& expected) const {
-    fail(file_, fmt::format("{}{}: expected {}, got {}", inside_, key, expected,
-                            json_.contains(key) ? printable(json_[key].dump(), 60) : "none"));
+  // `advice` says what to do.
+  [[noreturn]] void wrong(const char* key, const std::string& expected,
+                          const char* advice = "") const {
+    fail(file_,
+         fmt::format("{}{}: expected {}, got {}{}", inside_, key, expected,
+                     json_.contains(key) ? printable(json_[key].dump(), 60) : "none", advice));
   }
   double number(const char* key, std::optional<double> usual = {}) {
     const Json* value = find(key);
@@ -268,6 +271,126 @@ Json pattern_entries(Keys& all, const char* key) {
   return entries;
 }
 
+// ---- which modules the keys of a file name
+
+std::vector<std::string> texts(Keys& all, const char* key) {
+  std::vector<std::string> entries;
+  const Json* given = all.find(key);
+  if (given == nullptr) return entries;
+  const Json list = given->is_array() ? *given : Json::array({*given});
+  for (const Json& entry : list) {
+    if (!entry.is_string()) all.wrong(key, "a text or a list of texts");
+    entries.push_back(entry.get<std::string>());
+  }
+  return entries;
+}
+
+bool is_text(Keys& all, const char* key) {
+  const Json* given = all.find(key);
+  return given != nullptr && given->is_string();
+}
+
+// Is the module `name`, or one inside of it, wherever that is?
+bool is_inside(const std::string& module, const std::string& name) {
+  return ("." + module + ".").find("." + name + ".") != std::string::npos;
+}
+
+// The modules to which PEFT gives an adapter, by the keys of a configuration. fan_in_fan_out does
+// not count: PEFT sets it as each layer needs it.
+class PeftModules {
+ public:
+  // Errors: keys that PEFT does not take.
+  explicit PeftModules(Keys& all)
+      : excluded_(texts(all, "exclude_modules")),
+        trained_(texts(all, "modules_to_save")),
+        targets_(texts(all, "target_modules")),
+        patterns_(texts(all, "layers_pattern")),
+        excludes_pattern_(is_text(all, "exclude_modules")),
+        targets_pattern_(is_text(all, "target_modules")) {
+    constexpr const char* kLayersKey = "layers_to_transform";
+    if (const Json* layers = all.find(kLayersKey); layers != nullptr)
+      for (const Json& layer : layers->is_array() ? *layers : Json::array({*layers})) {
+        if (!layer.is_number_integer()) all.wrong(kLayersKey, "the number of a layer or a list");
+        layers_.insert(layer.get<int64_t>());
+      }
+    for (const char* key : {kLayersKey, "layers_pattern"})
+      if (targets_pattern_ && has(all, key))
+        all.wrong(key, "none beside target_modules that is a text");
+    if (!patterns_.empty() && layers_.empty())
+      all.wrong("layers_pattern", "layers_to_transform beside it");
+    try {
+      if (excludes_pattern_) models::is_fitted_by("exclude_modules", excluded_[0], "");
+      if (targets_pattern_) models::is_fitted_by("target_modules", targets_[0], "");
+      for (const std::string& each : patterns_) models::is_fitted_by("layers_pattern", each, "");
+    } catch (const OptionError& e) {
+      all.wrong(e.path().c_str(), "a regular expression");
+    }
+  }
+
+  // Do other keys than target_modules decide, too?
+  bool has_more_than_targets() const {
+    return !excluded_.empty() || !trained_.empty() || !layers_.empty();
+  }
+  bool names_targets() const { return !targets_.empty(); }
+  bool names_layers() const { return !layers_.empty(); }
+  // Does target_modules name every linear layer but the output head?
+  bool is_all_linear() const { return targets_pattern_ && targets_[0] == "all-linear"; }
+
+  // The key by which the module has no adapter; null: it has one.
+  const char* left_out_by(const std::string& module) const {
+    if (excludes_pattern_ ? models::is_fitted_by("exclude_modules", excluded_[0], module)
+                          : is_named_by_one(excluded_, module))
+      return "exclude_modules";
+    for (const std::string& name : trained_)
+      if (is_inside(module, name)) return "modules_to_save";
+    if (targets_.empty() || is_all_linear()) return nullptr;
+    if (targets_pattern_)
+      return models::is_fitted_by("target_modules", targets_[0], module) ? nullptr
+                                                                         : "target_modules";
+    if (!is_named_by_one(targets_, module)) return "target_modules";
+    const bool whole = std::find(targets_.begin(), targets_.end(), module) != targets_.end();
+    if (whole || layers_.empty()) return nullptr;
+    return layers_.contains(layer_of(module)) ? nullptr : "layers_to_transform";
+  }
+
+ private:
+  static bool has(Keys& all, const char* key) {
+    const Json* given = all.find(key);
+    return given != nullptr && !(given->is_array() && given->empty());
+  }
+  static bool is_named_by_one(const std::vector<std::string>& names, const std::string& module) {
+    return std::any_of(names.begin(), names.end(),
+                       [&](const std::string& name) { return models::is_named_by(name, module); });
+  }
+  // The number of the layer in which the module is, by layers_pattern: names of what holds layers;
+  // empty: all are taken that are inside something. -1: it is in none.
+  int64_t layer_of(const std::string& module) const {
+    std::vector<std::string> parts;
+    for (size_t begin = 0, dot = 0; dot != std::string::npos; begin = dot + 1) {
+      dot = module.find('.', begin);
+      parts.push_back(module.substr(begin, dot - begin));
+    }
+    const auto number = [&](size_t at) {
+      const std::string& part = parts[at];
+      const bool digits = !part.empty() && part.size() < 10 &&
+                          part.find_first_not_of("0123456789") == std::string::npos;
+      return digits ? std::stoll(part) : -1;
+    };
+    const size_t patterns = std::max<size_t>(patterns_.size(), 1);
+    for (size_t i = 0; i < patterns; ++i)
+      for (size_t at = 2; at + 1 < parts.size(); ++at)
+        if (number(at) >= 0 &&
+            (patterns_.empty() ||
+             models::is_fitted_by("layers_pattern", patterns_[i], parts[at - 1])))
+          return number(at);
+    return -1;
+  }
+
+  std::vector<std::string> excluded_, trained_, targets_, patterns_;
+  bool excludes_pattern_, targets_pattern_;
+  std::set<int64_t> layers_;  // empty: all
+};
+
 // The modules with an adapter, each with its rank, in the order of the file.
 struct Ranks {
   std::vector<std::pair<std::string, int64_t>> of;
@@ -307,6 +430,40 @@ auto tensors_of(const data::SafetensorsFile& file) {
   };
 }
 
+constexpr const char* kOneAdapter =
+    "; take both files from one adapter, or correct what is wrong in them";
+
+// Errors: a tensor that the keys contradict.
+void check_peft_tensors(Keys& all, const PeftModules& modules, const AdapterOptions& ranks,
+                        const data::SafetensorsFile& file, const std::string& path) {
+  const bool lengths = all.flag("use_dora");
+  for (const std::string& name : file.names()) {
+    const Place place = place_of(name);
+    if (place.module.empty() || place.what == kBaseWeight) continue;
+    const auto wrong = [&](const char* key, const std::string& expected) {
+      all.wrong(key,
+                fmt::format("{}, as {} in {} says", expected, in_quotes(name), in_quotes(path)),
+                kOneAdapter);
+    };
+    if (const char* key = modules.left_out_by(place.module); key != nullptr)
+      wrong(key, fmt::format("to give {} an adapter", place.module));
+    if (place.what == kMagnitude && !lengths) wrong("use_dora", "true");
+    const Shape shape = file.info(name).shape;
+    if ((place.what != kA && place.what != kTableA) || shape.dim() != 2) continue;
+    if (const int64_t expected = ranks.rank_of(place.module); shape[0] != expected)
+      wrong(expected == ranks.rank ? "r" : "rank_pattern",
+            fmt::format("rank {} for {}", shape[0], place.module));
+  }
+}
+
+// Has the file a tensor of the module, or of one inside of it?
+bool any_of_module(const data::SafetensorsFile& file, const std::string& name) {
+  const auto names = file.names();
+  return std::any_of(names.begin(), names.end(), [&](const std::string& tensor) {
+    return place_of(tensor).module.empty() && is_inside(place_of(tensor).what, name);
+  });
+}
+
 Json peft_keys(const Source& source) {
   Keys all(source.json, source.config);
   if (all.text("peft_type", "") != "LORA") all.wrong("peft_type", "\"LORA\"");
@@ -320,24 +477,29 @@ Json peft_keys(const Source& source) {
   keys["rank_pattern"] = pattern_entries(all, "rank_pattern");
   keys["alpha_pattern"] = pattern_entries(all, "alpha_pattern");
   keys["bias"] = all.text("bias", "none");
-  if (const Json* trained = all.find("modules_to_save"); trained != nullptr)
-    keys["modules_to_save"] = *trained;
+  const PeftModules modules(all);
+  const auto file = data::SafetensorsFile::open(source.tensors);
+  AdapterOptions ranks;
+  ranks.rank = keys["rank"].get<int64_t>();
+  ranks.ranks = keys["rank_pattern"].get<std::vector<std::string>>();
+  try {
+    check_peft_tensors(all, modules, ranks, file, source.tensors);
+  } catch (const OptionError& e) {
+    if (e.path() != "rank_pattern") throw;
+    fail(source.config, e.what());
+  }
+  // PEFT names heads that a network may have. Only those count that it has.
+  for (const std::string& name : texts(all, "modules_to_save"))
+    if (any_of_module(file, name)) keys["modules_to_save"].push_back(name);
   // Others change the weights of the base.
   if (const Json* init = all.find("init_lora_weights"); init != nullptr && !init->is_boolean() &&
                                                         *init != "gaussian" && *init != "eva" &&
                                                         *init != "orthogonal")
     all.wrong("init_lora_weights", "true, false, \"gaussian\", \"eva\" or \"orthogonal\"");
   const Json* targets = all.find("target_modules");
-  const bool some = all.find("layers_to_transform") != nullptr ||
-                    all.find("exclude_modules") != nullptr || all.find("layers_pattern") != nullptr;
-  if (targets != nullptr && !targets->is_string() && !targets->is_array())
-    all.wrong("target_modules", "a text or a list");
-  if (targets != nullptr && !some) {
-    keys["targets"] = *targets;
-  } else {
-    const auto file = data::SafetensorsFile::open(source.tensors);
-    keys["targets"] = ranks_of(tensors_of(file), place_of_peft, 0).names();
-  }
+  keys["targets"] = targets != nullptr && !modules.has_more_than_targets()
+                        ? *targets
+                        : ranks_of(tensors_of(file), place_of_peft, 0).names();
   all.ignore({"task_type", "base_model_name_or_path", "revision", "inference_mode", "auto_mapping",
               "peft_version", "fan_in_fan_out", "megatron_core", "qalora_group_size",
               "loftq_config", "eva_config"});
@@ -352,6 +514,17 @@ Json with_ranks(Json keys, const Ranks& ranks, const std::string& file) {
   for (const auto& [module, rank] : ranks.of)
     if (rank != ranks.usual()) keys["rank_pattern"].push_back(fmt::format("{}={}", module, rank));
   return keys;
+}
+
+// MLX names modules as the network does, or as the layer does in which they are.
+bool is_named_in_mlx(const std::vector<std::string>& names, const std::string& module) {
+  return std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+    if (name == module) return true;
+    if (!module.ends_with("." + name)) return false;
+    const std::string layer = without(module, "." + name);
+    const std::string number = layer.substr(layer.rfind('.') + 1);
+    return !number.empty() && number.find_first_not_of("0123456789") == std::string::npos;
+  });
 }
 
 Json mlx_keys(const Source& source) {
@@ -372,7 +545,13 @@ Json mlx_keys(const Source& source) {
     if (own != ranks.usual())
       keys["alpha_pattern"].push_back(
           fmt::format("{}={}", module, Json(scale * static_cast<double>(own)).dump()));
-  parameters.ignore({"keys"});
+  if (const std::vector<std::string> names = texts(parameters, "keys"); !names.empty())
+    for (const auto& [module, own] : ranks.of)
+      if (!is_named_in_mlx(names, module))
+        parameters.wrong("keys",
+                         fmt::format("the name of {}, of which {} has tensors", module,
+                                     in_quotes(source.tensors)),
+                         kOneAdapter);
   parameters.finish();
   return keys;  // the other keys say how it was trained
 }
@@ -454,6 +633,47 @@ void check_base_weight(Module& network, const std::string& module, const Tensor&
   fail(file, fmt::format("expected the weights of the base in {}, got others: an adapter whose "
                          "embedding was changed or resized is not read",
                          in_quotes(module + kBaseWeight)));
+}
+
+// Errors: a module of the network that has an adapter by PEFT's keys, or is trained as it is, and
+// of which the file has no tensors.
+void check_peft_layers(Module& network, const Source& source) {
+  Keys all(source.json, source.config);
+  const PeftModules modules(all);
+  const auto file = data::SafetensorsFile::open(source.tensors);
+  std::set<std::string> adapted;
+  for (const models::AdaptedLayer& each : models::adapted_layers(network))
+    adapted.insert(each.name);
+  const auto missing = [&](const char* key, const std::string& module) {
+    all.wrong(
+        key,
+        fmt::format("nothing of {}, of which {} has no tensors", module, in_quotes(source.tensors)),
+        kOneAdapter);
+  };
+  // The network's names, where the file has those of a part of it or of a network around it.
+  std::string around, inside;
+  for (const auto& [theirs, rank] : ranks_of(tensors_of(file), place_of_peft, 0).of)
+    for (const std::string& ours : adapted)
+      if (theirs.ends_with("." + ours))
+        around = without(theirs, ours);
+      else if (ours.ends_with("." + theirs))
+        inside = without(ours, theirs);
+  const std::string head = network.head_prefix();
+  for (const Module::NamedModule& m : network.modules()) {
+    const bool linear = m.module->as_linear_layer() != nullptr;
+    if ((!linear && dynamic_cast<models::EmbeddingTable*>(m.module) == nullptr) ||
+        adapted.contains(m.name) || !m.name.starts_with(inside))
+      continue;
+    const bool is_head = !head.empty() && (m.name + ".").starts_with(head);
+    if (modules.is_all_linear() && (!linear || is_head)) continue;
+    if (modules.names_targets() &&
+        modules.left_out_by(around + m.name.substr(inside.size())) == nullptr)
+      missing(modules.names_layers() ? "layers_to_transform" : "target_modules", m.name);
+  }
+  for (const std::string& name : texts(all, "modules_to_save"))
+    if (!any_of_module(file, name))
+      for (const Module::NamedParameter& p : network.parameters())
+        if (is_inside(p.name, name)) missing("modules_to_save", p.name);
 }
 
 // ---- what is written
@@ -726,6 +946,7 @@ KeysOfFile expand_adapter(Json& document) {
 
 void load_adapter(Module& network, const Config& config, const std::string& path) {
   const Source source = source_of(path);
+  if (source.format == AdapterFormat::peft) check_peft_layers(network, source);
   std::vector<Module::NamedParameter> trained = network.parameters();
   std::erase_if(trained, [](const auto& p) { return !p.parameter->requires_grad(); });
   std::map<std::string, Tensor> given;  // by the names of parameters

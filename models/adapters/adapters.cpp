@@ -29,11 +29,6 @@ std::regex regex_of(const std::string& option, const std::string& pattern) {
   }
 }
 
-// Is `entry` the module's name, or its end behind a dot?
-bool is_named_by(const std::string& entry, const std::string& module) {
-  return module == entry || module.ends_with("." + entry);
-}
-
 // "PATTERN=VALUE"
 std::pair<std::string, double> parts_of(const std::string& option, const std::string& entry) {
   const size_t at = entry.rfind('=');
@@ -55,7 +50,7 @@ std::pair<std::string, double> parts_of(const std::string& option, const std::st
 // Does the pattern fit the whole name of the module, or its end behind a dot?
 bool pattern_fits(const std::string& option, const std::string& pattern,
                   const std::string& module) {
-  return std::regex_match(module, regex_of(option, "(.*\\.)?(" + pattern + ")"));
+  return is_fitted_by(option, "(.*\\.)?(" + pattern + ")", module);
 }
 
 double value_for(const std::string& option, const std::vector<std::string>& entries,
@@ -393,6 +388,14 @@ bool merge_adapters(Module& network) {
   }
   network.leave_out_frozen(false);
   return unties;
+}
+
+bool is_named_by(const std::string& entry, const std::string& module) {
+  return module == entry || module.ends_with("." + entry);
+}
+
+bool is_fitted_by(const std::string& option, const std::string& pattern, const std::string& name) {
+  return std::regex_match(name, regex_of(option, pattern));
 }
 
 bool is_of_adapter(const std::string& parameter) {

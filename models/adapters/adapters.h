@@ -77,4 +77,9 @@ bool merge_adapters(Module& network);
 // Is a parameter of this name an adapter's?
 bool is_of_adapter(const std::string& parameter);
 
+// Is `entry` the module's name, or its end behind a dot?
+bool is_named_by(const std::string& entry, const std::string& module);
+// Does a regular expression fit the whole name? Errors (OptionError at `option`): it is none.
+bool is_fitted_by(const std::string& option, const std::string& pattern, const std::string& name);
+
 }  // namespace frugal::models
