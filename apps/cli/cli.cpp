@@ -15,9 +15,31 @@ namespace {
 
 void print(const std::string& text) { std::fputs(text.c_str(), stdout); }
 
-void add_train(CLI::App& app) {
-  static TrainArguments a;
-  static bool print_config = false, help_config = false;
+// What the command line fills. It lives as long as one call, so the next one finds the defaults.
+struct Arguments {
+  TrainArguments train;
+  bool print_config = false, help_config = false;
+  EvalArguments eval;
+  PredictArguments predict;
+  GradArguments grad;
+  PlanArguments plan;
+  ProfileArguments profile;
+  LrFindArguments lr_find;
+  CurveArguments curve;
+  ReportArguments report;
+  std::string file;                  // inspect
+  std::vector<std::string> folders;  // compare
+  bool json = false;                 // inspect, compare
+  GenerateArguments generate;
+  ExportArguments exported;
+  DataArguments data;
+  ReproduceArguments reproduce;
+  BenchArguments bench;
+  DistributedBenchArguments distributed;
+};
+
+void add_train(CLI::App& app, Arguments& all) {
+  TrainArguments& a = all.train;
   CLI::App* sub = command(app, "train", "Train a model as a configuration says");
   auto* config = sub->add_option("CONFIG", a.config, "Configuration, JSON");
   add_sets(sub, a.sets);
@@ -45,13 +67,13 @@ void add_train(CLI::App& app) {
       ->check(check_named);
   sub->add_flag("--quiet", a.quiet, "Print nothing but the summary, and errors");
   sub->add_flag("--json", a.json, "Print the summary as JSON instead of a table");
-  sub->add_flag("--print-config", print_config,
+  sub->add_flag("--print-config", all.print_config,
                 "Print the configuration with all defaults, and stop");
-  sub->add_flag("--help-config", help_config, "Print every key of configurations, and stop");
-  sub->callback([config] {
-    if (help_config) return print(wrapped(config_help()));
+  sub->add_flag("--help-config", all.help_config, "Print every key of configurations, and stop");
+  sub->callback([config, &all, &a] {
+    if (all.help_config) return print(wrapped(config_help()));
     if (config->count() == 0) throw ConfigError("", "train: expected a CONFIG file");
-    if (!print_config) return train_command(a);
+    if (!all.print_config) return train_command(a);
     Config resolved = load_config(a.config, a.sets);
     resolve_if_data_are_there(resolved);
     print(config_text(resolved));
@@ -82,8 +104,7 @@ void add_tta(CLI::App* sub, std::string& tta) {
       ->capture_default_str();
 }
 
-void add_eval(CLI::App& app) {
-  static EvalArguments a;
+void add_eval(CLI::App& app, EvalArguments& a) {
   CLI::App* sub = command(app, "eval", "Loss and accuracy of a run's weights, or of others");
   add_trained(sub, a);
   sub->add_option("--split", a.split, "test or val")
@@ -98,11 +119,10 @@ void add_eval(CLI::App& app) {
   add_sets(sub, a.sets);
   sub->add_flag("--json", a.json,
                 "Print {\"loss\", \"accuracy\", \"samples\", \"weights\"}, and the data's metric");
-  sub->callback([] { eval_command(a); });
+  sub->callback([&a] { eval_command(a); });
 }
 
-void add_predict(CLI::App& app) {
-  static PredictArguments a;
+void add_predict(CLI::App& app, PredictArguments& a) {
   CLI::App* sub = command(
       app, "predict", "Classes or numbers for pictures, texts, rows or nodes, by a run's network");
   sub->add_option("RUN", a.run, "Folder of a run")->required()->check(check_named);
@@ -124,11 +144,10 @@ void add_predict(CLI::App& app) {
   add_tta(sub, a.tta);
   add_sets(sub, a.sets);
   sub->add_flag("--json", a.json, "Print an object for each input, one in each line");
-  sub->callback([] { predict_command(a); });
+  sub->callback([&a] { predict_command(a); });
 }
 
-void add_grad(CLI::App& app) {
-  static GradArguments a;
+void add_grad(CLI::App& app, GradArguments& a) {
   CLI::App* sub = command(
       app, "grad", "One training-mode forward and backward, for comparison with other frameworks");
   sub->add_option("CONFIG", a.config, "Configuration, JSON; only the model matters")->required();
@@ -151,11 +170,10 @@ void add_grad(CLI::App& app) {
                 "is no rounding");
   add_sets(sub, a.sets);
   sub->add_flag("--json", a.json, "Print {\"loss\", \"memory\"}");
-  sub->callback([] { grad_command(a); });
+  sub->callback([&a] { grad_command(a); });
 }
 
-void add_plan(CLI::App& app) {
-  static PlanArguments a;
+void add_plan(CLI::App& app, PlanArguments& a) {
   CLI::App* sub =
       command(app, "plan", "What a step takes with each way to keep activations, and what fits");
   auto* config = sub->add_option("CONFIG", a.config, "Configuration, JSON");
@@ -192,15 +210,14 @@ void add_plan(CLI::App& app) {
       ->excludes(max);
   add_sets(sub, a.sets);
   sub->add_flag("--json", a.json, "Print the plan as JSON");
-  sub->callback([] {
+  sub->callback([&a] {
     if (a.config.empty() && a.model.empty())
       throw ConfigError("", "plan: expected a CONFIG file, or --model with a network's name");
     plan_command(a);
   });
 }
 
-void add_profile(CLI::App& app) {
-  static ProfileArguments a;
+void add_profile(CLI::App& app, ProfileArguments& a) {
   CLI::App* sub = command(app, "profile", "Time and bytes of a training step, by op or by layer");
   sub->add_option("CONFIG", a.config, "Configuration, JSON")->required();
   sub->add_option("--by", a.by, "A row for each op, or for each layer")
@@ -215,11 +232,10 @@ void add_profile(CLI::App& app) {
       ->check(check_place);
   add_sets(sub, a.sets);
   sub->add_flag("--json", a.json, "Print JSON");
-  sub->callback([] { profile_command(a); });
+  sub->callback([&a] { profile_command(a); });
 }
 
-void add_lr_find(CLI::App& app) {
-  static LrFindArguments a;
+void add_lr_find(CLI::App& app, LrFindArguments& a) {
   CLI::App* sub = command(app, "lr-find", "Suggest a learning rate: train at rising rates");
   sub->add_option("CONFIG", a.config, "Configuration, JSON")->required();
   sub->add_option("--from", a.from, "The first step's rate")
@@ -233,11 +249,10 @@ void add_lr_find(CLI::App& app) {
       ->capture_default_str();
   add_sets(sub, a.sets);
   sub->add_flag("--json", a.json, "Print JSON, with each step's rate and loss");
-  sub->callback([] { lr_find_command(a); });
+  sub->callback([&a] { lr_find_command(a); });
 }
 
-void add_curve(CLI::App& app) {
-  static CurveArguments a;
+void add_curve(CLI::App& app, CurveArguments& a) {
   CLI::App* sub = command(app, "curve", "Draw the loss or accuracy of runs over their steps");
   sub->add_option("RUN", a.folders, "Folders given to train --out")->required()->check(check_there);
   sub->add_option("--of", a.of, "loss, accuracy, lr or grad_norm")
@@ -245,11 +260,10 @@ void add_curve(CLI::App& app) {
       ->capture_default_str();
   sub->add_option("--svg", a.svg, "Also write an SVG file")->type_name("FILE")->check(check_place);
   sub->add_flag("--json", a.json, "Print the points as JSON");
-  sub->callback([] { curve_command(a); });
+  sub->callback([&a] { curve_command(a); });
 }
 
-void add_report(CLI::App& app) {
-  static ReportArguments a;
+void add_report(CLI::App& app, ReportArguments& a) {
   CLI::App* sub = command(app, "report", "Make a page of one run, or of several beside each other");
   sub->add_option("RUN", a.folders, "Folders given to train --out, also of runs that are at work")
       ->required()
@@ -259,36 +273,32 @@ void add_report(CLI::App& app) {
                   "several runs")
       ->type_name("FILE")
       ->check(check_place);
-  sub->callback([] { report_command(a); });
+  sub->callback([&a] { report_command(a); });
 }
 
-void add_files(CLI::App& app) {
-  static std::string file;
-  static std::vector<std::string> folders;
-  static bool json = false;
+void add_files(CLI::App& app, Arguments& a) {
   CLI::App* inspect =
       command(app, "inspect", "What a file of weights, a model, an adapter or a run holds");
   inspect
-      ->add_option("FILE", file,
+      ->add_option("FILE", a.file,
                    "A safetensors file, a folder of Hugging Face's hub, an adapter, or a run")
       ->required()
       ->check(check_there);
-  inspect->add_flag("--json", json, "Print JSON");
-  inspect->callback([] { inspect_command(file, json); });
+  inspect->add_flag("--json", a.json, "Print JSON");
+  inspect->callback([&a] { inspect_command(a.file, a.json); });
   CLI::App* compare =
       command(app, "compare", "Finished runs side by side, as multiples of the first");
-  compare->add_option("DIR", folders, "Folders given to train --out")
+  compare->add_option("DIR", a.folders, "Folders given to train --out")
       ->required()
       ->check(check_there);
-  compare->add_flag("--json", json, "Print their summaries as JSON");
-  compare->callback([] { compare_command(folders, json); });
+  compare->add_flag("--json", a.json, "Print their summaries as JSON");
+  compare->callback([&a] { compare_command(a.folders, a.json); });
   command(app, "schema", "Print the JSON Schema of configurations")->callback([] {
     print(config_schema().dump(2) + "\n");
   });
 }
 
-void add_generate(CLI::App& app) {
-  static GenerateArguments a;
+void add_generate(CLI::App& app, GenerateArguments& a) {
   CLI::App* sub = command(app, "generate", "Text from a language model");
   add_trained(sub, a);
   add_sets(sub, a.sets);
@@ -322,11 +332,10 @@ void add_generate(CLI::App& app) {
                ->type_name("TEXT"));
   sub->add_option("--seed", a.seed, "Of the draws")
       ->check(whole(0, std::numeric_limits<int64_t>::max()));
-  sub->callback([] { generate_command(a); });
+  sub->callback([&a] { generate_command(a); });
 }
 
-void add_export(CLI::App& app) {
-  static ExportArguments a;
+void add_export(CLI::App& app, ExportArguments& a) {
   CLI::App* sub =
       command(app, "export", "A network for other programs: ONNX, safetensors or a folder");
   sub->add_option("RUN", a.source, "Folder of a run, or a configuration with --checkpoint")
@@ -361,14 +370,13 @@ void add_export(CLI::App& app) {
   sub->add_flag("--overwrite", a.overwrite, "Replace files that exist");
   add_sets(sub, a.sets);
   sub->add_flag("--json", a.json, "Print what was written as JSON");
-  sub->callback([] { export_command(a); });
+  sub->callback([&a] { export_command(a); });
 }
 
-void add_data(CLI::App& app) {
-  static DataArguments a;
+void add_data(CLI::App& app, DataArguments& a) {
   CLI::App* data = command(app, "data", "Get the usual datasets, and check them");
   data->require_subcommand(1);
-  const auto common = [](CLI::App* sub) {
+  const auto common = [&a](CLI::App* sub) {
     sub->add_option("--dir", a.dir,
                     "Folder; default: $FRUGAL_DATA, or ~/.cache/frugal/datasets; list looks in "
                     "/usr/share/datasets, too")
@@ -378,20 +386,19 @@ void add_data(CLI::App& app) {
   };
   CLI::App* list = common(command(*data, "list", "Which there are, and which the folder has"));
   list->add_flag("--json", a.json, "Print JSON, with addresses and checksums");
-  list->callback([] { data_list_command(a); });
+  list->callback([&a] { data_list_command(a); });
   CLI::App* check = common(command(*data, "check", "Sizes and checksums of what the folder has"));
   check->add_option("NAME", a.names, "Datasets; default: all that are there");
-  check->callback([] { data_check_command(a); });
+  check->callback([&a] { data_check_command(a); });
   CLI::App* fetch = common(command(*data, "fetch", "Download, check and unpack"));
   fetch->add_option("NAME", a.names, "Datasets")->required();
   fetch->add_option("--url", a.url,
                     "Another address: of the file, or ending in / where there are several");
   fetch->add_option("--sha256", a.sha256, "Another checksum of the file, or none");
-  fetch->callback([] { data_fetch_command(a); });
+  fetch->callback([&a] { data_fetch_command(a); });
 }
 
-void add_reproduce(CLI::App& app) {
-  static ReproduceArguments a;
+void add_reproduce(CLI::App& app, ReproduceArguments& a) {
   CLI::App* sub = command(app, "reproduce",
                           "The tables and figures of the papers, beside the published values");
   sub->add_option("TABLE", a.names,
@@ -424,7 +431,7 @@ void add_reproduce(CLI::App& app) {
       ->check(check_place);
   sub->add_flag("--commands", a.commands, "Print the command of each cell, and run nothing");
   sub->add_flag("--json", a.json, "Print JSON");
-  sub->callback([] { reproduce_command(a); });
+  sub->callback([&a] { reproduce_command(a); });
 }
 
 // What moved to the other binary says so, whatever follows it.
@@ -442,8 +449,7 @@ void add_moved(CLI::App& bench) {
   }
 }
 
-void add_bench_distributed(CLI::App& bench) {
-  static DistributedBenchArguments a;
+void add_bench_distributed(CLI::App& bench, DistributedBenchArguments& a) {
   CLI::App* sub = command(bench, "distributed",
                           "Several ranks beside one: speed, sums of gradients, memory of a rank");
   sub->add_option("--workload", a.workload, "r20 (batch 128), r18 (batch 32) or bert, as of step")
@@ -467,14 +473,14 @@ void add_bench_distributed(CLI::App& bench) {
       ->check(CLI::IsMember({"scaling", "all-reduce", "memory"}));
   add_sets(sub, a.sets);
   sub->add_flag("--json", a.json, "Print JSON");
-  sub->callback([] { bench_distributed(a); });
+  sub->callback([&a] { bench_distributed(a); });
 }
 
-void add_bench(CLI::App& app) {
-  static BenchArguments a;
+void add_bench(CLI::App& app, Arguments& all) {
+  BenchArguments& a = all.bench;
   CLI::App* bench = command(app, "bench", "Measure speed and memory");
   bench->require_subcommand(1);
-  const auto common = [](CLI::App* sub) { return add_repeats(sub, a.json, a.repeats); };
+  const auto common = [&a](CLI::App* sub) { return add_repeats(sub, a.json, a.repeats); };
   CLI::App* quantizer =
       common(command(*bench, "quantizer",
                      "Packing and unpacking beside copying, on CUDA by bytes read and written"));
@@ -485,10 +491,10 @@ void add_bench(CLI::App& app) {
       ->check(whole(1, 1 << 16))
       ->capture_default_str();
   add_place(quantizer, a.device, a.dtype);
-  quantizer->callback([] { bench_quantizer(a); });
+  quantizer->callback([&a] { bench_quantizer(a); });
   CLI::App* ops = common(command(*bench, "ops", "Every op forward and backward"));
   add_place(ops, a.device, a.dtype);
-  ops->callback([] { bench_ops(a); });
+  ops->callback([&a] { bench_ops(a); });
   CLI::App* step = common(command(*bench, "step", "A training step at each level, alternating"));
   auto* config = step->add_option("CONFIG", a.config, "Configuration, JSON");
   step->add_option(
@@ -515,7 +521,7 @@ void add_bench(CLI::App& app) {
       ->check(check_place);
   step->add_flag("--only", a.only, "No row of L0 without recipes, and no ratios to it");
   add_sets(step, a.sets);
-  step->callback([] { bench_step(a); });
+  step->callback([&a] { bench_step(a); });
   CLI::App* variance =
       command(*bench, "variance",
               "What compression adds to the gradient, over the variance between minibatches");
@@ -537,8 +543,8 @@ void add_bench(CLI::App& app) {
       ->capture_default_str();
   variance->add_flag("--json", a.json, "Print JSON");
   add_sets(variance, a.sets);
-  variance->callback([] { bench_variance(a); });
-  add_bench_distributed(*bench);
+  variance->callback([&a] { bench_variance(a); });
+  add_bench_distributed(*bench, all.distributed);
   add_moved(*bench);
 }
 
@@ -557,23 +563,24 @@ void check_ranks(const std::string& name, const std::string& second) {
 int run_cli(int argc, char** argv) {
   CLI::App app("Frugal: deep learning with compressed activations", "frugal");
   app.set_version_flag("--version", std::string("frugal ") + kVersion);
+  Arguments a;
   return run_command_line(app, argc, argv, [&](CLI::App& all) {
     check_ranks(argc > 1 ? argv[1] : "", argc > 2 ? argv[2] : "");
-    add_train(all);
-    add_eval(all);
-    add_predict(all);
-    add_grad(all);
-    add_plan(all);
-    add_profile(all);
-    add_lr_find(all);
-    add_curve(all);
-    add_report(all);
-    add_generate(all);
-    add_export(all);
-    add_files(all);
-    add_data(all);
-    add_reproduce(all);
-    add_bench(all);
+    add_train(all, a);
+    add_eval(all, a.eval);
+    add_predict(all, a.predict);
+    add_grad(all, a.grad);
+    add_plan(all, a.plan);
+    add_profile(all, a.profile);
+    add_lr_find(all, a.lr_find);
+    add_curve(all, a.curve);
+    add_report(all, a.report);
+    add_generate(all, a.generate);
+    add_export(all, a.exported);
+    add_files(all, a);
+    add_data(all, a.data);
+    add_reproduce(all, a.reproduce);
+    add_bench(all, a);
   });
 }
 

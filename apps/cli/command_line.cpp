@@ -19,6 +19,7 @@
 #include "apps/cli/signals.h"
 #include "apps/config/keys/config_table.h"
 #include "apps/config/keys/keys_of_options.h"
+#include "apps/config/set_up_device.h"
 #include "apps/text/wrapped.h"
 #include "core/device.h"
 #include "core/words/nearest.h"
@@ -260,7 +261,12 @@ int run_command_line(CLI::App& app, int argc, char** argv,
   let_onednn_keep_nothing();
   // A limit on the size of files (ulimit -f) is then an error of the write, with its message.
   std::signal(SIGXFSZ, SIG_IGN);
-  otherwise = std::set_terminate(end_without_memory);
+  if (std::get_terminate() != end_without_memory)
+    otherwise = std::set_terminate(end_without_memory);
+  // An earlier command of the process may have written to a full disk.
+  std::clearerr(stdout);
+  std::cout.clear();
+  const SettingsScope settings;
   app.failure_message(CLI::FailureMessage::simple);
   app.formatter(std::make_shared<WrappedHelp>());  // before the commands, which take it over
   try {

@@ -8,12 +8,12 @@
 #include "apps/config/keys/config_error.h"
 #include "apps/config/keys/value_named.h"
 #include "core/cuda/cuda_memory.h"
+#include "core/log.h"
 #include "core/memory.h"
 #include "core/parallel.h"
 #include "distributed/communicator.h"
 #include "ops/cuda/cublas.h"
 #include "ops/cuda/cudnn.h"
-#include "ops/precision.h"
 
 namespace frugal::apps {
 
@@ -161,6 +161,25 @@ Device set_up_device(const RunConfig& config) {
   set_up_threads(config);
   allocator(device).set_limit(config.memory_limit);
   return device;
+}
+
+SettingsScope::SettingsScope()
+    : threads_(num_threads()),
+      log_(log().level()),
+      products_(ops::matmul_precision()),
+      bf16_products_(ops::bf16_products()),
+      deterministic_(ops::deterministic()),
+      workspace_(ops::convolution_workspace()),
+      memory_(allocator(kCpu).report().limit) {}
+
+SettingsScope::~SettingsScope() {
+  set_num_threads(threads_);
+  log().set_level(static_cast<spdlog::level::level_enum>(log_));
+  ops::set_matmul_precision(products_);
+  ops::set_bf16_products(bf16_products_);
+  ops::set_deterministic(deterministic_);
+  ops::set_convolution_workspace(workspace_);
+  allocator(kCpu).set_limit(memory_);
 }
 
 }  // namespace frugal::apps

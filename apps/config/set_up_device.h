@@ -2,6 +2,7 @@
 #pragma once
 #include "apps/config/config.h"
 #include "core/device.h"
+#include "ops/precision.h"
 
 namespace frugal::apps {
 
@@ -20,5 +21,22 @@ Device set_up_device(const RunConfig& config);
 // Does this for a command that computes, which `doing` names ("trained"). Errors (ConfigError): the
 // device meta; the error names the commands that can use it.
 Device set_up_computing_device(const RunConfig& config, const char* doing);
+
+// Puts back, when it ends, what a command sets for the whole process: all that set_up_device() does
+// but the limit of a GPU's memory, and what the log tells. So the next command, and a program that
+// called this one, finds what was there before. Thread safety: one at a time.
+class SettingsScope {
+ public:
+  SettingsScope();
+  ~SettingsScope();
+  SettingsScope(const SettingsScope&) = delete;
+  SettingsScope& operator=(const SettingsScope&) = delete;
+
+ private:
+  int threads_, log_;
+  ops::MatmulPrecision products_;
+  bool bf16_products_, deterministic_;
+  int64_t workspace_, memory_;
+};
 
 }  // namespace frugal::apps

@@ -12,6 +12,7 @@
 #include "apps/cli/report.h"
 #include "apps/cli/signals.h"
 #include "apps/cli/version.h"
+#include "apps/config/set_up_device.h"
 #include "python/module/bindings.h"
 
 namespace frugal::python {
@@ -80,6 +81,7 @@ template <class F>
 std::string taken(const F& command) {
   const Handlers handlers;
   const py::gil_scoped_release release;
+  const apps::SettingsScope settings;
   const apps::TakenJson taken;
   command();
   return text_of(taken.document);

@@ -145,8 +145,7 @@ class Silence {
   int kept_;
 };
 
-// Runs the program as its command line would, in a process of its own: options of one command line
-// stay for the next one in its process.
+// Runs the program as its command line would, in a process of its own.
 void run(std::vector<std::string> words) {
   words.insert(words.begin(), "frugal");
   std::vector<char*> arguments;
