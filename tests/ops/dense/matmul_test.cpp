@@ -163,6 +163,52 @@ TEST_CASE("gradients of weights over thousands of rows have the same bits for ev
     }
 }
 
+TEST_CASE("products of every form have the same bits for every thread count") {
+#ifdef __x86_64__
+  // Elsewhere oneDNN's kernels share other sums, too (findings/onednn_threads.sh).
+  if (std::getenv("ONEDNN_MAX_CPU_ISA") != nullptr || !__builtin_cpu_supports("avx512f")) return;
+#endif
+  struct Form {
+    Shape a, b;  // the axes before those of the matrices
+    int64_t rows, terms, columns;
+  };
+  const Form forms[] = {{{}, {}, 64, 4096, 16},   {{}, {}, 40, 2048, 24},
+                        {{2}, {2}, 64, 2048, 64}, {{2}, {}, 64, 4096, 32},
+                        {{}, {3}, 24, 2100, 32},  {{2, 1}, {1, 3}, 16, 4100, 20},
+                        {{4}, {4}, 16, 8192, 16}, {{2}, {2}, 512, 64, 512},
+                        {{8}, {8}, 33, 2032, 17}, {{1, 2}, {2, 2}, 1, 5000, 8}};
+  for (const Form& form : forms)
+    for (const DType dtype : {DType::f32, DType::bf16})
+      for (const bool turned_a : {false, true})
+        for (const bool turned_b : {false, true}) {
+          CAPTURE(form.terms);
+          CAPTURE(name_of(dtype));
+          CAPTURE(turned_a);
+          CAPTURE(turned_b);
+          const auto made = [&](Shape shape, int64_t m, int64_t n, bool turned, uint64_t seed) {
+            shape.push_back(turned ? n : m);
+            shape.push_back(turned ? m : n);
+            const Tensor x = cast(normals(shape, seed), dtype);
+            return turned ? x.transpose(-1, -2) : x;
+          };
+          const Tensor a = made(form.a, form.rows, form.terms, turned_a, 1),
+                       b = made(form.b, form.terms, form.columns, turned_b, 2);
+          const Tensor exact = matmul(f64(a), f64(b));
+          Tensor one;
+          for (const int threads : {1, 2, 3, 4, 8}) {
+            const ThreadsScope scope(threads);
+            const Tensor c = matmul(a, b);
+            if (threads == 1) {
+              one = c;
+              const double stored =
+                  dtype == DType::bf16 ? frugal_test::rounding_bound(1, dtype) : 0;
+              CHECK(error(c, exact.to_vector()) < largest_bound(form.terms) + stored);
+            }
+            CHECK(same_bits(c, one));
+          }
+        }
+}
+
 TEST_CASE("matmul: meta tensors have shapes") {
   const Tensor a = Tensor::empty({8, 1, 1 << 20, 64}, DType::f32, kMeta);
   const Tensor b = Tensor::empty({3, 64, 1 << 20}, DType::f32, kMeta);
