@@ -23,7 +23,7 @@ thread_local int most_threads = std::numeric_limits<int>::max();
 // oneDNN cuts its work into as many parts as omp_get_max_threads() says. OpenMP may have been told
 // to take fewer threads than that (OMP_THREAD_LIMIT, OMP_DYNAMIC, OMP_MAX_ACTIVE_LEVELS=0). Then
 // parts are not computed, or those that wait for each other wait for ever.
-void take_threads_at_their_word() {
+void agree_on_threads() {
   if (omp_get_dynamic() != 0) omp_set_dynamic(0);
   if (omp_get_max_active_levels() < 1) omp_set_max_active_levels(1);
   if (const int limit = omp_get_thread_limit(); omp_get_max_threads() > limit)
@@ -33,7 +33,7 @@ void take_threads_at_their_word() {
 }  // namespace
 
 int num_threads() {
-  take_threads_at_their_word();
+  agree_on_threads();
   return omp_get_max_threads();
 }
 
