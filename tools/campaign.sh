@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Tries to break the program for hours: mutants of files, calls that fail, ends at any call, power cuts, sanitizers, and
 # networks that are drawn and computed in two ways.
-# usage: tools/campaign.sh [PART ...] [--hours H] [--seed S] [--reader NAME ...]
+# usage: tools/campaign.sh [PART ...] [--hours H] [--executions N] [--seed S] [--reader NAME ...]
 #   fuzz        libFuzzer with AddressSanitizer and UndefinedBehaviorSanitizer on every reader of files (needs clang)
 #   failures    every call on a file, thread, mapping and operator new of a training and of what reads a run fails once
 #   kills       the process ends before each call on a file, and 1,000 runs of all kinds are killed at any moment, also
@@ -13,17 +13,19 @@
 #   threads     what has threads under ThreadSanitizer: tests of the libraries, trainings with workers, a file for
 #               activations and several ranks (needs clang and libomp-dev)
 #   coverage    which lines of data, compress and train their tests execute, and which errors no test reached
-# Without a part: fuzz, failures, kills, power and differential. --hours: how long fuzz takes in all (1). What it finds lies in
-# build/campaign. docs/design/reliability.md says what is promised, and has the figures of the last campaign.
+# Without a part: fuzz, failures, kills, power and differential. --hours: how long fuzz takes in all (1). --executions: fuzz
+# leaves a reader that has had so many, those of earlier calls included. What it finds lies in build/campaign, also the
+# inputs from which the next call goes on. docs/design/reliability.md says what is promised, and has the figures of the
+# last campaign.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-usage() { sed -n '4,19s/^# \{0,1\}//p' "$0"; exit "$1"; }
-hours=1; seed=1; parts=(); readers=()
+usage() { sed -n '4,21s/^# \{0,1\}//p' "$0"; exit "$1"; }
+hours=1; executions=0; seed=1; parts=(); readers=()
 while [ $# -gt 0 ]; do
   case $1 in
-    --hours|--seed|--reader)
+    --hours|--executions|--seed|--reader)
       [ $# -ge 2 ] || { echo "campaign.sh: expected a value behind $1" >&2; exit 2; }
-      case $1 in --hours) hours=$2 ;; --seed) seed=$2 ;; *) readers+=("$2") ;; esac
+      case $1 in --hours) hours=$2 ;; --executions) executions=$2 ;; --seed) seed=$2 ;; *) readers+=("$2") ;; esac
       shift ;;
     -h|--help) usage 0 ;;
     fuzz|failures|kills|power|differential|sanitizers|threads|coverage) parts+=("$1") ;;
@@ -32,22 +34,30 @@ while [ $# -gt 0 ]; do
   shift
 done
 [[ $hours =~ ^[0-9]+([.][0-9]+)?$ ]] || { echo "campaign.sh: --hours expects a number, got '$hours'" >&2; exit 2; }
-[[ $seed =~ ^[0-9]+$ ]] || { echo "campaign.sh: --seed expects a whole number, got '$seed'" >&2; exit 2; }
+for number in "--seed $seed" "--executions $executions"; do
+  [[ ${number#* } =~ ^[0-9]{1,18}$ ]] || { echo "campaign.sh: ${number% *} expects a whole number, got '${number#* }'" >&2; exit 2; }
+done
 [ ${#parts[@]} -gt 0 ] || parts=(fuzz failures kills power differential)
 out=$PWD/build/campaign
 mkdir -p "$out"
 wrong=0
 
+# How many inputs a reader has had, over all calls.
+executed() { cat "$out/fuzz/$1/executions" 2>/dev/null || echo 0; }
+
 # One reader for SECONDS; prints a line of what it did.
 fuzz_reader() {  # PROGRAM READER SECONDS
-  local folder=$out/fuzz/$2 log=$out/fuzz/$2.log
+  local folder=$out/fuzz/$2 log=$out/fuzz/$2.log before most=-1
   mkdir -p "$folder/corpus" "$folder/found"
+  before=$(executed "$2")
+  [ "$executions" -eq 0 ] || most=$((executions - before))
   FRUGAL_FUZZ_READER=$2 FRUGAL_FUZZ_SEEDS=$folder "$1" >/dev/null 2>&1
   local words=()
   [ ! -s "$folder/words" ] || words=(-dict="$folder/words")
+  # Another seed at each call: the one of the call before would draw the mutants that it drew.
   if FRUGAL_FUZZ_READER=$2 FRUGAL_LOG=off OMP_NUM_THREADS=1 "$1" "$folder/corpus" "$folder/seeds" \
-      "${words[@]}" -seed="$seed" -max_total_time="$3" -max_len=16384 -timeout=20 -malloc_limit_mb=1024 \
-      -rss_limit_mb=4096 -print_final_stats=1 -artifact_prefix="$folder/found/" >"$log" 2>&1; then
+      "${words[@]}" -seed=$(((seed + before) % 2147483648)) -runs="$most" -max_total_time="$3" -max_len=16384 -timeout=20 \
+      -malloc_limit_mb=1024 -rss_limit_mb=4096 -print_final_stats=1 -artifact_prefix="$folder/found/" >"$log" 2>&1; then
     result=ok
   else
     result="FOUND, see $log"; wrong=1
@@ -55,7 +65,8 @@ fuzz_reader() {  # PROGRAM READER SECONDS
   local runs edges
   runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
   edges=$(sed -n 's/.*cov: \([0-9]*\).*/\1/p' "$log" | tail -n 1)
-  printf '%-28s %12s executions %7s edges %6s s  %s\n' "$2" "${runs:-?}" "${edges:-?}" "$3" "$result"
+  echo $((before + ${runs:-0})) >"$folder/executions"
+  printf '%-36s %12s executions %12s in all %7s edges %6s s  %s\n' "$2" "${runs:-?}" "$(executed "$2")" "${edges:-?}" "$3" "$result"
 }
 
 fuzz() {
@@ -63,13 +74,17 @@ fuzz() {
   [ -d build/fuzz ] || cmake --preset fuzz >"$out/configure.log"
   cmake --build --preset fuzz --target fuzz_data fuzz_apps
   local -a all=() programs=()
-  local program name
+  local program name found=0
   for program in build/fuzz/bin/fuzz_data build/fuzz/bin/fuzz_apps; do
     while IFS= read -r name; do
-      if [ ${#readers[@]} -eq 0 ] || [[ " ${readers[*]} " == *" $name "* ]]; then all+=("$name"); programs+=("$program"); fi
+      [ ${#readers[@]} -eq 0 ] || [[ " ${readers[*]} " == *" $name "* ]] || continue
+      found=1
+      [ "$executions" -eq 0 ] || [ "$(executed "$name")" -lt "$executions" ] || continue
+      all+=("$name"); programs+=("$program")
     done < <("$program" 2>/dev/null)
   done
-  [ ${#all[@]} -gt 0 ] || { echo "campaign.sh: no reader is named '${readers[*]}'" >&2; exit 2; }
+  [ $found -eq 1 ] || { echo "campaign.sh: no reader is named '${readers[*]}'" >&2; exit 2; }
+  [ ${#all[@]} -gt 0 ] || { echo "Each reader has had $executions inputs."; return; }
   local seconds
   seconds=$(awk "BEGIN { s = int($hours * 3600 / ${#all[@]}); print s < 1 ? 1 : s }")
   echo "Fuzzing ${#all[@]} readers, $seconds s each:"
@@ -99,7 +114,8 @@ coverage() {
   tools/build.sh coverage test_data test_compress test_train
   local folder=build/coverage name
   find "$folder" -name '*.gcda' -delete
-  for name in data compress train; do "$folder/bin/test_$name" >"$out/coverage_$name.log" || wrong=1; done
+  # With one thread: where several count one line, they wait for each other.
+  for name in data compress train; do OMP_NUM_THREADS=1 "$folder/bin/test_$name" >"$out/coverage_$name.log" || wrong=1; done
   gcovr --root . --filter data/ --filter compress/ --filter train/ --json "$out/coverage.json" "$folder/CMakeFiles"
   /usr/bin/python3 -B tests/campaign/coverage.py "$out/coverage.json" data compress train | tee "$out/coverage.txt"
 }
