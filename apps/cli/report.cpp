@@ -238,17 +238,30 @@ std::string summary_table(const std::vector<std::string>& names,
       return fmt::format(fmt::runtime(format), factor * s.at(pointer).get<double>());
     });
   };
-  const auto has = [&](const train::MetricName& metric) {
-    return summaries[0].contains(Pointer("/final/test_" + std::string(metric.name)));
-  };
+  // Runs may have been measured by different metrics: a row says "-" for a run without its own.
   const std::vector<train::MetricName>& metrics = train::known_metrics();
-  if (std::none_of(metrics.begin(), metrics.end(),
-                   [&](const auto& metric) { return has(metric) && !metric.has_accuracy(); })) {
-    number("test accuracy", "/final/test_accuracy", "{:.2f} %", 100);
-    number("best test accuracy", "/best/test_accuracy", "{:.2f} %", 100);
-  }
+  const auto has = [](const Json& s, const train::MetricName& metric) {
+    return s.contains(Pointer("/final/test_" + std::string(metric.name)));
+  };
+  const auto counts_right = [&](const Json& s) {
+    return s.contains(Pointer("/final/test_accuracy")) &&
+           std::none_of(metrics.begin(), metrics.end(), [&](const auto& metric) {
+             return has(s, metric) && !metric.has_accuracy();
+           });
+  };
+  if (std::any_of(summaries.begin(), summaries.end(), counts_right))
+    for (const char* which : {"final", "best"}) {
+      const Pointer key(fmt::format("/{}/test_accuracy", which));
+      add(which == std::string_view("best") ? "best test accuracy" : "test accuracy",
+          [&](const Json& s) {
+            return counts_right(s) ? fmt::format("{:.2f} %", 100 * s.at(key).get<double>())
+                                   : std::string("-");
+          });
+    }
   for (const train::MetricName& metric : metrics) {
-    if (!has(metric)) continue;
+    if (std::none_of(summaries.begin(), summaries.end(),
+                     [&](const Json& s) { return has(s, metric); }))
+      continue;
     for (const char* which : {"final", "best"}) {
       const Pointer key(fmt::format("/{}/test_{}", which, metric.name));
       add(fmt::format("{}test {}", which == std::string_view("best") ? "best " : "", metric.name),

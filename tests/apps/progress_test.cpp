@@ -206,6 +206,28 @@ TEST_CASE("the summary counts what the data are made of") {
   CHECK(nodes["unit"] == "nodes");
 }
 
+TEST_CASE("compare: runs with different metrics, in any order") {
+  const TempFolder folder;
+  write_file(folder / "t.csv",
+             "a,target\n1,2.5\n2,3.5\n3,4.5\n4,5.5\n5,6.5\n6,7.5\n7,8.5\n8,9.5\n");
+  const std::string table =
+      " --set train.steps=2 --set data.name=csv --set data.dir=" + folder / "t.csv" +
+      " --set data.shape=null --set data.split=[0.5,0]";
+  write_file(folder / "c.json", kTinyConfig);
+  for (const std::string& run : {" --out " + folder / "classes --set train.steps=2",
+                                 " --out " + folder / "values" + table}) {
+    const Ran ran = frugal("train " + folder / "c.json" + run);
+    REQUIRE_MESSAGE(ran.status == 0, ran.err);
+  }
+  for (const auto& [first, second] :
+       {std::pair("classes", "values"), std::pair("values", "classes")}) {
+    const Ran ran = frugal("compare " + folder / first + " " + folder / second);
+    CHECK_MESSAGE(ran.status == 0, ran.err);
+    CHECK(has(ran.out, "\ntest accuracy"));
+    CHECK(has(ran.out, "\ntest r2"));
+  }
+}
+
 TEST_CASE("compare: multiples of the first run, lengths, headings and differences") {
   const TempFolder folder;
   write_file(folder / "c.json", kTinyConfig);
