@@ -197,18 +197,23 @@ std::string misspelled(CLI::App& app, const std::vector<std::string>& words) {
   std::vector<std::string> options;
   for (const CLI::Option* option : at->get_options())
     for (const std::string& name : option->get_lnames()) options.push_back("--" + name);
+  const bool sets = std::find(options.begin(), options.end(), "--set") != options.end();
   for (size_t i = next; i < words.size() && words[i] != "--"; ++i) {
     const size_t equals = words[i].find('=');
     const std::string name = words[i].substr(0, equals);
+    if (sets && equals != std::string::npos && !name.starts_with("-") &&
+        !words[i - 1].starts_with("--") && name == key_meant(name))
+      return fmt::format("expected --set before {}", in_quotes(words[i]));
     if (!name.starts_with("--") || std::find(options.begin(), options.end(), name) != options.end())
       continue;
-    const bool sets = std::find(options.begin(), options.end(), "--set") != options.end();
     std::string value = "VALUE";
     if (equals != std::string::npos)
       value = words[i].substr(equals + 1);
     else if (i + 1 < words.size() && !words[i + 1].starts_with("-"))
       value = words[i + 1];
-    const std::string key = sets ? key_meant(name.substr(2)) : "";
+    const bool lacks_letter =
+        std::find(options.begin(), options.end(), name + "s") != options.end();
+    const std::string key = sets && !lacks_letter ? key_meant(name.substr(2)) : "";
     return fmt::format("{} has no option {}{}", at->get_name(), in_quotes(name),
                        key.empty() ? did_you_mean(name, options)
                                    : fmt::format("; keys of the configuration are set by --set "

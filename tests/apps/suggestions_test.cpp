@@ -28,6 +28,8 @@ TEST_CASE("keys by the names of other programs, misspelt commands and options ge
       {"trian " + config, "expected a command, got \"trian\"; did you mean 'train'?"},
       {"bench stpe", "expected a command of bench, got \"stpe\"; did you mean 'step'?"},
       {"data lsit", "did you mean 'list'?"},
+      {"eval " + config + " --weight best", "did you mean '--weights'"},
+      {"train " + config + " data.dir=x.csv", "error: expected --set before \"data.dir=x.csv\""},
       {"xyzzy", "expected a command, got \"xyzzy\"; see --help"},
       {"eval " + config + " --qqqqqq", "eval has no option \"--qqqqqq\"; see --help"}};
   for (const Case& each : cases) {
