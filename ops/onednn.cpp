@@ -29,6 +29,10 @@ Tensor bytes(const Desc& layout, Device device = kCpu) {
   return Tensor::empty({static_cast<int64_t>(layout.get_size())}, DType::u8, device);
 }
 
+void run(const dnnl::primitive& primitive, std::unordered_map<int, dnnl::memory>& arguments) {
+  primitive.execute(stream(), arguments);
+  stream().wait();
+}
 void run(const dnnl::primitive& primitive, const Desc& scratchpad,
          std::unordered_map<int, dnnl::memory>& arguments) {
   Tensor scratch;
@@ -36,8 +40,7 @@ void run(const dnnl::primitive& primitive, const Desc& scratchpad,
     scratch = bytes(scratchpad);
     arguments.emplace(DNNL_ARG_SCRATCHPAD, memory_of(scratchpad, scratch.raw()));
   }
-  primitive.execute(stream(), arguments);
-  stream().wait();
+  run(primitive, arguments);
 }
 
 void reorder(const Repack& step, const Desc& from, const void* source, const Desc& to,
@@ -48,6 +51,19 @@ void reorder(const Repack& step, const Desc& from, const void* source, const Des
   std::unordered_map<int, dnnl::memory> arguments{{DNNL_ARG_FROM, memory_of(from, source)},
                                                   {DNNL_ARG_TO, memory_of(to, target)}};
   run(step.reorder.get(), step.scratchpad, arguments);
+}
+
+// Adds parts[1], parts[2] and so on to `sum`, in this order.
+void add_parts(float* sum, const std::vector<Tensor>& parts) {
+  const int64_t n = parts.back().numel() / static_cast<int64_t>(sizeof(float));
+  constexpr int64_t kGrain = 1 << 14;
+  if (parts.size() > 1)
+    parallel_for(0, n, kGrain, [&](int64_t begin, int64_t end) {
+      for (size_t i = 1; i < parts.size(); ++i) {
+        const float* part = static_cast<const float*>(parts[i].raw());
+        for (int64_t k = begin; k < end; ++k) sum[k] += part[k];
+      }
+    });
 }
 
 }  // namespace
@@ -189,6 +205,58 @@ void account(const Plan& plan) {
     if (!step.adjoint) bytes(step.scratchpad, kMeta);
   }
   bytes(plan.scratchpad, kMeta);
+}
+
+int64_t bytes_of(const Plan& plan) {
+  auto sum = static_cast<int64_t>(plan.scratchpad.get_size());
+  for (const Repack& step : plan.repacks)
+    sum += static_cast<int64_t>(step.wanted.get_size() + step.scratchpad.get_size());
+  return sum;
+}
+int64_t bytes_of(const std::vector<Share>& shares) {
+  int64_t sum = 0;
+  for (const Share& share : shares) sum += bytes_of(*share.plan);
+  return sum;
+}
+
+void execute_shares(const Plan& whole, const std::vector<Share>& shares, const Argument& output) {
+  const auto& repacks = whole.repacks;
+  FRUGAL_ASSERT(!shares.empty() && repacks.size() <= 1);
+  const Desc layout = repacks.empty() ? output.layout : repacks.front().wanted;
+  std::vector<Tensor> scratchpads, parts;
+  for (size_t i = 0; i < shares.size(); ++i) {
+    const Plan& plan = *shares[i].plan;
+    scratchpads.push_back(bytes(plan.scratchpad));
+    parts.push_back(i == 0 && repacks.empty() ? Tensor() : bytes(layout));
+    plan.primitive.get();  // one thread compiles all
+  }
+  const auto place_of = [&](size_t i) {
+    return parts[i].defined() ? parts[i].raw() : const_cast<void*>(output.data);
+  };
+  parallel_for(0, static_cast<int64_t>(shares.size()), 1, [&](int64_t begin, int64_t end) {
+    for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
+      std::unordered_map<int, dnnl::memory> arguments;
+      for (const Argument& input : shares[i].inputs)
+        arguments.emplace(input.id, memory_of(input.layout, input.data));
+      arguments.emplace(output.id, memory_of(layout, place_of(i)));
+      arguments.emplace(DNNL_ARG_SCRATCHPAD,
+                        memory_of(shares[i].plan->scratchpad, scratchpads[i].raw()));
+      run(shares[i].plan->primitive.get(), arguments);
+    }
+  });
+  add_parts(static_cast<float*>(place_of(0)), parts);
+  if (!repacks.empty())
+    reorder(repacks.front(), layout, place_of(0), repacks.front().plain,
+            const_cast<void*>(output.data));
+}
+
+void account_shares(const Plan& whole, const std::vector<Share>& shares, const Desc& output) {
+  const auto& repacks = whole.repacks;
+  std::vector<Tensor> rooms;
+  for (const Share& share : shares) rooms.push_back(bytes(share.plan->scratchpad, kMeta));
+  for (size_t i = repacks.empty() ? 1 : 0; i < shares.size(); ++i)
+    rooms.push_back(bytes(repacks.empty() ? output : repacks.front().wanted, kMeta));
+  if (!repacks.empty()) bytes(repacks.front().scratchpad, kMeta);
 }
 
 }  // namespace frugal::ops::onednn

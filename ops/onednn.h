@@ -169,4 +169,21 @@ void execute(const Plan& plan, std::initializer_list<Argument> inputs,
 // Allocates and frees on `meta` what execute() would allocate.
 void account(const Plan& plan);
 
+// A part of the work of another plan: a plan for one thread, and its inputs.
+struct Share {
+  const Plan* plan;
+  std::vector<Argument> inputs;
+};
+// Executes the shares of the work of `whole` at once, each on a thread of its own, and waits. What
+// they give for `output` is added in their order and converted as `whole` converts it. REQUIRES:
+// plans convert `output` alone, which is f32, and all from one layout.
+void execute_shares(const Plan& whole, const std::vector<Share>& shares, const Argument& output);
+
+// Allocates and frees on `meta` what execute_shares() would allocate. output: its layout.
+void account_shares(const Plan& whole, const std::vector<Share>& shares, const Desc& output);
+
+// The bytes that execute() and execute_shares() allocate.
+int64_t bytes_of(const Plan& plan);
+int64_t bytes_of(const std::vector<Share>& shares);
+
 }  // namespace frugal::ops::onednn

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/parallel.h"
 #include "ops/checks.h"
 #include "ops/dense/copy.h"
 #include "ops/dense/inplace.h"
@@ -276,6 +277,49 @@ bool leaves_taps(const Tensor& dy, const Conv2dOptions& o) {
   return dy.size(2) == 1 && o.stride[1] > 1;
 }
 
+// While one lives, oneDNN makes plans for one thread.
+class OneThread {
+ public:
+  OneThread() : before_(num_threads()) { set_num_threads(1); }
+  ~OneThread() { set_num_threads(before_); }
+  OneThread(const OneThread&) = delete;
+  OneThread& operator=(const OneThread&) = delete;
+
+ private:
+  int before_;
+};
+
+// In bf16, threads wait for each other within oneDNN's kernels of the gradient of the weight, in
+// loops that keep a core busy. Where other processes use the cores, most of a step was such
+// waiting. So each thread computes the gradient of some of the images, with a kernel for one
+// thread. Empty: `whole`, the plan of all images, is taken, because there are no images to share,
+// or because kernels for one thread take more memory.
+std::vector<onednn::Share> weight_shares(const onednn::Plan& whole, const Tensor& dy,
+                                         const Tensor& x, const Shape& weight,
+                                         const Conv2dOptions& o) {
+  const int64_t images = x.size(0), count = parallel_ranges(images, 1);
+  if (dy.dtype() != DType::bf16 || count < 2) return {};
+  const OneThread one;
+  const auto differs = [&](const onednn::Plan& plan) {
+    return plan.reference || plan.repacks.size() != whole.repacks.size() ||
+           (!whole.repacks.empty() && plan.repacks.front().wanted != whole.repacks.front().wanted);
+  };
+  std::vector<onednn::Share> shares;
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t begin = images * i / count, end = images * (i + 1) / count;
+    const Tensor from = x.slice(0, begin, end), gradient = dy.slice(0, begin, end);
+    const Problem p(from.shape(), weight, gradient.shape(), o, dy.dtype());
+    const onednn::Plan& plan = weight_plan(p);
+    if (differs(plan)) return {};
+    shares.push_back({&plan,
+                      {{DNNL_ARG_SRC, from.raw(), p.x_desc()},
+                       {DNNL_ARG_DIFF_DST, gradient.raw(), p.y_desc()}}});
+  }
+  constexpr int64_t kLittle = 1 << 20;
+  if (onednn::bytes_of(shares) > std::max(onednn::bytes_of(whole), kLittle)) return {};
+  return shares;
+}
+
 // Does a kernel of this problem compute with copies in f32?
 template <class FindPlan>
 bool computes_in_f32(const Problem& p, FindPlan plan) {
@@ -373,6 +417,10 @@ void conv2d_backward_weight_kernel(Cpu, const Tensor& dweight, const Tensor& dy,
   if (p.takes_loops()) return reference::conv2d_backward_weight<float>(dweight, dy, x, o);
   onednn::guarded(kConv2dBackward, [&] {
     const onednn::Plan& plan = weight_plan(p);
+    const auto shares = weight_shares(plan, dy, x, dweight.shape(), o);
+    if (!shares.empty())
+      return onednn::execute_shares(plan, shares,
+                                    {DNNL_ARG_DIFF_WEIGHTS, dweight.raw(), p.w_desc()});
     onednn::execute(
         plan, {{DNNL_ARG_SRC, x.raw(), p.x_desc()}, {DNNL_ARG_DIFF_DST, dy.raw(), p.y_desc()}},
         {{DNNL_ARG_DIFF_WEIGHTS, dweight.raw(), p.w_desc()}});
@@ -383,16 +431,25 @@ namespace {
 
 void count_weight_kernel(const Tensor& dy, const Tensor& x, const Shape& weight,
                          const Conv2dOptions& o) {
-  if (!skips_pixels(weight, o))
-    return count_convolution(kConv2dBackward, dy, x.shape(), weight, o, weight_plan,
-                             leaves_taps(dy, o));
   if (!counts_kernel_memory(dy.device()) || dy.dtype() == DType::f64) return;
-  Conv2dOptions dense = o;
-  dense.stride = {1, 1};
-  CategoryScope scope(Category::workspace);
-  const Tensor met = contiguous(pixels_met(x, dy.shape(), o));
-  count_convolution(kConv2dBackward, dy, met.shape(), weight, dense, weight_plan,
-                    leaves_taps(dy, dense));
+  if (skips_pixels(weight, o)) {
+    Conv2dOptions dense = o;
+    dense.stride = {1, 1};
+    CategoryScope scope(Category::workspace);
+    return count_weight_kernel(dy, contiguous(pixels_met(x, dy.shape(), o)), weight, dense);
+  }
+  const bool in_f32 = leaves_taps(dy, o);
+  if (dy.dtype() == DType::bf16 && !in_f32 && dy.numel() != 0 && x.numel() != 0) {
+    const Problem p(x.shape(), weight, dy.shape(), o, dy.dtype());
+    const bool counted = onednn::guarded(kConv2dBackward, [&] {
+      if (computes_in_f32(p, weight_plan)) return false;
+      const auto shares = weight_shares(weight_plan(p), dy, x, weight, o);
+      if (!shares.empty()) onednn::account_shares(weight_plan(p), shares, p.w_desc());
+      return !shares.empty();
+    });
+    if (counted) return;
+  }
+  count_convolution(kConv2dBackward, dy, x.shape(), weight, o, weight_plan, in_f32);
 }
 
 }  // namespace
@@ -623,7 +680,12 @@ bool adds_weight(const Tensor& sum, const Tensor& dy, const Tensor& x, const Con
   return onednn::guarded(kConv2dBackward, [&] {
     const onednn::Plan& plan = weight_sum_plan(p);
     if (plan.repacks.empty() || wants_f32(p, plan)) return false;
-    if (counts)
+    const auto shares = weight_shares(plan, dy, x, sum.shape(), o);
+    if (!shares.empty() && counts)
+      onednn::account_shares(plan, shares, p.w_desc());
+    else if (!shares.empty())
+      onednn::execute_shares(plan, shares, {DNNL_ARG_DIFF_WEIGHTS, sum.raw(), p.w_desc()});
+    else if (counts)
       onednn::account(plan);
     else
       onednn::execute(

@@ -1,4 +1,5 @@
 #include "ops/image/conv2d.h"
+#include "ops/precision.h"
 
 #include <doctest/doctest.h>
 
@@ -194,6 +195,29 @@ TEST_CASE("conv2d: the same bits at every run; forward and dx for every number o
     CHECK(same_bits(conv2d_backward_input(dy, w, x.shape(), o), dx));
     CHECK(same_bits(conv2d_backward_weight(dy, x, w.shape(), o),
                     conv2d_backward_weight(dy, x, w.shape(), o)));
+  }
+}
+
+TEST_CASE("conv2d: in bf16 each thread makes the gradient of the weight of some images") {
+  if (!bf16_products()) return;
+  const Conv2dOptions o = with({1, 1}, {1, 1});
+  const Shape weight{48, 3, 3, 32};
+  const Tensor x = normals({7, 9, 8, 32}, 1, DType::bf16);
+  const Tensor dy = normals({7, 9, 8, 48}, 2, DType::bf16);
+  const auto part = [&](int64_t begin, int64_t end) {
+    const ThreadsScope scope(1);
+    return conv2d_backward_weight(dy.slice(0, begin, end), x.slice(0, begin, end), weight, o);
+  };
+  for (int n = 1; n <= 7; ++n) {
+    CAPTURE(n);
+    Tensor wanted = part(0, 7 / n);
+    for (int i = 1; i < n; ++i) accumulate(wanted, part(7 * i / n, 7 * (i + 1) / n));
+    const ThreadsScope scope(n);
+    CHECK(same_bits(conv2d_backward_weight(dy, x, weight, o), wanted));
+    const Tensor sum = clone(wanted);
+    add_conv2d_backward_weight(sum, dy, x, o);
+    accumulate(wanted, wanted);
+    CHECK(same_bits(sum, wanted));
   }
 }
 
