@@ -212,7 +212,7 @@ TEST_CASE("compare: runs with different metrics, in any order") {
              "a,target\n1,2.5\n2,3.5\n3,4.5\n4,5.5\n5,6.5\n6,7.5\n7,8.5\n8,9.5\n");
   const std::string table =
       " --set train.steps=2 --set data.name=csv --set data.dir=" + folder / "t.csv" +
-      " --set data.shape=null --set data.split=[0.5,0]";
+      " --set data.shape=null --set data.split=[0.5,0.25]";
   write_file(folder / "c.json", kTinyConfig);
   for (const std::string& run : {" --out " + folder / "classes --set train.steps=2",
                                  " --out " + folder / "values" + table}) {
