@@ -230,7 +230,9 @@ Json TrainingRun::run() {
   const bool ended = train_all();
   const RunState& state = trainer_->state();
   if (!ended) {
-    const std::string at = fmt::format("at step {} of {}", state.step, trainer_->steps());
+    std::string at = fmt::format("at step {} of {}", state.step, trainer_->steps());
+    if (signal_received() == 0 && config_.train.max_seconds > 0)
+      at += fmt::format(" by train.max_seconds={}", config_.train.max_seconds);
     // With several ranks, another one may have got the signal.
     const int signal = signal_received() != 0 ? signal_received() : SIGTERM;
     throw Interrupted(signal,

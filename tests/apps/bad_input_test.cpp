@@ -340,6 +340,14 @@ TEST_CASE_FIXTURE(BadInput, "a run that a signal ends says where it is and how t
   }
 }
 
+TEST_CASE_FIXTURE(BadInput, "a run that its time ends says so") {
+  const Ran ran =
+      frugal("train " + config + " --set train.epochs=100000 --set train.max_seconds=0.001 --out " +
+             folder / "short");
+  CHECK(ran.status == 143);
+  CHECK_MESSAGE(has(ran.err, " by train.max_seconds=0.001; the checkpoint is in"), ran.err);
+}
+
 TEST_CASE_FIXTURE(BadInput,
                   "data that are nowhere: where they were looked for, and what gets them") {
   const std::string cora = "train " + config +
