@@ -144,10 +144,10 @@ TEST_CASE("calls of one process do not know each other's options") {
   CHECK(has(read_file(printed), "plan: expected a CONFIG file"));
   CHECK(in_child(printed, [&] {
           if (call({"train", config, "--print-config", "--set", "train.steps=77"}) != 0) return 1;
-          std::puts("second");
+          std::puts("-- the second call");
           return call({"train", config, "--json", "--set", "threads=1"});
         }) == 0);
-  const std::string second = read_file(printed).substr(read_file(printed).rfind("second"));
+  const std::string second = read_file(printed).substr(read_file(printed).rfind("-- the second"));
   CHECK(has(second, "\"peak_bytes\""));  // a summary, and no configuration
   CHECK(in_child(printed, [&] {
           return call({"data", "list", "--json"}) + call({"data", "list"});
