@@ -14,6 +14,7 @@
 #include "models/zoo/bert.h"
 #include "models/zoo/decoder.h"
 #include "models/zoo/gpt2.h"
+#include "models/zoo/keys.h"
 
 namespace frugal::apps {
 namespace {
@@ -344,6 +345,11 @@ Json decoder_keys(Entries& all, const Usual& usual, const std::string& file) {
   Json keys = {{"name", "decoder"}, {"family", usual.type}};
   const int64_t layers = all.integer("num_hidden_layers"),
                 heads = all.integer("num_attention_heads");
+  // What follows takes memory for each layer, before the values of keys are checked.
+  constexpr auto kMostLayers = static_cast<int64_t>(models::keys::kLayers.range.most);
+  if (layers > kMostLayers)
+    all.fail("num_hidden_layers",
+             fmt::format("expected at most {} layers, got {}", kMostLayers, layers));
   keys["layers"] = layers;
   keys["width"] = all.integer("hidden_size");
   keys["heads"] = heads;

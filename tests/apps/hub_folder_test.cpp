@@ -194,6 +194,8 @@ TEST_CASE("hub: a key that may change results and is not understood is an error 
   check_refused(folder, with("partial_rotary_factor", 0.5), "partial_rotary_factor: expected 1.0");
   check_refused(folder, with("hidden_act", "relu2"), "hidden_act: expected silu");
   check_refused(folder, with("num_hidden_layers", "3"), "num_hidden_layers: expected a whole");
+  check_refused(folder, with("num_hidden_layers", 4097),
+                "num_hidden_layers: expected at most 4096 layers, got 4097");
   check_refused(folder, with("rope_scaling", {{"rope_type", "longrope"}}),
                 "rope_scaling.rope_type: expected default, linear");
   check_refused(folder, with("rope_scaling", {{"rope_type", "llama3"}, {"factor", 2}}),
