@@ -297,6 +297,10 @@ TEST_CASE("error-bounded codecs refuse what they cannot take") {
   BoundedFixedOptions wide;
   wide.of.max_bits = 17;
   CHECK_THROWS_WITH(BoundedFixed{wide}, "[bounded_fixed] expected max_bits in 1..16, got 17");
+  BoundedFixedOptions turned;
+  turned.of.min_bits = 9;
+  turned.of.max_bits = 8;
+  CHECK_THROWS_WITH(BoundedFixed{turned}, "[bounded_fixed] expected min_bits in 0..8, got 9");
   CHECK_THROWS_AS(make_error_bounded("sz"), Error);
 }
 

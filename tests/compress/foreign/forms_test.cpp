@@ -163,6 +163,8 @@ TEST_CASE("forms: what cannot be is an error") {
                        doctest::Contains("levels that rise"), Error);
   const auto kept = keep_groups(x, {});
   CHECK_THROWS_WITH_AS(kept->unpack_positive(), doctest::Contains("positive"), Error);
+  CHECK_THROWS_WITH_AS(kept->unpack_positive_into(Tensor::empty(x.shape(), x.dtype())),
+                       "[unpack] expected codes that tell which values are positive", Error);
   CHECK_THROWS_WITH_AS(kept->unpack_into(Tensor::empty({kMany}, DType::bf16)),
                        doctest::Contains("to unpack into"), Error);
   const auto small = [](int64_t bytes) { return Tensor::empty({bytes - 1}, DType::u8); };

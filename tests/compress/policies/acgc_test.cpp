@@ -583,6 +583,10 @@ TEST_CASE("what was learned goes on bit for bit in another policy") {
     wrong.lists[list] = numbers;
     CHECK_THROWS_WITH_AS(third.restore_learned(wrong), doctest::Contains("[acgc] expected"), Error);
   };
+  AcgcOptions short_memory = small_acgc();
+  short_memory.window = 1;
+  CHECK_THROWS_WITH_AS(AcgcPolicy(short_memory).restore_learned(right),
+                       "[acgc] expected at most 1 bounds of tensor 0, got 2", Error);
   for (const double wrong : {0.5, -2.0, std::nan("")}) refuses("last_step", {wrong});
   for (const double wrong : {0.0, -1.0, std::nan(""), HUGE_VAL}) refuses("e", {wrong});
   const double unlike = fresh.fineness > 0 ? 0 : 4;
@@ -674,6 +678,9 @@ TEST_CASE("AC-GC refuses what it cannot do, and plans without data") {
   CHECK_THROWS_AS(AcgcPolicy(with([](auto& o) { o.codec = "sz"; })), Error);
   CHECK_THROWS_WITH(AcgcPolicy(with([](auto& o) { o.keep.axis = GroupAxis::row; })),
                     "[acgc] expected groups in a channel, as bounds are, got groups along rows");
+  CHECK_THROWS_WITH(
+      AcgcPolicy(with([](auto& o) { o.keep.pack_recomputed = true; })),
+      "[acgc] expected recomputed blocks that keep their inputs whole, got packed ones");
   CHECK_THROWS_AS(
       AcgcPolicy(with([](auto& o) { o.count = Count::expected, o.rounding = Rounding::nearest; })),
       Error);

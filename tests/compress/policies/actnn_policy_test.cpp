@@ -664,6 +664,9 @@ TEST_CASE("errors of the policy") {
   CHECK_THROWS_WITH_AS(make([](auto& o) { o.interval = 0; }),
                        "[actnn] expected an interval of at least 1 step, got 0", Error);
   CHECK_THROWS_AS(make([](auto& o) { o.keep.group = 12; }), Error);
+  CHECK_THROWS_WITH_AS(
+      make([](auto& o) { o.keep.pack_recomputed = true; }),
+      "[actnn] expected recomputed blocks that keep their inputs whole, got packed ones", Error);
   CHECK_THROWS_WITH_AS(make([](auto& o) { o.use_gradient = true, o.by_sample = false; }),
                        "[actnn] expected widths by sample with use_gradient, got widths by tensor",
                        Error);
@@ -693,6 +696,15 @@ TEST_CASE("errors of the policy") {
     wrong.lists.at(list).at(at) = number;
     return wrong;
   };
+  ActnnOptions by_gradient = actnn_options(2);
+  by_gradient.use_gradient = true;
+  CHECK_THROWS_WITH_AS(ActnnPolicy(by_gradient).joined({right, right}),
+                       doctest::Contains("expected no use_gradient where 2 processes"), Error);
+  Learned inner = right;
+  inner.inside = {right};
+  CHECK_THROWS_WITH_AS(policy.restore_learned(inner),
+                       "[actnn] expected nothing that a policy inside it learned, got that of 1",
+                       Error);
   Learned missing = right;
   missing.lists.erase("bits");
   CHECK_THROWS_WITH_AS(policy.restore_learned(missing),
