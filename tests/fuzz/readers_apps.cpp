@@ -193,25 +193,31 @@ void add_file(std::vector<Reader>& readers, const std::string& begin, const File
 }
 
 // The files of a run of a few steps. Its configuration is the short one again, which takes less
-// time to read than one with all keys.
-Files files_of_run(const FuzzFolder& folder, const std::string& config) {
+// time to read than the run's own, which has all keys: `all_keys`, unless null, gets that one.
+Files files_of_run(const FuzzFolder& folder, const std::string& config,
+                   std::string* all_keys = nullptr) {
   const std::string out = folder.path() + "/run";
   fs::remove_all(out);
   run({"train", folder.write("config.json", config), "--out", out, "--quiet"});
   Files files = files_in(out);
   for (auto& [name, text] : files)
-    if (name == "config.json") text = config;
+    if (name == "config.json") {
+      if (all_keys != nullptr) *all_keys = text;
+      text = config;
+    }
   return files;
 }
 
 void add_run(std::vector<Reader>& readers) {
-  const Files files = files_of_run(FuzzFolder(), kConfig);
+  std::string all_keys;
+  const Files files = files_of_run(FuzzFolder(), kConfig, &all_keys);
   const auto add = [&](const std::string& fuzzed,
                        const std::function<void(const std::string& folder)>& open) {
     add_file(readers, "run_", files, fuzzed, open);
   };
   const auto load = [](const std::string& folder) { train::load(folder); };
   add("config.json", load);
+  readers.back().seeds.push_back(all_keys);
   add("input.json", load);
   add("checkpoint/last.safetensors",
       [run = Once<apps::StoredRun>([](const std::string& folder) {
