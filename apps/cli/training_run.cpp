@@ -231,9 +231,10 @@ Json TrainingRun::run() {
   const RunState& state = trainer_->state();
   if (!ended) {
     std::string at = fmt::format("at step {} of {}", state.step, trainer_->steps());
-    if (signal_received() == 0 && config_.train.max_seconds > 0)
-      at += fmt::format(" by train.max_seconds={}", config_.train.max_seconds);
     // With several ranks, another one may have got the signal.
+    if (signal_received() == 0 && config_.train.max_seconds > 0)
+      at += fmt::format(" by train.max_seconds={}{}", config_.train.max_seconds,
+                        trainer_->ranks_report() ? ", or by a signal to another rank" : "");
     const int signal = signal_received() != 0 ? signal_received() : SIGTERM;
     throw Interrupted(signal,
                       options_.out.empty()
