@@ -104,13 +104,20 @@ void Backward::refuse_input(int input) const {
 
 int64_t Backward::slice_items(int slot, int64_t item_bytes, int64_t unit) const {
   const SavedTensor& saved = this->slot(slot);
+  const int64_t step = sum_items(slot, item_bytes, unit);
+  if (!saved.defined() || saved.shape().dim() == 0) return step;
+  const int64_t n = std::max<int64_t>(saved.shape()[0], 1);
+  if (step >= n || (!saved.is_raw() && has_rows(slot, step, n))) return step;
+  return n;
+}
+
+int64_t Backward::sum_items(int slot, int64_t item_bytes, int64_t unit) const {
+  const SavedTensor& saved = this->slot(slot);
   if (!saved.defined() || saved.shape().dim() == 0) return 1;
   const int64_t n = saved.shape()[0], all = std::max<int64_t>(n, 1);
-  if (slice_bytes_ <= 0 || saved.is_raw()) return all;
+  if (slice_bytes_ <= 0) return all;
   const int64_t fit = std::max<int64_t>(slice_bytes_ / std::max<int64_t>(item_bytes, 1), 1);
-  const int64_t step = (fit + unit - 1) / unit * unit;
-  if (step >= n) return all;
-  return has_rows(slot, step, n) ? step : all;
+  return std::min((fit + unit - 1) / unit * unit, all);
 }
 
 std::vector<Edge> edges_to(const Variables& inputs) {

@@ -167,6 +167,10 @@ class Backward {
   // them. Items of `item_bytes` each then stay below the policy's bound of bytes. All of them where
   // slices would save no memory.
   int64_t slice_items(int slot, int64_t item_bytes, int64_t unit) const;
+  // How many of these items a sum adds up before it goes on. Shapes and the policy's bound alone
+  // decide it, and slice_items() is this number or all items. So a sum has one order, whether
+  // saved(slot) is kept whole or comes in slices.
+  int64_t sum_items(int slot, int64_t item_bytes, int64_t unit) const;
   // Can each slice of `step` items be had without unpacking the others? If the first and the last
   // slice can, all can.
   bool has_rows(int slot, int64_t step, int64_t of) const {

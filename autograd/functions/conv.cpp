@@ -43,6 +43,35 @@ Gradient at_met_pixels(std::vector<Tensor> met, const Shape& x_shape, int64_t st
 // From so many slices on, an x is large: memory counts more than a second run of the kernel.
 constexpr int64_t kManySlices = 32;
 
+// The gradients of the weight and of the bias, which are sums over the batch. They have one order,
+// whether x and dy come in slices or are whole.
+class ParameterSums {
+ public:
+  ParameterSums(const Backward& b, const Shape& w_shape, const Conv2dOptions& options)
+      : of_weight_(b.needs(1)), of_bias_(b.needs(2)), w_shape_(w_shape), options_(options) {}
+  // x_of(): the items of x that belong to dy.
+  template <class F>
+  void add(const Tensor& dy, F x_of) {
+    if (of_weight_ && weight.defined())
+      ops::add_conv2d_backward_weight(weight, dy, x_of(), options_);
+    else if (of_weight_)
+      weight = ops::conv2d_backward_weight(dy, x_of(), w_shape_, options_);
+    if (!of_bias_) return;
+    const Tensor sum = ops::linear_backward_bias(dy);
+    if (bias.defined())
+      ops::accumulate(bias, sum);
+    else
+      bias = sum;
+  }
+
+  Tensor weight, bias;
+
+ private:
+  bool of_weight_, of_bias_;
+  const Shape& w_shape_;
+  const Conv2dOptions& options_;
+};
+
 // Computes the gradients slice by slice of the batch, so that x is never whole. dx is added to the
 // gradient that x has from other consumers, or is written over dy, or goes to a tensor of its own.
 // Two kinds of dx are made when they are asked for: the one that is 0 at most pixels, and a large
@@ -56,7 +85,6 @@ Grads backward_by_slices(const Backward& b, int64_t step, const Shape& x_shape,
   Gradient dy = b.take_gradient();
   const Tensor weight = b.saved(1), partial = b.partial(0);
   const bool whole = dy.is_whole();
-  if (b.needs(2) && whole) grads[2] = ops::linear_backward_bias(dy.whole());
   const bool own = b.needs(0) && !partial.defined();  // has x no gradient yet?
   const bool over_dy = own && x_shape == dy.shape() && whole && is_sole_owner(dy.whole());
   const bool of_few = own && meets_few_pixels(w_shape, options);
@@ -65,7 +93,8 @@ Grads backward_by_slices(const Backward& b, int64_t step, const Shape& x_shape,
                      x_shape.numel() >= 2 * dy.shape().numel() && runs_as_cpu(dy.device());
   Conv2dOptions dense = options;
   if (of_few) dense.stride = {1, 1};
-  Tensor dw, dbias, dx;
+  ParameterSums sums(b, w_shape, options);
+  Tensor dx;
   std::vector<Tensor> met;
   const auto make_dx = [&] { dx = Tensor::empty(x_shape, dy.dtype(), dy.device()); };
   if (over_dy)
@@ -75,20 +104,7 @@ Grads backward_by_slices(const Backward& b, int64_t step, const Shape& x_shape,
   for (int64_t begin = 0; begin < n; begin += step) {
     const int64_t end = std::min(n, begin + step);
     const Tensor part = dy.rows(begin, end);
-    if (b.needs(1)) {
-      const Tensor x = b.saved_rows(0, begin, end, n);
-      if (dw.defined())
-        ops::add_conv2d_backward_weight(dw, part, x, options);
-      else
-        dw = ops::conv2d_backward_weight(part, x, w_shape, options);
-    }
-    if (b.needs(2) && !whole) {
-      const Tensor sum = ops::linear_backward_bias(part);
-      if (dbias.defined())
-        ops::accumulate(dbias, sum);
-      else
-        dbias = sum;
-    }
+    sums.add(part, [&] { return b.saved_rows(0, begin, end, n); });
     if (!b.needs(0) || apart) continue;
     if (of_few) {
       met.push_back(Tensor::empty({end - begin, dy.shape()[1], dy.shape()[2], x_shape[3]},
@@ -109,8 +125,8 @@ Grads backward_by_slices(const Backward& b, int64_t step, const Shape& x_shape,
       ops::add_conv2d_backward_input(partial.slice(0, begin, end), part, weight, options);
   }
   if (over_dy) dx.bump_version();
-  grads[1] = dw;
-  if (dbias.defined()) grads[2] = dbias;
+  grads[1] = sums.weight;
+  grads[2] = sums.bias;
   if (apart && !later) {
     make_dx();
     for (int64_t begin = 0; begin < n; begin += step) {
@@ -137,22 +153,34 @@ Grads backward_by_slices(const Backward& b, int64_t step, const Shape& x_shape,
 Grads backward(const Backward& b, const Shape& x_shape, const Shape& w_shape,
                const Conv2dOptions& options) {
   const int64_t n = x_shape[0];
+  int64_t step = std::max<int64_t>(n, 1);
   if (b.needs(1) && n > 0) {
     const int64_t larger = std::max(x_shape.numel(), b.dy_shape().numel());
     const int64_t bytes = larger / n * static_cast<int64_t>(size_of(b.dtype()));
     // If x is rebuilt through masks, a slice must hold whole bytes of eight rows.
     const int64_t unit = 8 / std::gcd<int64_t>(8, x_shape[1] * x_shape[2]);
-    const int64_t step = b.slice_items(0, bytes, unit);
-    if (step < n) return backward_by_slices(b, step, x_shape, w_shape, options);
+    step = b.sum_items(0, bytes, unit);
+    if (b.slice_items(0, bytes, unit) < n)
+      return backward_by_slices(b, step, x_shape, w_shape, options);
   }
   Grads grads(3);
-  // The gradient of the weight comes first, so that x is released before dx is made.
-  if (b.needs(1)) grads[1] = ops::conv2d_backward_weight(b.dy(), b.saved(0), w_shape, options);
+  // The sums come first, so that x is released before dx is made.
+  {
+    ParameterSums sums(b, w_shape, options);
+    const Tensor dy = b.dy(), x = b.needs(1) ? b.saved(0) : Tensor();
+    int64_t begin = 0;
+    do {  // also for a batch of no items
+      const int64_t end = std::min(n, begin + step);
+      sums.add(dy.slice(0, begin, end), [&] { return x.slice(0, begin, end); });
+      begin += step;
+    } while (begin < n);
+    grads[1] = sums.weight;
+    grads[2] = sums.bias;
+  }
   if (const Tensor partial = b.partial(0); b.needs(0) && partial.defined())
     ops::add_conv2d_backward_input(partial, b.dy(), b.saved(1), options);
   else if (b.needs(0))
     grads[0] = ops::conv2d_backward_input(b.dy(), b.saved(1), x_shape, options);
-  if (b.needs(2)) grads[2] = ops::linear_backward_bias(b.dy());
   return grads;
 }
 

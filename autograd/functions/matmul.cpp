@@ -23,15 +23,22 @@ Save save_linear_input(const Variable& x, const Variable& weight) {
   return save_if(weight.requires_grad(), x).with_use(use);
 }
 
-// How many items of the leading axis the backward takes at once.
-int64_t linear_step(const Backward& b, const Tensor& dy) {
+// The gradient of the weight is a sum over the items of the leading axis. It has one order, whether
+// x comes in slices or is whole.
+struct Steps {
+  int64_t items, of_sum, of_slices;  // in all; that are added up, and that are taken, at once
+};
+Steps linear_steps(const Backward& b, const Tensor& dy) {
   const int64_t n = dy.dim() > 1 ? dy.size(0) : 1;
-  if (!b.needs(1) || dy.dim() < 2 || dy.numel() == 0) return n;
-  const int64_t item_rows = dy.numel() / dy.size(-1) / n;
-  const int64_t width = std::max(dy.size(-1), b.slot(0).shape().back());
+  if (!b.needs(1) || dy.dim() < 2 || dy.numel() == 0) return {n, n, n};
+  // What is narrow beside dy saves little in slices, and each costs a pass over the weight.
+  constexpr int64_t kWidest = 4;
+  const int64_t item_rows = dy.numel() / dy.size(-1) / n, of_x = b.slot(0).shape().back();
+  const int64_t width = std::clamp(dy.size(-1), of_x, kWidest * of_x);
+  const int64_t bytes = item_rows * width * static_cast<int64_t>(size_of(dy.dtype()));
   // If x is rebuilt through masks, a slice must hold whole bytes of eight rows.
-  return b.slice_items(0, item_rows * width * static_cast<int64_t>(size_of(dy.dtype())),
-                       8 / std::gcd<int64_t>(8, item_rows));
+  const int64_t unit = 8 / std::gcd<int64_t>(8, item_rows);
+  return {n, b.sum_items(0, bytes, unit), b.slice_items(0, bytes, unit)};
 }
 
 // Calls f(begin, end) for slices of n items.
@@ -40,19 +47,26 @@ void for_row_steps(int64_t n, int64_t step, F f) {
   for (int64_t begin = 0; begin < n; begin += step) f(begin, std::min(n, begin + step));
 }
 
-// The gradients in slices, so that x is never whole. dx is written over dy where it fits.
-Grads linear_backward_by_slices(const Backward& b, const Tensor& dy, int64_t step) {
-  Grads grads(3);
-  const int64_t n = dy.size(0);
+// x_of(begin, end): these items of x.
+template <class F>
+Tensor weight_gradient(const Tensor& dy, const Steps& steps, F x_of) {
   Tensor dw;
-  for_row_steps(n, step, [&](int64_t begin, int64_t end) {
-    const Tensor part = dy.slice(0, begin, end), x = b.saved_rows(0, begin, end, n);
+  for_row_steps(steps.items, steps.of_sum, [&](int64_t begin, int64_t end) {
+    const Tensor part = dy.slice(0, begin, end), x = x_of(begin, end);
     if (dw.defined())
       ops::add_linear_backward_weight(dw, part, x);
     else
       dw = ops::linear_backward_weight(part, x);
   });
-  grads[1] = dw;
+  return dw;
+}
+
+// The gradients in slices, so that x is never whole. dx is written over dy where it fits.
+Grads linear_backward_by_slices(const Backward& b, const Tensor& dy, const Steps& steps) {
+  Grads grads(3);
+  grads[1] = weight_gradient(dy, steps, [&](int64_t begin, int64_t end) {
+    return b.saved_rows(0, begin, end, steps.items);
+  });
   if (b.needs(2)) grads[2] = ops::linear_backward_bias(dy);
   if (!b.needs(0)) return grads;
   const Tensor weight = b.saved(1);
@@ -60,7 +74,7 @@ Grads linear_backward_by_slices(const Backward& b, const Tensor& dy, int64_t ste
     grads[0] = ops::linear_backward_input(dy, weight);
     return grads;
   }
-  for_row_steps(n, step, [&](int64_t begin, int64_t end) {
+  for_row_steps(steps.items, steps.of_slices, [&](int64_t begin, int64_t end) {
     CategoryScope scope(Category::workspace);
     const Tensor part = dy.slice(0, begin, end);
     ops::copy_into(part, ops::linear_backward_input(part, weight));
@@ -72,11 +86,15 @@ Grads linear_backward_by_slices(const Backward& b, const Tensor& dy, int64_t ste
 
 Grads linear_backward(const Backward& b) {
   const Tensor dy = b.take_dy();
-  if (const int64_t step = linear_step(b, dy); dy.dim() > 1 && step < dy.size(0))
-    return linear_backward_by_slices(b, dy, step);
+  const Steps steps = linear_steps(b, dy);
+  if (steps.of_slices < steps.items) return linear_backward_by_slices(b, dy, steps);
   // x may have been unpacked, so it is released before dx is made.
   Grads grads(3);
-  if (b.needs(1)) grads[1] = ops::linear_backward_weight(dy, b.saved(0));
+  if (b.needs(1) && steps.of_sum < steps.items)
+    grads[1] = weight_gradient(
+        dy, steps, [x = b.saved(0)](int64_t begin, int64_t end) { return x.slice(0, begin, end); });
+  else if (b.needs(1))
+    grads[1] = ops::linear_backward_weight(dy, b.saved(0));
   if (b.needs(2)) grads[2] = ops::linear_backward_bias(dy);
   if (b.needs(0)) grads[0] = ops::linear_backward_input(dy, b.saved(1));
   return grads;

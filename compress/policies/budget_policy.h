@@ -35,7 +35,7 @@ namespace frugal::compress {
 
 struct BudgetPlan {
   enum Mode : uint8_t { plain, exact, mixed } mode = plain;
-  int64_t slice_bytes = SavePolicy::kSliceBytes;  // 0 with `plain`
+  int64_t slice_bytes = SavePolicy::kSliceBytes;
   int waiting_bits = 4;                           // mixed: see AdaptivePolicy
   uint64_t moved = 0;  // mixed: codes of tensors before this SaveInfo::seq go to the file
   int64_t margin = 0;  // how many bytes more than planned steps took, for the next plan

@@ -372,7 +372,7 @@ std::optional<Planned> Planner::find_plan() {
   for (const BudgetPlan::Mode mode : {BudgetPlan::plain, BudgetPlan::exact}) {
     Planned found;
     found.plan.mode = mode;
-    found.plan.slice_bytes = mode == BudgetPlan::plain ? 0 : slice_bytes();
+    found.plan.slice_bytes = slice_bytes();
     found.plan.margin = margin_;
     found.memory = run(found.plan);
     if (!fits(found.memory)) continue;
