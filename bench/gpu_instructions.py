@@ -1,17 +1,22 @@
 #!/usr/bin/env python3
-"""Counts the machine instructions of the CUDA kernels that pack, for 32 elements. Needs nvcc and cuobjdump, and no GPU.
+"""Counts the machine instructions of the CUDA kernels that pack, for 32 elements. Needs nvcc, and no GPU.
 
-usage: gpu_instructions.py [--arch sm_90] [--nvcc nvcc] [--cuobjdump cuobjdump] [--show NAME]
+usage: gpu_instructions.py [--nvcc nvcc] [--show NAME]
 
 A thread packs 8 rows of 4 columns. What is counted is the shortest way through the kernel that does all of that: it
-loads 8 rows, finds their extremes, combines them in two exchanges with other lanes, draws the random words, and stores
-all words of codes. So it is the usual way of a thread that neither computes the parameters of groups nor meets an edge
-or a value that is not finite. Predicated instructions count, too. Spills are bytes of a thread.
+loads 8 rows, exchanges their extremes with other lanes in two steps, asks for the rows of a later tile, draws the random
+words, and stores all words of codes. So it is the usual way of a thread that neither computes the parameters of groups
+nor meets an edge or a value that is not finite. Predicated instructions count, too. Spills are bytes of a thread.
+
+An instruction of the H100 (sm_90) is a word of 128 bits: bits 0 to 11 name it, and 12 to 15 its predicate. Those of a
+branch give the distance in words of 32 bits from the next instruction: its lowest byte in bits 16 to 23, the others from
+bit 34 on.
 """
 import argparse
 import heapq
 import os
 import re
+import struct
 import subprocess
 import sys
 import tempfile
@@ -42,36 +47,62 @@ def run(command):
     return done
 
 
-def instructions(text):
-    """Function name -> [(address, instruction)]."""
-    found, current = {}, None
-    for line in text.splitlines():
-        if name := re.match(r"\s*Function : (\S+)", line):
-            current = found.setdefault(name[1], [])
-        elif code := re.match(r"\s*/\*([0-9a-f]{4,6})\*/\s+(.*?)\s*;?\s*/\*", line):
-            current.append((int(code[1], 16), code[2].rstrip(" ;")))
+def field(word, begin, end):
+    return word >> begin & (1 << (end - begin)) - 1
+
+
+def functions_of(path):
+    """Function name -> its instructions, from the sections of an ELF file."""
+    with open(path, "rb") as file:
+        data = file.read()
+    sections_at, = struct.unpack_from("<Q", data, 40)
+    count, names = struct.unpack_from("<HH", data, 60)
+    sections = [struct.unpack_from("<IIQQQQ", data, sections_at + 64 * i) for i in range(count)]
+    found = {}
+    for name_at, _, _, _, at, size in sections:
+        begin = sections[names][4] + name_at
+        name = data[begin:data.index(b"\0", begin)].decode()
+        if name.startswith(".text."):
+            found[name[6:]] = [int.from_bytes(data[i:i + 16], "little") for i in range(at, at + size, 16)]
     return found
 
 
-def successors(code, at, i):
-    text = code[i][1]
-    guarded = text.startswith("@")
-    if "EXIT" in text:
-        return [i + 1] if guarded else []
-    target = re.search(r"\bBRA(?:\.\w+)*\b.*?(0x[0-9a-f]+)$", text)
-    if target is None or "BRA.DIV" in text:
-        return [] if re.search(r"\bRET\b", text) else [i + 1]
-    guarded = guarded or re.search(r"BRA(\.\w+)*\s+!?U?P\d", text)
-    return [at[int(target[1], 16)]] + ([i + 1] if guarded else [])
+LOAD, STORE, EXCHANGE, PREFETCH, BARRIER, BRANCH, EXIT, RETURN = 0x981, 0x986, 0x589, 0x98F, 0xB1D, 0x947, 0x94D, 0x950
+WIDE_PRODUCT = 0x825  # of a register and a constant, which bits 32 to 63 hold
+
+
+def is_op(*ops):
+    return lambda word: field(word, 0, 12) in ops
+
+
+def is_access(op, size):
+    """size: 4, 5 and 6 are 32, 64 and 128 bits."""
+    return lambda word: field(word, 0, 12) == op and field(word, 73, 76) == size
+
+
+def is_draw(word):
+    return field(word, 0, 12) == WIDE_PRODUCT and field(word, 32, 64) == 0xD2511F53
+
+
+def successors(code, i):
+    op, always = field(code[i], 0, 12), field(code[i], 12, 16) == 7
+    if op == EXIT:
+        return [] if always else [i + 1]
+    if op == RETURN:
+        return []
+    if op != BRANCH:
+        return [i + 1]
+    high = field(code[i], 34, 82)
+    distance = (high - (high >> 47 << 48)) * 256 + field(code[i], 16, 24)
+    to = i + 1 + distance // 4
+    return [to] if always and field(code[i], 87, 91) == 7 else [to, i + 1]
 
 
 def shortest(code, wanted):
-    """The instructions of the shortest way from the first one to EXIT that meets each pattern so often. A pattern
-    whose third entry is true counts behind the last barrier alone."""
-    at = {address: i for i, (address, _) in enumerate(code)}
+    """The places of the instructions of the shortest way from the first one to EXIT that meets each pattern so often. A
+    pattern counts between the barriers of that number and the next."""
     goal = tuple(count for _, count, _ in wanted)
-    meets = [tuple(1 if re.search(p, text) else 0 for p, _, _ in wanted) for _, text in code]
-    barrier = [p for p, _, _ in wanted].index("BAR")
+    meets = [tuple(1 if is_it(word) else 0 for is_it, _, _ in wanted) for word in code]
     start = (0, (0,) * len(wanted))
     before, steps, queue = {}, {start: 0}, [(0, start)]
     while queue:
@@ -79,17 +110,17 @@ def shortest(code, wanted):
         if steps[state] < length:
             continue
         i, counts = state
-        done = counts[barrier] == goal[barrier]
-        counts = tuple(min(c + (m if done or not late else 0), g)
-                       for c, m, g, (_, _, late) in zip(counts, meets[i], goal, wanted))
-        if "EXIT" in code[i][1] and counts == goal:
-            way = [code[i]]
+        barriers = counts[0]
+        counts = tuple(min(c + (m if at in (None, barriers) else 0), g)
+                       for c, m, g, (_, _, at) in zip(counts, meets[i], goal, wanted))
+        if field(code[i], 0, 12) == EXIT and counts == goal:
+            way = [i]
             while state in before:
                 state = before[state]
-                way.append(code[state[0]])
+                way.append(state[0])
             return way[::-1]
-        for j in successors(code, at, i):
-            if j < len(code) and length + 1 < steps.get((j, counts), 1 << 30):
+        for j in successors(code, i):
+            if 0 <= j < len(code) and length + 1 < steps.get((j, counts), 1 << 30):
                 steps[j, counts] = length + 1
                 before[j, counts] = state
                 heapq.heappush(queue, (length + 1, (j, counts)))
@@ -98,20 +129,16 @@ def shortest(code, wanted):
 
 def wanted_of(kind, bits, classes):
     half = kind == "BFloat16"
-    load = r"LDG\.E\.64\b" if half else r"LDG\.E\.128\b"
-    # An instruction takes three values at most, for the least and the greatest of each pair or column. Then come two
-    # exchanges with other lanes.
-    extremes = (16 + 8 if half else 8 * 4 + 16) * classes
-    return [(load, 8, False), (r"HMNMX|FMNMX", extremes, False), ("BAR", 2, False),
-            (r"IMAD\.WIDE\.U32.*-0x2daee0ad", 11, True), (r"STG\.E (desc|\[)", bits, True)]
+    # The least and the greatest of each class: bf16 in two registers, f32 in four.
+    exchanged = 2 * 2 * (2 if half else 4) * classes
+    return [(is_op(BARRIER), 2, None), (is_access(LOAD, 5 if half else 6), 8, 0), (is_op(EXCHANGE), exchanged, 0),
+            (is_op(PREFETCH), 1, 0), (is_draw, 11, 2), (is_access(STORE, 4), bits, 2)]
 
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--arch", default="sm_90")
     parser.add_argument("--nvcc", default="nvcc")
-    parser.add_argument("--cuobjdump", default="cuobjdump")
-    parser.add_argument("--show", metavar="NAME", help="print the instructions of this kernel")
+    parser.add_argument("--show", metavar="NAME", help="print the instructions of this kernel: their places and words")
     args = parser.parse_args()
     lines = [LINE % (kind, bits, classes, other, other) for kind, bits, classes, other in KERNELS.values()]
     with tempfile.TemporaryDirectory() as folder:
@@ -119,8 +146,8 @@ def main():
         with open(source, "w") as file:
             file.write(SOURCE % "\n".join(lines))
         built = run([args.nvcc, "-std=c++20", "-O3", "--expt-relaxed-constexpr", "-DFMT_USE_CONSTEXPR=1", "-fmad=false",
-                     "-I" + ROOT, "-arch=" + args.arch, "-cubin", "-Xptxas", "-v", "-o", binary, source])
-        functions = instructions(run([args.cuobjdump, "--dump-sass", binary]).stdout)
+                     "-I" + ROOT, "-arch=sm_90", "-cubin", "-Xptxas", "-v", "-o", binary, source])
+        functions = functions_of(binary)
     used = dict(re.findall(r"Function properties for (\S+)\n(.*?registers)", built.stderr, re.S))
     print(f"{'kernel':28}{'instructions':>13}{'registers':>11}{'spilled':>9}")
     for name, (kind, bits, classes, other) in KERNELS.items():
@@ -130,14 +157,14 @@ def main():
             sys.exit(f"{name}: expected one kernel, got {match}")
         way = shortest(functions[match[0]], wanted_of(kind, bits, classes))
         if way is None:
-            sys.exit(f"{name}: no way through the kernel does the usual work; are the patterns those of {args.arch}?")
+            sys.exit(f"{name}: no way through the kernel does the usual work; does nvcc write other instructions?")
         facts = used[match[0]]
         spilled = int(re.search(r"(\d+) bytes spill stores", facts)[1])
         registers = int(re.search(r"Used (\d+) registers", facts)[1])
         print(f"{name:28}{len(way):13}{registers:11}{spilled:9}")
         if args.show == name:
-            for address, text in way:
-                print(f"    {address:05x} {text}")
+            for i in way:
+                print(f"    {16 * i:05x} {functions[match[0]][i]:032x}")
 
 
 if __name__ == "__main__":

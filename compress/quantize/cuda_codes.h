@@ -98,6 +98,12 @@ __device__ __forceinline__ int unknown(int x) {
 #endif
   return x;
 }
+__device__ __forceinline__ int64_t unknown(int64_t x) {
+#ifndef FRUGAL_CUDA_EMULATOR
+  asm volatile("" : "+l"(x));
+#endif
+  return x;
+}
 template <class T>
 __device__ __forceinline__ T* unknown(T* x) {
 #ifndef FRUGAL_CUDA_EMULATOR
@@ -130,33 +136,51 @@ __device__ __forceinline__ StreamKeys stream_keys(const StreamName& name, uint64
   const Words words = philox_words({name.key.seed, name.key.offset + steps}, name.seq);
   return {{words.w[0], words.w[1]}, {words.w[2], words.w[3]}};
 }
-// code_words(). What depends only on the row is computed once for all columns of a thread.
-__device__ __forceinline__ StreamWords stream_words(const StreamKeys& keys, uint32_t block,
-                                                    uint32_t index) {
-  uint32_t c0 = block, c1 = index, c2 = keys.counter[0], c3 = keys.counter[1];
+// code_words() of `index` and the numbers behind it. What depends only on the row is computed once
+// for all columns of a thread, and the keys of a round once for all words.
+template <int kCount>
+__device__ __forceinline__ void stream_words(const StreamKeys& keys, uint32_t block, uint32_t index,
+                                             StreamWords (&out)[kCount]) {
+#pragma unroll
+  for (uint32_t j = 0; j < kCount; ++j)
+    out[j] = {{block, index + j, keys.counter[0], keys.counter[1]}};
 #pragma unroll
   for (uint32_t i = 0; i < 7; ++i) {
-    const uint64_t p = uint64_t{kM0} * c0, q = uint64_t{kM1} * c2;
-    c0 = static_cast<uint32_t>(q >> 32) ^ c1 ^ (keys.key[0] + i * kW0);
-    c1 = static_cast<uint32_t>(q);
-    c2 = static_cast<uint32_t>(p >> 32) ^ c3 ^ (keys.key[1] + i * kW1);
-    c3 = static_cast<uint32_t>(p);
+    const uint32_t key0 = keys.key[0] + i * kW0, key1 = keys.key[1] + i * kW1;
+#pragma unroll
+    for (StreamWords& c : out) {
+      const uint64_t p = uint64_t{kM0} * c.w[0], q = uint64_t{kM1} * c.w[2];
+      c = {{static_cast<uint32_t>(q >> 32) ^ c.w[1] ^ key0, static_cast<uint32_t>(q),
+            static_cast<uint32_t>(p >> 32) ^ c.w[3] ^ key1, static_cast<uint32_t>(p)}};
+    }
   }
-  return {{c0, c1, c2, c3}};
 }
+__device__ __forceinline__ StreamWords stream_words(const StreamKeys& keys, uint32_t block,
+                                                    uint32_t index) {
+  StreamWords one[1];
+  stream_words(keys, block, index, one);
+  return one[0];
+}
+inline constexpr uint32_t kTwoTo15Bits = 0x47000000u;
 // 2^15 + the byte of row `r` of a column, of the words of its pair of columns. The arithmetic that
 // follows is exact.
-__device__ __forceinline__ float dither_byte(const StreamWords& words, int r, int column) {
+__device__ __forceinline__ float dither_byte(const StreamWords& words, int r, int column,
+                                             uint32_t two_to_15 = kTwoTo15Bits) {
   const uint32_t word = words.w[r / 4 * 2 + 1 - column % 2];
-  return float_of(__byte_perm(word, 0x47000000u, 0x7604u | static_cast<uint32_t>(r % 4) << 4));
+  return float_of(__byte_perm(word, two_to_15, 0x7604u | static_cast<uint32_t>(r % 4) << 4));
 }
 // 1 + the random number of an element, or 1.5 for rounding to nearest, without a branch.
 struct OneAndU {
   float by, plus;
-  __device__ __forceinline__ explicit OneAndU(bool stochastic)
-      : by(stochastic ? 0x1p-8f : 0), plus(stochastic ? -127.0f + 0x1p-9f : 1.5f) {}
+  uint32_t two_to_15;
+  // two_to_15: kTwoTo15Bits, as the compiler cannot see. Else it would move the number of each byte
+  // to a register.
+  __device__ __forceinline__ OneAndU(bool stochastic, uint32_t two_to_15_bits)
+      : by(stochastic ? 0x1p-8f : 0),
+        plus(stochastic ? -127.0f + 0x1p-9f : 1.5f),
+        two_to_15(two_to_15_bits) {}
   __device__ __forceinline__ float operator()(const StreamWords& words, int r, int column) const {
-    return __fmaf_rn(dither_byte(words, r, column), by, plus);
+    return __fmaf_rn(dither_byte(words, r, column, two_to_15), by, plus);
   }
 };
 __device__ __forceinline__ float half_less_u(const StreamWords& words, int r, int column) {
@@ -168,8 +192,7 @@ struct BlockWords {
 
   // If `column` is odd, only the words of the first column are right.
   __device__ __forceinline__ void draw(const StreamKeys& keys, uint32_t block, uint32_t column) {
-#pragma unroll
-    for (uint32_t i = 0; i < kCols / 2; ++i) pair[i] = stream_words(keys, block, column / 2 + i);
+    stream_words(keys, block, column / 2, pair);
     if (column % 2 != 0) pair[0].w[1] = pair[0].w[0], pair[0].w[3] = pair[0].w[2];
   }
   __device__ __forceinline__ float half_less_u(int r, int c) const {

@@ -20,6 +20,7 @@ struct PackTile {
   int chunks = 0;  // how often that makes a group
   int groups = 0;  // groups of a block of threads
   int pairs = 0;   // (group, column) pairs with a range of their own
+  int copies = 1;  // a pair has its parameters so often: four columns may share them
   int fold = 0;    // 2^fold threads of a warp combine their extremes by themselves
   int shift = 0;   // 2^shift threads combine what is left of a pair
   int64_t strips = 0;
@@ -38,6 +39,7 @@ inline PackTile pack_tile(const GroupLayout& layout) {
   tile.groups = tile.chunks > 1 ? 1 : kThreads / (tile.across * tile.held);
   tile.groups = static_cast<int>(std::min<int64_t>(tile.groups, layout.groups));
   tile.pairs = tile.groups * (layout.shared ? 1 : tile.across * kCols);
+  tile.copies = layout.shared ? kCols : 1;
   tile.threads = (tile.across * tile.held * tile.groups + kWarp - 1) / kWarp * kWarp;
   const bool is_power = (tile.across & (tile.across - 1)) == 0;
   while (is_power && tile.across << tile.fold < kWarp && (tile.held >> tile.fold) % 2 == 0)
@@ -61,16 +63,25 @@ struct Packing {
   SplitWeights weights;
   PackTile tile;
   int ahead = 0;  // blocks of threads between a tile and the one that it prefetches
-  bool stochastic = false, quads = false, words = false, mask_words = false;
+  // Blocks of 8 rows of the view that lack no element and whose rows are read as quads. A thread's
+  // usual block is one of these, so that it has few bounds and addresses to compute.
+  uint32_t whole_blocks = 0;
+  uint32_t groups = 0, group_blocks = 0;  // group_blocks: of a full group
+  int group_rows = 0, last_rows = 0;      // rows of a full group, and of the last one
+  int64_t group_bytes = 0;                // a full group's codes take so many
+  uint8_t* codes = nullptr;               // here the first group's begin
+  uint32_t two_to_15 = kTwoTo15Bits;      // not a constant of the kernel: see OneAndU
+  bool stochastic = false, words = false, mask_words = false;
 };
 
-// Shared memory: extremes of each column of 2^fold slots, then parameters of each pair.
+// Shared memory: extremes of each column of 2^fold slots, then parameters of each pair, four pairs
+// at an aligned address.
 struct PackShared {
   int stride, plane, pairs;
   __host__ __device__ explicit PackShared(const PackTile& tile)
       : stride((tile.across + 1) * kCols),  // so that lanes that combine meet no bank twice
         plane(stride * (tile.held >> tile.fold) * tile.groups),
-        pairs((tile.pairs + 3) / 4 * 4) {}
+        pairs(tile.pairs * tile.copies) {}
 };
 
 template <int kClasses>
@@ -181,17 +192,21 @@ struct Values<BFloat16> {
   }
 };
 
-// Returns which elements exist, row by row, 4 bits each; the others are 0.
+// Returns which elements exist, row by row, 4 bits each; the others are 0. block: of the view.
 template <class T>
-__device__ __forceinline__ uint32_t load_values(const Packing& p, int64_t row, int rows_left,
+__device__ __forceinline__ uint32_t load_values(const Packing& p, uint32_t block, int rows_left,
                                                 int column, Values<T>& at) {
-  const int64_t cols = p.layout.cols, begin = row * cols + column;
-  const T* from = static_cast<const T*>(p.x) + begin;
-  if (p.quads && rows_left >= kRows && begin + 7 * cols + kCols <= p.layout.numel) {
+  if (block < p.whole_blocks) {
+    const auto stride = static_cast<uint32_t>(p.layout.cols);
+    const T* from = static_cast<const T*>(p.x) + uint64_t{block * kRows} * stride + column;
 #pragma unroll
-    for (int r = 0; r < kRows; ++r) at.set_row(r, from + r * cols);
+    for (uint32_t r = 0; r < kRows; ++r)
+      at.set_row(static_cast<int>(r), from + uint64_t{r} * stride);
     return ~0u;
   }
+  column = unknown(column);  // nothing of the rare way is computed before it
+  const int64_t cols = p.layout.cols, begin = int64_t{block} * kRows * cols + column;
+  const T* from = static_cast<const T*>(p.x) + begin;
   uint32_t present = 0;
   at.clear();
 #pragma unroll
@@ -329,14 +344,21 @@ __device__ __forceinline__ uint16_t upper(float x) {
   return static_cast<uint16_t>(__float_as_uint(x) >> 16);
 }
 
-// Metadata and parameters of a pair, from its extremes.
+// What values of a column are coded with:
 //   plain: base, inverse, half (0: not finite)
 //   split: base and inverse and count of both classes, keep (0: not finite; 1: draws rows; else -1)
 //     Where rows are drawn, count is that of the others, and inverse that of several codes.
 template <int kClasses>
-__device__ __forceinline__ void set_parameters(const Packing& p, const float (&mn)[kClasses],
-                                               const float (&mx)[kClasses], int64_t group,
-                                               int64_t column, float* to, int stride) {
+using Parameters = std::array<float, kParameters<kClasses>>;
+template <int kClasses>
+inline constexpr int kKeep = kParameters<kClasses> - 1;
+
+// Writes the metadata of a pair, and returns its parameters, from its extremes.
+template <int kClasses>
+__device__ __forceinline__ Parameters<kClasses> parameters_of(const Packing& p,
+                                                              const float (&mn)[kClasses],
+                                                              const float (&mx)[kClasses],
+                                                              int64_t group, int64_t column) {
   const int bits = p.layout.bits;
   const int64_t metas = p.layout.metas();
   auto* meta = reinterpret_cast<uint16_t*>(p.payload + p.layout.meta_offset(group)) +
@@ -345,9 +367,8 @@ __device__ __forceinline__ void set_parameters(const Packing& p, const float (&m
     const float limit = bits == 1 ? 0x1.ep126f : 0x1.ep127f;  // max_magnitude()
     if (!(mn[0] >= -limit && mx[0] <= limit)) {
       meta[0] = meta[metas] = kNonfiniteBits;
-      to[0] = to[stride] = to[2 * stride] = 0;
       atomicAdd(p.nonfinite, 1ull);
-      return;
+      return {};
     }
     const float least = __fadd_rn(mn[0], 0.0f), most = __fadd_rn(mx[0], 0.0f);
     const float lo = round_down(least);
@@ -359,9 +380,7 @@ __device__ __forceinline__ void set_parameters(const Packing& p, const float (&m
     if (__fmul_rn(levels, step) < range) step = float_of(__float_as_uint(step) + 0x10000u);
     meta[0] = upper(lo);
     meta[metas] = upper(__fdiv_rn(step, half));
-    to[0] = base;
-    to[stride] = __fdiv_rn(1.0f, step);
-    to[2 * stride] = half;
+    return {base, __fdiv_rn(1.0f, step), half};
   } else {
     const bool finite = mn[0] >= -kSplitMaxMagnitude && mn[1] >= -kSplitMaxMagnitude &&
                         mx[0] <= kSplitMaxMagnitude && mx[1] <= kSplitMaxMagnitude;
@@ -387,55 +406,65 @@ __device__ __forceinline__ void set_parameters(const Packing& p, const float (&m
     const float most = static_cast<float>((1 << bits) - 1);
     ClassCodes codes = class_codes(range[0], range[1], p.weights, bits);
     if (draws) codes.count[0] = 1, codes.count[1] = most;
+    Parameters<2> found;
 #pragma unroll
-    for (int k = 0; k < 2; ++k) {
+    for (size_t k = 0; k < 2; ++k) {
       const float several = draws ? most : codes.count[k];
-      to[k * stride] = finite ? lo[k] : 0.0f;
-      to[(2 + k) * stride] = codes.spread[k] ? __fdiv_rn(several - 1.0f, range[k]) : 0.0f;
-      to[(4 + k) * stride] = codes.count[k];
+      found[k] = finite ? lo[k] : 0.0f;
+      found[2 + k] = codes.spread[k] ? __fdiv_rn(several - 1.0f, range[k]) : 0.0f;
+      found[4 + k] = codes.count[k];
     }
-    to[6 * stride] = !finite ? 0.0f : draws ? 1.0f : -1.0f;
+    found[6] = !finite ? 0.0f : draws ? 1.0f : -1.0f;
+    return found;
   }
 }
 
-// Values of column c to codes. `words` are those of its pair, which an even column sets. The upper
-// half of a code is that of 2^23, or nothing where an element is missing. kWhole: no element is
-// missing, and the column is finite.
+// `stride`: between parameters.
+template <size_t kCount>
+__device__ __forceinline__ void store_parameters(const std::array<float, kCount>& found, int copies,
+                                                 int stride, float* to) {
+  for (int i = 0; i < copies; ++i)
+#pragma unroll
+    for (size_t k = 0; k < kCount; ++k) to[static_cast<int>(k) * stride + i] = found[k];
+}
+
+// Values of column c to codes. `words`: of its pair of columns. The upper half of a code is that of
+// 2^23, or nothing where an element is missing. kWhole: no element is missing, and all are coded as
+// they are.
 template <int kBits, int kClasses, bool kWhole, class T>
 __device__ __forceinline__ void code_column(const Packing& p, const StreamKeys& keys,
                                             const Values<T>& at, uint32_t present, uint32_t class1,
-                                            uint32_t block, uint32_t column,
-                                            const float* parameters, int stride, int c,
-                                            StreamWords& words, uint32_t (&code)[kRows]) {
+                                            uint32_t block, uint32_t column, int c,
+                                            const Parameters<kClasses>& parameters,
+                                            const OneAndU& one_and_u, const StreamWords& words,
+                                            uint32_t (&code)[kRows]) {
   constexpr bool kClamps = kBits == 0;  // up to 8 bits nothing rounds up to 2^bits + 1
   const float top = static_cast<float>(1 << p.layout.bits);
-  const float keep = parameters[(kClasses == 1 ? 2 : 6) * stride];
-  const float base = parameters[0], inverse = parameters[(kClasses == 1 ? 1 : 2) * stride];
+  const float keep = parameters[kKeep<kClasses>];
+  const float base = parameters[0], inverse = parameters[kClasses == 1 ? 1 : 2];
   constexpr bool kMayDraw = kClasses == 2 && kBits != 0 && kBits <= kMostDrawnBits;
   const bool draws = kMayDraw && keep > 0;
   float base1 = 0, inverse1 = 0, count = 0, count1 = 0;
   if constexpr (kClasses == 2) {
-    base1 = parameters[stride], inverse1 = parameters[3 * stride];
-    count = parameters[4 * stride], count1 = parameters[5 * stride];
+    base1 = parameters[1], inverse1 = parameters[3];
+    count = parameters[4], count1 = parameters[5];
   }
   const float shift1 = kTwoTo23 - 1.0f + count;
   uint32_t drawn_here = kRows;
   if (draws)
     drawn_here = drawn_row(drawn_row_of_block(keys.key[0], block),
                            drawn_row_of_column(keys.key[1], column + static_cast<uint32_t>(c)));
-  const OneAndU one_and_u(p.stochastic);
-  if (p.stochastic && c % 2 == 0)
-    words = stream_words(keys, block, (column + static_cast<uint32_t>(c)) / 2);
 #pragma unroll
   for (int r = 0; r < kRows; ++r) {
     const float x = !kWhole && keep == 0 ? 0.0f : at(r, c);
     const float term = one_and_u(words, r, c);
     float v, shift = kTwoTo23 - 1.0f;  // trunc(v) - 1, in the mantissa
     if constexpr (kClasses == 1) {
-      v = __fmaf_rn(__fmaf_rn(x, keep, -base), inverse, term);
+      const float above = kWhole ? __fsub_rn(x, base) : __fmaf_rn(x, keep, -base);
+      v = __fmaf_rn(above, inverse, term);
       if constexpr (kClamps) v = fminf(v, top);
     } else {
-      const bool one = (class1 >> (8 * c + r) & 1u) != 0;
+      const bool one = (class1 & (1u << (8 * c + r))) != 0;
       float by = one ? inverse1 : inverse;
       shift = one ? shift1 : shift;
       if constexpr (kMayDraw) {
@@ -452,46 +481,106 @@ __device__ __forceinline__ void code_column(const Packing& p, const StreamKeys& 
   }
 }
 
-// parameters: of the thread's first column, `beside` apart from the next one's.
+// Parameters of a thread's four columns.
+template <int kClasses>
+struct QuadParameters {
+  Quad<float> at[kParameters<kClasses>];
+
+  // from: the first column's in shared memory. `stride`: between parameters.
+  __device__ __forceinline__ QuadParameters(const float* from, int stride) {
+#pragma unroll
+    for (int k = 0; k < kParameters<kClasses>; ++k)
+      at[k] = *reinterpret_cast<const Quad<float>*>(from + k * stride);
+  }
+  __device__ __forceinline__ Parameters<kClasses> of(int c) const {
+    Parameters<kClasses> found;
+#pragma unroll
+    for (size_t k = 0; k < found.size(); ++k) found[k] = at[k].at[c];
+    return found;
+  }
+  // Are the values of all columns finite, and coded as they are?
+  __device__ __forceinline__ bool keeps_all() const {
+    const Quad<float>& keep = at[kKeep<kClasses>];
+    if constexpr (kClasses == 1)
+      return keep.at[0] == 1 && keep.at[1] == 1 && keep.at[2] == 1 && keep.at[3] == 1;
+    else
+      return keep.at[0] != 0 && keep.at[1] != 0 && keep.at[2] != 0 && keep.at[3] != 0;
+  }
+};
+
+// What the threads of a block draw with.
+struct Drawing {
+  StreamKeys keys;
+  uint32_t two_to_15;
+};
+
+// A block that a thread codes.
+struct PackedBlock {
+  uint32_t group, in_view;  // in_view: its number in the view
+  int in_group, rows, column, count;
+};
+
+// Where the codes of a block lie. Nothing of it is computed before: it would take registers that
+// the usual block needs.
+__device__ __forceinline__ CodeBlock codes_of(const Packing& p, const PackedBlock& block) {
+  return {p.codes + unknown(static_cast<int64_t>(block.group)) * p.group_bytes + block.column,
+          unknown(static_cast<int>(p.layout.cols)),
+          unknown(block.rows),
+          unknown(block.in_group),
+          block.count,
+          p.words};
+}
+
 template <int kBits, int kClasses, bool kWhole, class T>
-__device__ __forceinline__ void code_planes(const Packing& p, const StreamKeys& keys,
+__device__ __forceinline__ void code_planes(const Packing& p, const Drawing& drawing,
                                             const Values<T>& at, uint32_t present, uint32_t class1,
-                                            uint32_t block, uint32_t column,
-                                            const float* parameters, int stride, int beside,
-                                            const CodeBlock& to) {
-  StreamWords drawn{};
+                                            const PackedBlock& block,
+                                            const QuadParameters<kClasses>& parameters) {
+  const StreamKeys& keys = drawing.keys;
+  const OneAndU one_and_u(p.stochastic, drawing.two_to_15);
+  const auto column = static_cast<uint32_t>(block.column);
+  StreamWords words[kCols / 2] = {};
+  if (p.stochastic) stream_words(keys, block.in_view, column / 2, words);
+  const auto code_of = [&](int c, uint32_t(&code)[kRows]) {
+    code_column<kBits, kClasses, kWhole>(p, keys, at, present, class1, block.in_view, column, c,
+                                         parameters.of(c), one_and_u, words[c / 2], code);
+  };
   if constexpr (kBits != 0) {
-    uint32_t words[kBits] = {};
+    uint32_t planes[kBits] = {};
 #pragma unroll
     for (int c = 0; c < kCols; ++c) {
       uint32_t code[kRows];
-      code_column<kBits, kClasses, kWhole>(p, keys, at, present, class1, block, column,
-                                           parameters + c * beside, stride, c, drawn, code);
-      insert_planes<kBits>(code, c, words);
+      code_of(c, code);
+      insert_planes<kBits>(code, c, planes);
     }
-    store_planes<kBits>(words, to.first, to);
+    // A plane of a group ends where its rows end. So blocks of a single plane follow one another.
+    if (planes_of(kBits).count == 1 && kWhole && p.words && block.in_view < p.whole_blocks) {
+      const auto stride = static_cast<uint32_t>(p.layout.cols);
+      uint8_t* to = p.codes + uint64_t{block.in_view * kBits} * stride + column;
+#pragma unroll
+      for (uint32_t j = 0; j < kBits; ++j)
+        *reinterpret_cast<uint32_t*>(to + uint64_t{j} * stride) = planes[j];
+    } else {
+      const CodeBlock to = codes_of(p, block);
+      store_planes<kBits>(planes, to.first, to);
+    }
   } else {
     uint32_t code[kCols][kRows];
 #pragma unroll
-    for (int c = 0; c < kCols; ++c)
-      code_column<kBits, kClasses, kWhole>(p, keys, at, present, class1, block, column,
-                                           parameters + c * beside, stride, c, drawn, code[c]);
-    store_planes(code, p.layout.bits, to);
+    for (int c = 0; c < kCols; ++c) code_of(c, code[c]);
+    store_planes(code, p.layout.bits, codes_of(p, block));
   }
 }
 template <int kBits, int kClasses, class T>
-__device__ __forceinline__ void code_block(const Packing& p, const StreamKeys& keys,
+__device__ __forceinline__ void code_block(const Packing& p, const Drawing& drawing,
                                            const Values<T>& at, uint32_t present, uint32_t class1,
-                                           uint32_t block, uint32_t column, const float* parameters,
-                                           int stride, int beside, const CodeBlock& to) {
-  const float* keep = parameters + (kClasses == 1 ? 2 : 6) * stride;
-  if (kBits != 0 && present == ~0u && keep[0] != 0 && keep[beside] != 0 && keep[2 * beside] != 0 &&
-      keep[3 * beside] != 0)
-    code_planes<kBits, kClasses, true>(p, keys, at, present, class1, block, column, parameters,
-                                       stride, beside, to);
+                                           const PackedBlock& block, const float* parameters,
+                                           int stride) {
+  const QuadParameters<kClasses> its(parameters, stride);
+  if (kBits != 0 && present == ~0u && its.keeps_all())
+    code_planes<kBits, kClasses, true>(p, drawing, at, present, class1, block, its);
   else
-    code_planes<kBits, kClasses, false>(p, keys, at, present, class1, block, column, parameters,
-                                        stride, beside, to);
+    code_planes<kBits, kClasses, false>(p, drawing, at, present, class1, block, its);
 }
 
 // Asks for a tile that is soon some block's, so that memory is busy while blocks compute: a line
@@ -500,12 +589,16 @@ template <class T>
 __device__ __forceinline__ void prefetch_tile(const Packing& p, uint32_t index) {
   const PackTile& tile = p.tile;
   const auto [down, strip] = tile.by_strips.divide(index);
-  const int64_t row0 = int64_t{down} * tile.groups * p.layout.group_rows;
-  const int64_t column = int64_t{strip} * tile.across * kCols;
-  const int rows = tile.groups * tile.held * kRows;
-  for (int r = static_cast<int>(threadIdx.x); r < rows; r += static_cast<int>(blockDim.x))
-    if (row0 + r < p.layout.rows)
-      prefetch_line(static_cast<const T*>(p.x) + (row0 + r) * p.layout.cols + column);
+  const uint32_t row0 = down * static_cast<uint32_t>(tile.groups) * p.group_blocks * kRows;
+  const uint32_t column = strip * static_cast<uint32_t>(tile.across) * kCols;
+  const auto rows = static_cast<uint32_t>(tile.groups * tile.held * kRows);
+#pragma unroll 1
+  for (uint32_t r = threadIdx.x; r < rows; r += blockDim.x) {
+    const uint32_t row = row0 + r;
+    if (row / kRows < p.whole_blocks)
+      prefetch_line(static_cast<const T*>(p.x) +
+                    uint64_t{row} * static_cast<uint32_t>(p.layout.cols) + column);
+  }
 }
 
 // What else becomes of a block of x while registers hold it: nothing. Others
@@ -536,20 +629,22 @@ __global__ void __launch_bounds__(kThreads, kPackBlocks<T, kBits, Map>)
   const auto [tiles, strip] = tile.by_strips.divide(blockIdx.x);
   const int slot = static_cast<int>(slots), across = static_cast<int>(quad) * kCols;
   const int local = static_cast<int>(locals), block0 = static_cast<int>(blocks);
-  const int64_t group0 = int64_t{tiles} * tile.groups, group = group0 + local;
+  const uint32_t group0 = tiles * static_cast<uint32_t>(tile.groups), group = group0 + locals;
+  const uint32_t block_of_group = group * p.group_blocks;
   const int column0 = static_cast<int>(strip) * tile.across * kCols;
   const int column = column0 + across, cols = static_cast<int>(layout.cols);
   const bool has_slot = local < tile.groups;
-  const bool active = has_slot && group < layout.groups && column < cols;
-  const int rows = active ? static_cast<int>(layout.rows_of(group)) : 0;
-  const int64_t row0 = group * layout.group_rows;
+  const bool active = has_slot && group < p.groups && column < cols;
+  const int rows = !active ? 0 : group + 1 < p.groups ? p.group_rows : p.last_rows;
   const int count = cols - column < kCols ? cols - column : kCols;
 
   const auto bits_of = [&](int block) {
-    return load_bytes(p.mask + (row0 / kRows + block) * cols + column, count, p.mask_words);
+    return load_bytes(
+        p.mask + int64_t{block_of_group + static_cast<uint32_t>(block)} * cols + column, count,
+        p.mask_words);
   };
 
-  __shared__ StreamKeys keys;
+  __shared__ Drawing drawing;
   const bool draws = p.stochastic && thread == 0;
   const uint64_t steps = draws ? p.stream.advance->steps : 0;
 
@@ -561,9 +656,10 @@ __global__ void __launch_bounds__(kThreads, kPackBlocks<T, kBits, Map>)
   for (int chunk = chunks - 1; chunk >= 0; --chunk) {
     const int block = block0 + chunk * tile.held;
     if (block * kRows >= rows) continue;
-    present = load_values<T>(p, row0 + block * kRows, rows - block * kRows, column, at);
+    const uint32_t in_view = block_of_group + static_cast<uint32_t>(block);
+    present = load_values<T>(p, in_view, rows - block * kRows, column, at);
     if constexpr (kMaps)
-      class1 = map.template apply<T>(p, row0 / kRows + block, column, count, present, at);
+      class1 = map.template apply<T>(p, in_view, column, count, present, at);
     else if constexpr (kClasses == 2)
       class1 = bits_of(block);
     if (present == ~0u)
@@ -571,8 +667,10 @@ __global__ void __launch_bounds__(kThreads, kPackBlocks<T, kBits, Map>)
     else
       mine.template add<false>(at, present, class1);
   }
-  if (draws) keys = stream_keys(p.stream, steps);
+  if (draws) drawing.keys = stream_keys(p.stream, steps);
+  if (thread == 0) drawing.two_to_15 = p.two_to_15;
   prefetch_tile<T>(p, blockIdx.x + static_cast<uint32_t>(p.ahead));
+#pragma unroll 1
   for (int step = 0; step < tile.fold; ++step) mine.combine(tile.across << step);
   const int above = tile.held >> tile.fold;  // what is left of a group
   if (has_slot && (slot & ((1 << tile.fold) - 1)) == 0)
@@ -613,28 +711,26 @@ __global__ void __launch_bounds__(kThreads, kPackBlocks<T, kBits, Map>)
         mn[k] = lesser(mn[k], __shfl_xor_sync(kAllLanes, mn[k], step));
         mx[k] = greater(mx[k], __shfl_xor_sync(kAllLanes, mx[k], step));
       }
-    if (pair < tile.pairs && part == 0 && group0 + its < layout.groups &&
-        column0 + its_column < cols)
-      set_parameters<kClasses>(p, mn, mx, group0 + its, column0 + its_column, parameters + pair,
-                               shared.pairs);
+    const uint32_t its_group = group0 + static_cast<uint32_t>(its);
+    if (pair < tile.pairs && part == 0 && its_group < p.groups && column0 + its_column < cols)
+      store_parameters(parameters_of<kClasses>(p, mn, mx, its_group, column0 + its_column),
+                       tile.copies, shared.pairs, parameters + pair * tile.copies);
   }
   __syncthreads();
 
-  const int pair = layout.shared ? local : local * tile.across * kCols + across;
+  const int pair = layout.shared ? local * kCols : local * tile.across * kCols + across;
   for (int chunk = 0; chunk < chunks; ++chunk) {
     const int block = block0 + chunk * tile.held;
     if (block * kRows >= rows) break;
     if (chunk > 0) {
-      present = load_values<T>(p, row0 + block * kRows, rows - block * kRows, column, at);
+      present = load_values<T>(p, block_of_group + static_cast<uint32_t>(block),
+                               rows - block * kRows, column, at);
       if constexpr (kClasses == 2 && !kMaps) class1 = bits_of(block);
     }
-    // Without this, addresses are computed before the loop and take registers that it needs.
-    const int here = unknown(column);
     code_block<kBits, kClasses>(
-        p, keys, at, present, class1, static_cast<uint32_t>(row0 / kRows + block),
-        static_cast<uint32_t>(here), parameters + pair + (here - column), shared.pairs,
-        layout.shared ? 0 : 1,
-        {p.payload + layout.code_offset(group) + here, cols, rows, block, count, p.words});
+        p, drawing, at, present, class1,
+        {group, block_of_group + static_cast<uint32_t>(block), block, rows, column, count},
+        parameters + pair, shared.pairs);
   }
 }
 
@@ -656,8 +752,17 @@ void pack(const PackJob& job, const Map& map = {}) {
   p.stochastic = job.stochastic;
   p.words = is_quadable<uint8_t>(job.payload, layout);
   p.mask_words = is_quadable<uint8_t>(job.mask, layout);
+  FRUGAL_ASSERT(layout.groups * (layout.group_rows / kRows) < int64_t{1} << 32);
+  p.groups = static_cast<uint32_t>(layout.groups);
+  p.group_rows = static_cast<int>(layout.group_rows);
+  p.last_rows = static_cast<int>(layout.rows_of(layout.groups - 1));
+  p.group_blocks = static_cast<uint32_t>(layout.group_rows / kRows);
+  p.group_bytes = layout.code_offset(1) - layout.code_offset(0);
+  p.codes = job.payload + layout.meta_offset(layout.groups);
   const auto run = [&]<class T>(T) {
-    p.quads = is_quadable<T>(job.x, layout);
+    if (is_quadable<T>(job.x, layout))
+      p.whole_blocks = static_cast<uint32_t>(
+          std::min<int64_t>(layout.numel / layout.cols / kRows, (int64_t{1} << 29) - 1));
     with_width(layout.bits, [&]<int kBits>(std::integral_constant<int, kBits>) {
       if constexpr (kBits == 0 || kBits >= kClasses)  // split groups have 2 bits or more
         launch(pack_kernel<T, kBits, kClasses, Map>, grid, p, map);
