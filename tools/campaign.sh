@@ -10,6 +10,7 @@
 #   differential  500 networks that are drawn: beside PyTorch (if python3-torch is there), f32 beside f64, whole beside
 #               rebuilt, one thread beside two, the plan beside a training, ONNX (python3-onnx) beside the program
 #   sanitizers  the whole suite under AddressSanitizer and UndefinedBehaviorSanitizer
+#   long        1,230,000 steps of tiny networks: memory, descriptors, threads, the time of a step and files stay as they are
 #   threads     what has threads under ThreadSanitizer: tests of the libraries, trainings with workers, a file for
 #               activations and several ranks (needs clang and libomp-dev)
 #   coverage    which lines of data, compress and train their tests execute, and which errors no test reached
@@ -19,7 +20,7 @@
 # last campaign.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-usage() { sed -n '4,21s/^# \{0,1\}//p' "$0"; exit "$1"; }
+usage() { sed -n '4,22s/^# \{0,1\}//p' "$0"; exit "$1"; }
 hours=1; executions=0; seed=1; parts=(); readers=()
 while [ $# -gt 0 ]; do
   case $1 in
@@ -28,7 +29,7 @@ while [ $# -gt 0 ]; do
       case $1 in --hours) hours=$2 ;; --executions) executions=$2 ;; --seed) seed=$2 ;; *) readers+=("$2") ;; esac
       shift ;;
     -h|--help) usage 0 ;;
-    fuzz|failures|kills|power|differential|sanitizers|threads|coverage) parts+=("$1") ;;
+    fuzz|failures|kills|power|differential|long|sanitizers|threads|coverage) parts+=("$1") ;;
     *) echo "campaign.sh: unknown part '$1'" >&2; usage 2 >&2 ;;
   esac
   shift
@@ -104,6 +105,11 @@ differential() {
     --seed "$seed" || wrong=1
 }
 
+long() {
+  tools/build.sh release frugal
+  /usr/bin/python3 -B tests/campaign/long.py build/release/bin/frugal || wrong=1
+}
+
 sanitized() {  # PRESET CTEST_ARGUMENT ...
   PRESET=$1 tools/test.sh "${@:2}" || wrong=1
   tests/sanitizers/reports.sh show "build/$1/reports" || wrong=1
@@ -140,6 +146,7 @@ for part in "${parts[@]}"; do
       broken kills.py --kills 1000
       ;;
     differential) differential ;;
+    long) long ;;
     sanitizers) sanitized dev ;;
     coverage) coverage ;;
     threads) sanitized tsan -R '^(core|ops|autograd|compress|optim|data|train|distributed.*|ranks_train|threads)$' ;;
