@@ -172,14 +172,17 @@ HWY_INLINE void CombineUnit(const CombineJob& job, UnitDecoder<kBits, kSplit>& d
 }
 
 // Calls f(zero, width, split, kept): zero has the element type, the others are constants. Widths
-// without kernels of their own share one. REQUIRES: f32 or bf16.
+// without kernels of their own share one. REQUIRES: f32 or bf16; a mask is in codes of split
+// groups.
 template <class F>
 void WithCodes(const UnpackJob& job, bool mask_in_codes, bool has_mask, F&& f) {
+  FRUGAL_ASSERT(job.layout.split || !mask_in_codes);
   WithKernel<2, 3, 4, 8>(job.dtype, job.layout.bits, [&](auto zero, auto width) {
     const auto with_kept = [&](auto split) {
-      if (mask_in_codes)
-        f(zero, width, split, std::integral_constant<Kept, Kept::in_codes>());
-      else if (has_mask)
+      if constexpr (split())
+        if (mask_in_codes)
+          return f(zero, width, split, std::integral_constant<Kept, Kept::in_codes>());
+      if (has_mask)
         f(zero, width, split, std::integral_constant<Kept, Kept::in_mask>());
       else
         f(zero, width, split, std::integral_constant<Kept, Kept::all>());
