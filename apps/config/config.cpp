@@ -190,7 +190,7 @@ const Field* find(const Section& section, const std::string& key) {
 // cuda:1.
 Json spelled(const Json& schema, const Json& value) {
   if (!value.is_string()) return value;
-  if (schema.contains("examples")) {
+  if (schema.contains("examples") && schema["type"] == "string") {
     auto text = value.get<std::string>();
     for (char& c : text)
       if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');

@@ -115,7 +115,9 @@ void resolve_if_data_are_there(Config& config) {
 namespace {
 
 void resolve_keys(Config& config) {
-  if (!config.compression.slice_bytes && is_read(config, "compression.advanced.slice_bytes"))
+  // Elsewhere the policy chooses it: runs that keep everything whole stored null before it counted
+  // there, and they may be resumed.
+  if (!config.compression.slice_bytes && (packs(config) || rebuilds(config)))
     config.compression.slice_bytes = compress::slice_bytes_on(Device::parse(config.run.device));
   if (family_of(config.model) == Family::graph && config.data.sampler == "full" &&
       (config.compression.track_interval > 0 || config.compression.tracking.guard > 0))

@@ -13,6 +13,8 @@ std::vector<by_name::Option<FixedPolicyOptions>> FixedPolicyOptions::list() {
   using S = FixedPolicyOptions;
   using by_name::Value;
   constexpr int64_t kMany = int64_t{1} << 40;
+  by_name::Range bytes = range::integer(0, kMany);
+  bytes.is_bytes = true;
   const by_name::Range roundings = range::choice("auto, stochastic, dithered, nearest");
   const std::array order = {Rounding::stochastic, Rounding::dithered, Rounding::nearest};
   return {{{"recipes", range::flag(),
@@ -26,9 +28,10 @@ std::vector<by_name::Option<FixedPolicyOptions>> FixedPolicyOptions::list() {
             "How many times its own elements a recipe may rebuild on the way; 0: recipes start "
             "from what is kept."},
            &S::chain},
-          {{"slice_bytes", range::or_nothing(range::integer(0, kMany)),
-            "Backward unpacks and rebuilds tensors in slices of the batch of about so many bytes; "
-            "0: whole; null: 8 MiB, which caches hold, on CUDA 64 MiB."},
+          {{"slice_bytes", range::or_nothing(bytes),
+            "Backward unpacks and rebuilds tensors, and adds up gradients of weights, in slices "
+            "of the batch of about so many bytes (\"1 MiB\"); 0: whole; null: 8 MiB, which caches "
+            "hold, on CUDA 64 MiB."},
            &S::slice_bytes},
           {{"min_elements", range::integer(0, kMany),
             "Tensors of at most so many elements are kept as they are."},

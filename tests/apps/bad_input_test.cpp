@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <sstream>
 #include <tuple>
 
 #include "apps/json.h"
@@ -211,6 +212,50 @@ TEST_CASE_FIXTURE(BadInput, "configuration") {
   CHECK(Json::parse(printed.out)["model"]["num_classes"] == 3);
   CHECK(frugal("train --help-config").out.find("optim.momentum") != std::string::npos);
   CHECK(Json::parse(frugal("schema").out)["title"].is_string());
+}
+
+// People write sizes as numbers, with a unit, and as shares.
+TEST_CASE_FIXTURE(BadInput, "configuration: sizes") {
+  const auto with = [&](const std::string& key, const Json& value) {
+    Json document = Json::parse(kTinyConfig);
+    document["compression"].erase("level");
+    document["compression"]["offload"] = folder / "file";
+    Json* at = &document;
+    std::stringstream parts(key);
+    for (std::string part; std::getline(parts, part, '.');) at = &(*at)[part];
+    *at = value;
+    write_file(config, document.dump());
+    return frugal("train " + config + " --print-config");
+  };
+  const auto printed = [&](const std::string& key, const Json& value) {
+    const Ran ran = with(key, value);
+    CHECK_MESSAGE(ran.status == 0, ran.err);
+    std::string pointer = "/" + key;
+    std::replace(pointer.begin(), pointer.end(), '.', '/');
+    return Json::parse(ran.out).at(Json::json_pointer(pointer));
+  };
+  const char *const budget = "compression.memory_budget",
+                    *const slices = "compression.advanced.slice_bytes",
+                    *const window = "compression.advanced.offload_window";
+  CHECK(printed(budget, 512000000) == "512000000");
+  CHECK(printed(budget, 1e9) == "1000000000");
+  for (const char* text : {"512MB", "0.5 gib", "1G", "50%", "1/2", "2x", "50 % activations"})
+    CHECK(printed(budget, text) == text);
+  for (const char* key : {"memory_limit", "distributed.bucket_bytes", slices, window}) {
+    CAPTURE(std::string(key));
+    CHECK(printed(key, 1048576) == 1048576);
+    CHECK(printed(key, "1 MiB") == 1048576);
+    CHECK(printed(key, "1m") == 1048576);
+    CHECK(printed(key, "64 kB") == 64000);
+    check_fails(with(key, "1 mb/s"), 2, {key, "or a text such as 500 MB, 2 GiB", "1 mb/s"});
+    check_fails(with(key, 0.5), 2, {key, "or a text such as 500 MB, 2 GiB", "0.5"});
+  }
+  check_fails(with(slices, "2 TiB"), 2, {slices, "1099511627776"});
+  for (const Json& wrong : {Json(0), Json(-1), Json(0.5), Json(true), Json(nullptr)})
+    check_fails(with(budget, wrong), 2,
+                {budget, "an integer >= 1 or a text such as 2 GiB, 50%, 1/6, 6x"});
+  for (const char* wrong : {"150%", "2 gigabytes", "1,5 GiB"})
+    check_fails(with(budget, wrong), 2, {budget, "\"2 GiB\"", "\"50%\"", wrong});
 }
 
 // Mistakes of a configuration that only a network which is made, or data which are open, can show.

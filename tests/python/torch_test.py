@@ -1083,9 +1083,10 @@ class Steps(unittest.TestCase):
         found, _ = step(network, x, y, other)
         self.assertEqual(distance(found, expected), 0)
         self.assertEqual(other.widths(), context.widths())
-        text = ft.compress(network, budget=f"{budget / 1024:.1f} KiB")
-        step(network, x, y, text)
-        self.assertLessEqual(step(network, x, y, text)[1].kept, budget + 1024)
+        for size in (f"{budget / 1024:.1f} KiB", f"{budget / 1024:.1f}k", f"{budget / 1e12:.9f} TB"):
+            text = ft.compress(network, budget=size)
+            step(network, x, y, text)
+            self.assertLessEqual(step(network, x, y, text)[1].kept, budget + 1024)
         tiny = ft.compress(network, budget=1000)
         step(network, x, y, tiny)
         with self.assertRaisesRegex(ValueError, "budget of .* or more"):

@@ -16,12 +16,15 @@ constexpr size_t kLongestBudget = 64;  // characters
 
 Budget parse_budget(const std::string& text, const std::string& path) {
   static const std::regex whole("(.*?)( activations)?"), ratio("([0-9.]+) */ *([0-9.]+)"),
-      times("([0-9]+([.][0-9]+)?) *x"), number("[0-9]+([.][0-9]+)?");
+      times("([0-9]+([.][0-9]+)?) *x"), percent("([0-9]+([.][0-9]+)?) *%"),
+      number("[0-9]+([.][0-9]+)?");
   const auto wrong = [&] {
-    return OptionError(path, fmt::format("expected bytes such as \"2 GiB\", or a share of what "
-                                         "takes no compression such as \"1/6\" or \"6x\", with "
-                                         "\" activations\" not of the peak; got {}",
-                                         in_quotes(text)));
+    return OptionError(
+        path, fmt::format("expected bytes such as \"2 GiB\", or a share of what a step takes "
+                          "without compression such as \"50%\", \"1/6\" or \"6x\"; with \" "
+                          "activations\" behind it, only what is kept for the backward pass "
+                          "counts; got {}",
+                          in_quotes(text)));
   };
   // std::regex recurses for each character, so a long text would overflow the stack.
   if (text.size() > kLongestBudget) throw wrong();
@@ -39,6 +42,8 @@ Budget parse_budget(const std::string& text, const std::string& path) {
   const std::string amount = parts[1];
   if (std::regex_match(amount, pieces, times)) {
     budget.share = 1 / number_of(pieces[1]);
+  } else if (std::regex_match(amount, pieces, percent)) {
+    budget.share = number_of(pieces[1]) / 100;
   } else if (std::regex_match(amount, pieces, ratio)) {
     const std::string over = pieces[1], under = pieces[2];
     if (!std::regex_match(over, number) || !std::regex_match(under, number)) throw wrong();

@@ -61,11 +61,10 @@ int64_t parse_bytes(const std::string& text, const std::string& path) {
   std::string unit = text.substr(used);
   unit.erase(0, unit.find_first_not_of(' ') == std::string::npos ? unit.size()
                                                                  : unit.find_first_not_of(' '));
-  double factor = 1;
-  if (unit.size() > 1) {
-    const auto power = static_cast<double>(std::string("KMGT").find(unit[0]) + 1);
-    factor = std::pow(unit.size() == 3 ? 1024.0 : 1000.0, power);
-  }
+  // The first letter alone says the power. A "B" has the power 0.
+  const size_t place = unit.empty() ? std::string::npos : std::string("kmgtKMGT").find(unit[0]);
+  const double power = place == std::string::npos ? 0 : static_cast<double>(place % 4 + 1);
+  const double factor = std::pow(unit.size() == 2 ? 1000.0 : 1024.0, power);
   if (amount * factor >= 9.2e18)
     throw OptionError(path, "expected less than 8 EiB, got " + printable(text));
   return static_cast<int64_t>(amount * factor);

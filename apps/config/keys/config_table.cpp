@@ -288,6 +288,22 @@ Section compression() {
     const PolicyKind kind = c.compression.policy;
     return Json(name_of(kind == PolicyKind::budget ? PolicyKind::gact : kind));
   };
+  Field memory_budget = field(
+      s, "memory_budget", &C::memory_budget,
+      {{"type", {"integer", "string"}},
+       {"minimum", 1},
+       {"examples", {"2 GiB", "50%", "1/6", "6x"}}},
+      "What a step may take at most: bytes, such as \"2 GiB\", or a share of what it takes with "
+      "everything raw, \"50%\", \"1/6\" or \"6x\"; with \" activations\" only what is kept for "
+      "backward counts. A plan chooses for each tensor among raw, rebuilt, 1 to 16 bits and the "
+      "folder offload. It takes the place of bits; empty: none.",
+      {"compression.policy gact", {"compression.policy"}, [](const Config& c) {
+         return c.compression.policy == PolicyKind::gact ||
+                c.compression.policy == PolicyKind::budget;
+       }});
+  memory_budget.set = [](Config& c, const Json& json) {
+    c.compression.memory_budget = json.is_string() ? json.get<std::string>() : json.dump();
+  };
   Section section{
       "compression",
       "How activations are kept until the backward pass.",
@@ -297,19 +313,7 @@ Section compression() {
            "this average, each tensor with a width of its own (see also gact.adaptive and "
            "actnn.adaptive). Codes that carry a sign have at least 2.",
            policies({PolicyKind::gact, PolicyKind::actnn})),
-       field(
-           s, "memory_budget", &C::memory_budget, text(),
-           "What a step may take at most: \"2 GiB\", or a share of what it takes with everything "
-           "raw, \"1/6\" or \"6x\"; with \" activations\" only what is kept for backward counts. A "
-           "plan chooses for each tensor among raw, rebuilt, 1 to 16 bits and the folder offload. "
-           "It takes the place of bits; empty: none.",
-           {"compression.policy gact",
-            {"compression.policy"},
-            [](const Config& c) {
-              return c.compression.policy == PolicyKind::gact ||
-                     c.compression.policy == PolicyKind::budget;
-            }}),
-       std::move(policy), preset_field(), level_field(),
+       std::move(memory_budget), std::move(policy), preset_field(), level_field(),
        field(s, "entropy", &C::entropy, boolean(),
              "Code packed values by their entropy where that saves 5 % of their bytes: no loss, "
              "but time.",
@@ -444,10 +448,7 @@ Section advanced() {
        {"recipes",
         {"compression.recipes", "compression.policy", "compression.bits"},
         [](const Config& c) { return rebuilds(c); }}},
-      {{"slice_bytes"},
-       {"what packs or rebuilds activations",
-        {"compression.bits", "compression.recipes"},
-        [](const Config& c) { return packs(c) || rebuilds(c); }}},
+      {{"slice_bytes"}, every_run()},
       {{"min_elements"},
        {"what packs activations, and offload",
         {"compression.policy", "compression.bits", "compression.offload"},

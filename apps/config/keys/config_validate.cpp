@@ -89,15 +89,18 @@ std::string range_of(const Json& schema) {
                      open_hi ? ")" : "]");
 }
 
+// " such as cpu, cuda"
+std::string such_as(const Json& schema) {
+  if (!schema.contains("examples")) return "";
+  std::string text;
+  for (const Json& each : schema["examples"])
+    text += (text.empty() ? " such as " : ", ") + each.get<std::string>();
+  return text;
+}
+
 }  // namespace
 
 std::string describe_schema(const Json& schema) {
-  if (schema.contains("examples")) {
-    std::string text;
-    for (const Json& each : schema["examples"])
-      text += (text.empty() ? "a text such as " : ", ") + each.get<std::string>();
-    return text;
-  }
   if (schema.contains("enum")) {
     std::string text;
     for (const Json& each : schema["enum"])
@@ -114,8 +117,7 @@ std::string describe_schema(const Json& schema) {
                                              : "an integer") +
               range_of(schema);
     if (type == "number") text += "a number" + range_of(schema);
-    if (type == "string")
-      text += schema.contains("pattern") ? "a text such as \"2 GiB\"" : "a text";
+    if (type == "string") text += "a text" + such_as(schema);
     if (type == "null") text += "null";
     if (type == "object") text += "an object";
     if (type == "array") {

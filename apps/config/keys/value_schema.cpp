@@ -22,8 +22,15 @@ void add_bounds(Json& schema, const Range& range, bool integral) {
 }  // namespace
 
 Json schema_of(const Range& range) {
-  if (range.is_bytes)
-    return {{"type", {"integer", "string"}}, {"minimum", 0}, {"pattern", kBytesPattern}};
+  if (range.is_bytes) {
+    Json schema = {{"type", Json::array({"integer", "string"})},
+                   {"minimum", 0},
+                   {"pattern", kBytesPattern},
+                   {"examples", {"500 MB", "2 GiB"}}};
+    if (range.may_be_nothing) schema["type"] = {"integer", "null", "string"};
+    if (range.most < by_name::range::bytes().most) add_bounds(schema, range, true);
+    return schema;
+  }
   Json types = Json::array();
   if (range.may_be_flag) types.push_back("boolean");
   if (range.may_be_integer) types.push_back("integer");
@@ -116,7 +123,11 @@ Value value_of(const Range& range, const Json& json, const std::string& path) {
     for (const Json& each : json) list.push_back(value_of(entry, each, path));
     return list;
   }
-  if (range.is_bytes && json.is_string()) return parse_bytes(json.get<std::string>(), path);
+  if (range.is_bytes && json.is_string()) {
+    const Value bytes = parse_bytes(json.get<std::string>(), path);
+    check_range(range, bytes, path);
+    return bytes;
+  }
   const Value value = value_of(json);
   if (!value.is_number()) return value;
   return range.may_be_integer ? Value(value.integer()) : Value(value.number());

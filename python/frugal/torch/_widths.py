@@ -8,7 +8,10 @@ from typing import Any, Dict, NamedTuple, Optional, Union
 from frugal import _frugal
 from frugal.torch._memory import readable
 
-_UNITS = {"": 1, "B": 1, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "KB": 10**3, "MB": 10**6, "GB": 10**9}
+# As in configurations: a letter alone counts as KiB, MiB and so on.
+_UNITS = {"": 1, "B": 1}
+for _power, _letter in enumerate("KMGT", 1):
+    _UNITS.update({_letter: 1024**_power, f"{_letter}IB": 1024**_power, f"{_letter}B": 1000**_power})
 
 
 def is_number(value: Any, whole: bool = False) -> bool:

@@ -238,8 +238,6 @@ const std::map<std::string, Row>& rows() {
       {"compression.recipes", {false, L0, budget}},
       {"compression.advanced.signs", {"masks", L1, acgc}},
       {"compression.advanced.chain", {2, L0, {"compression.recipes=false"}}},
-      {"compression.advanced.slice_bytes",
-       {0, L0, {"compression.bits=0", "compression.recipes=false"}}},
       {"compression.advanced.min_elements", {9, with(L0, "compression.offload=d"), L0}},
       {"compression.advanced.group_size", {64, actnn, L0}},
       {"compression.advanced.group_axis", {"row", L1, actnn}},

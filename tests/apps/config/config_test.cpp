@@ -192,6 +192,12 @@ TEST_CASE("sizes with units") {
   CHECK(parse_bytes("1.5KiB") == 1536);
   CHECK(parse_bytes("3MB") == 3'000'000);
   CHECK(parse_bytes("7 B") == 7);
+  CHECK(parse_bytes("7b") == 7);
+  CHECK(parse_bytes("4 kB") == 4000);
+  CHECK(parse_bytes("2 gib") == int64_t{2} << 30);
+  CHECK(parse_bytes("1 TB") == 1'000'000'000'000);
+  CHECK(parse_bytes("1.5G") == int64_t{3} << 29);
+  CHECK(parse_bytes("3k") == 3072);
 }
 
 TEST_CASE("the hash names a configuration") {

@@ -16,13 +16,36 @@ TEST_CASE("a budget is bytes or a share, of the peak or of activations") {
   CHECK(parsed("2/3").share == doctest::Approx(2.0 / 3));
   CHECK(parsed("12x").share == doctest::Approx(1.0 / 12));
   CHECK(parsed("1.5x").share == doctest::Approx(1 / 1.5));
+  CHECK(parsed("50%").share == 0.5);
+  CHECK(parsed("12.5 % activations").share == 0.125);
+  CHECK(parsed("12.5 % activations").activations);
+  CHECK(parsed("512mb").bytes == 512'000'000);
   CHECK(!parsed("1/4").activations);
   CHECK(parsed("1/4 activations").activations);
   CHECK(parsed("13 MiB activations").activations);
   CHECK(parsed("13 MiB activations").bytes == 13 << 20);
-  for (const char* wrong :
-       {"", "much", "0", "0 B", "1/0", "0/4", "4/1", "0.5x", "x", "1/", "/4", "1//4", "-1 GiB",
-        "1 PiB", "1.2.3/4", "1/4 peak", "activations", "99999999 TiB", "1/4\nactivations"}) {
+  for (const char* wrong : {"",
+                            "much",
+                            "0",
+                            "0 B",
+                            "1/0",
+                            "0/4",
+                            "4/1",
+                            "0.5x",
+                            "x",
+                            "1/",
+                            "/4",
+                            "1//4",
+                            "-1 GiB",
+                            "1 PiB",
+                            "0%",
+                            "101%",
+                            "%",
+                            "1.2.3/4",
+                            "1/4 peak",
+                            "activations",
+                            "99999999 TiB",
+                            "1/4\nactivations"}) {
     CAPTURE(wrong);
     CHECK_THROWS_AS(parsed(wrong), OptionError);
   }
