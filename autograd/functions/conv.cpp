@@ -30,6 +30,16 @@ Tensor met_pixels(const Tensor& x, const Shape& y, const Pair& stride) {
                       {s[0], s[1] * stride[0], s[2] * stride[1], s[3]}, x.offset());
 }
 
+// The gradient at these pixels. Windows of stride 1 over them meet all of them.
+Tensor gradient_at_met_pixels(const Tensor& dy, const Tensor& weight, Conv2dOptions options) {
+  const Shape& y = dy.shape();
+  options.stride = {1, 1};
+  Tensor met =
+      Tensor::empty({y[0], y[1], y[2], weight.size(3) * options.groups}, dy.dtype(), dy.device());
+  ops::conv2d_backward_input_into(met, dy, weight, options);
+  return met;
+}
+
 // The gradient of an input of shape x_shape that is `met` [N, OH, OW, C] at every stride-th pixel
 // and 0 elsewhere. `met` comes in parts of `step` items.
 Gradient at_met_pixels(std::vector<Tensor> met, const Shape& x_shape, int64_t step,
@@ -91,8 +101,6 @@ Grads backward_by_slices(const Backward& b, int64_t step, const Shape& x_shape,
   const bool apart = own && !of_few && !over_dy && whole;
   const bool later = apart && n >= kManySlices * step &&
                      x_shape.numel() >= 2 * dy.shape().numel() && runs_as_cpu(dy.device());
-  Conv2dOptions dense = options;
-  if (of_few) dense.stride = {1, 1};
   ParameterSums sums(b, w_shape, options);
   Tensor dx;
   std::vector<Tensor> met;
@@ -107,13 +115,11 @@ Grads backward_by_slices(const Backward& b, int64_t step, const Shape& x_shape,
     sums.add(part, [&] { return b.saved_rows(0, begin, end, n); });
     if (!b.needs(0) || apart) continue;
     if (of_few) {
-      met.push_back(Tensor::empty({end - begin, dy.shape()[1], dy.shape()[2], x_shape[3]},
-                                  dy.dtype(), dy.device()));
-      ops::conv2d_backward_input_into(met.back(), part, weight, dense);
+      met.push_back(gradient_at_met_pixels(part, weight, options));
       continue;
     }
     if (own && !over_dy) {
-      ops::conv2d_backward_input_into(dx.slice(0, begin, end), part, weight, dense);
+      ops::conv2d_backward_input_into(dx.slice(0, begin, end), part, weight, options);
       continue;
     }
     Shape shape = x_shape;
@@ -131,7 +137,8 @@ Grads backward_by_slices(const Backward& b, int64_t step, const Shape& x_shape,
     make_dx();
     for (int64_t begin = 0; begin < n; begin += step) {
       const int64_t end = std::min(n, begin + step);
-      ops::conv2d_backward_input_into(dx.slice(0, begin, end), dy.rows(begin, end), weight, dense);
+      ops::conv2d_backward_input_into(dx.slice(0, begin, end), dy.rows(begin, end), weight,
+                                      options);
     }
   }
   if (of_few) {
@@ -148,6 +155,30 @@ Grads backward_by_slices(const Backward& b, int64_t step, const Shape& x_shape,
     grads[0] = dx;
   }
   return grads;
+}
+
+// The gradient of an x that was kept whole. It is made by the kernels that make it where x comes in
+// slices, of as many items at once, so that it has the same bits.
+Gradient input_gradient(const Backward& b, int64_t step, const Shape& x_shape,
+                        const Conv2dOptions& options) {
+  const Tensor dy = b.dy(), weight = b.saved(1), partial = b.partial(0);
+  const int64_t n = x_shape[0];
+  const bool of_few = n > 0 && !partial.defined() && meets_few_pixels(weight.shape(), options);
+  Tensor dx;
+  if (!of_few && !partial.defined()) dx = Tensor::empty(x_shape, dy.dtype(), dy.device());
+  std::vector<Tensor> met;
+  for (int64_t begin = 0; begin < n; begin += step) {
+    const int64_t end = std::min(n, begin + step);
+    const Tensor part = dy.slice(0, begin, end);
+    if (of_few)
+      met.push_back(gradient_at_met_pixels(part, weight, options));
+    else if (partial.defined())
+      ops::add_conv2d_backward_input(partial.slice(0, begin, end), part, weight, options);
+    else
+      ops::conv2d_backward_input_into(dx.slice(0, begin, end), part, weight, options);
+  }
+  if (of_few) return at_met_pixels(std::move(met), x_shape, step, options.stride);
+  return dx;
 }
 
 Grads backward(const Backward& b, const Shape& x_shape, const Shape& w_shape,
@@ -177,10 +208,7 @@ Grads backward(const Backward& b, const Shape& x_shape, const Shape& w_shape,
     grads[1] = sums.weight;
     grads[2] = sums.bias;
   }
-  if (const Tensor partial = b.partial(0); b.needs(0) && partial.defined())
-    ops::add_conv2d_backward_input(partial, b.dy(), b.saved(1), options);
-  else if (b.needs(0))
-    grads[0] = ops::conv2d_backward_input(b.dy(), b.saved(1), x_shape, options);
+  if (b.needs(0)) grads[0] = input_gradient(b, step, x_shape, options);
   return grads;
 }
 
@@ -209,13 +237,17 @@ Variable record_with(const Conv2dCall& call, const Save& input, Tensor y) {
 // From so many bytes on, an x is large: memory counts more than a copy of some pixels.
 constexpr int64_t kLarge = 2 * SavePolicy::kSliceBytes;
 
-// May x be released before y is made? The caller has moved it in. CUDA does not take part: its
-// kernels read x as it is.
-bool may_release(const Conv2dCall& call) {
+// Is y made of a copy of the pixels that the window meets? Shapes alone decide it, so y has the
+// same bits however x is kept. CUDA does not take part: its kernels read x as it is.
+bool copies_met_pixels(const Conv2dCall& call) {
   const Variable& x = call.x;
-  return x.is_sole_handle() && is_sole_owner(x.value()) && x.value().nbytes() >= kLarge &&
-         x.accumulator() == nullptr && x.value().dim() == 4 && call.weight.value().dim() == 4 &&
-         meets_few_pixels(call.weight.shape(), call.options) && runs_as_cpu(x.device()) &&
+  return x.value().nbytes() >= kLarge && x.value().dim() == 4 && call.weight.value().dim() == 4 &&
+         meets_few_pixels(call.weight.shape(), call.options) && runs_as_cpu(x.device());
+}
+
+// May x be released before y is made of the copy? The caller has moved it in.
+bool may_release(const Variable& x) {
+  return x.is_sole_handle() && is_sole_owner(x.value()) && x.accumulator() == nullptr &&
          active_trace() == nullptr;
 }
 
@@ -236,23 +268,24 @@ Variable conv2d(Variable x, const Variable& weight, const Variable& bias,
                 const Conv2dOptions& options) {
   Conv2dCall call{std::move(x), weight, bias, options};
   const Tensor w = weight.value(), b = bias.defined() ? bias.value() : Tensor();
-  if (!may_release(call)) return record_conv2d(call, ops::conv2d(call.x.value(), w, b, options));
+  if (!copies_met_pixels(call))
+    return record_conv2d(call, ops::conv2d(call.x.value(), w, b, options));
   const Shape x_shape = call.x.shape(),
               y = ops::conv2d_shape("conv2d", x_shape, w.shape(), options);
+  const auto copy_met_pixels = [&] {
+    CategoryScope scope(Category::workspace);
+    return ops::contiguous(met_pixels(call.x.value(), y, options.stride));
+  };
+  Conv2dOptions dense = options;
+  dense.stride = {1, 1};
+  if (!may_release(call.x)) return record_conv2d(call, ops::conv2d(copy_met_pixels(), w, b, dense));
   // What is kept for backward is decided while x is there.
   Save input = save_input(call);
   if (recording({call.x, weight, bias})) input.kept = keep("conv2d", 0, input);
   input.value = {};
-  if (input.kept.is_raw())
-    return record_with(call, input, ops::conv2d(call.x.value(), w, b, options));
-  Tensor met;
-  {
-    CategoryScope scope(Category::workspace);
-    met = ops::contiguous(met_pixels(call.x.value(), y, options.stride));
-  }
-  call.x = make_output(without_values(x_shape, met.dtype(), met.device()), call.x.producer());
-  Conv2dOptions dense = options;
-  dense.stride = {1, 1};
+  Tensor met = copy_met_pixels();
+  if (!input.kept.is_raw())
+    call.x = make_output(without_values(x_shape, met.dtype(), met.device()), call.x.producer());
   Tensor out = ops::conv2d(met, w, b, dense);
   met = {};
   return record_with(call, input, std::move(out));

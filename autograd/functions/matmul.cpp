@@ -61,42 +61,36 @@ Tensor weight_gradient(const Tensor& dy, const Steps& steps, F x_of) {
   return dw;
 }
 
-// The gradients in slices, so that x is never whole. dx is written over dy where it fits.
-Grads linear_backward_by_slices(const Backward& b, const Tensor& dy, const Steps& steps) {
-  Grads grads(3);
-  grads[1] = weight_gradient(dy, steps, [&](int64_t begin, int64_t end) {
-    return b.saved_rows(0, begin, end, steps.items);
-  });
-  if (b.needs(2)) grads[2] = ops::linear_backward_bias(dy);
-  if (!b.needs(0)) return grads;
-  const Tensor weight = b.saved(1);
-  if (weight.size(0) != weight.size(1) || !is_sole_owner(dy) || !runs_as_cpu(dy.device())) {
-    grads[0] = ops::linear_backward_input(dy, weight);
-    return grads;
-  }
-  for_row_steps(steps.items, steps.of_slices, [&](int64_t begin, int64_t end) {
+// A sum that is taken in steps takes dx in steps, too, where it fits over dy.
+Tensor input_gradient(const Tensor& dy, const Tensor& weight, const Steps& steps) {
+  if (steps.of_sum == steps.items || weight.size(0) != weight.size(1) || !is_sole_owner(dy) ||
+      !runs_as_cpu(dy.device()))
+    return ops::linear_backward_input(dy, weight);
+  for_row_steps(steps.items, steps.of_sum, [&](int64_t begin, int64_t end) {
     CategoryScope scope(Category::workspace);
     const Tensor part = dy.slice(0, begin, end);
     ops::copy_into(part, ops::linear_backward_input(part, weight));
   });
   dy.bump_version();
-  grads[0] = dy;
-  return grads;
+  return dy;
 }
 
 Grads linear_backward(const Backward& b) {
   const Tensor dy = b.take_dy();
   const Steps steps = linear_steps(b, dy);
-  if (steps.of_slices < steps.items) return linear_backward_by_slices(b, dy, steps);
-  // x may have been unpacked, so it is released before dx is made.
   Grads grads(3);
-  if (b.needs(1) && steps.of_sum < steps.items)
+  // x may be unpacked, as a whole or in slices, so it is released before dx is made.
+  if (b.needs(1) && steps.of_slices < steps.items)
+    grads[1] = weight_gradient(dy, steps, [&](int64_t begin, int64_t end) {
+      return b.saved_rows(0, begin, end, steps.items);
+    });
+  else if (b.needs(1) && steps.of_sum < steps.items)
     grads[1] = weight_gradient(
         dy, steps, [x = b.saved(0)](int64_t begin, int64_t end) { return x.slice(0, begin, end); });
   else if (b.needs(1))
     grads[1] = ops::linear_backward_weight(dy, b.saved(0));
   if (b.needs(2)) grads[2] = ops::linear_backward_bias(dy);
-  if (b.needs(0)) grads[0] = ops::linear_backward_input(dy, b.saved(1));
+  if (b.needs(0)) grads[0] = input_gradient(dy, b.saved(1), steps);
   return grads;
 }
 
@@ -142,17 +136,16 @@ Variable linear_over(Variable x, const Variable& weight, const Variable& bias) {
   input.value = {};
   const Save kept_weight = save_if(x.requires_grad(), weight);
   const Tensor w = weight.value(), added = bias.defined() ? bias.value() : Tensor();
-  if (!is_sole_owner(x.value()))  // x is kept as it is
-    return record("linear", inputs, ops::linear(x.value(), w, added), {input, kept_weight},
-                  linear_backward);
-  const Tensor y = x.value();
+  const bool over = is_sole_owner(x.value());  // else x is kept as it is
+  const Tensor from = x.value();
+  const Tensor y = over ? from : Tensor::empty(from.shape(), from.dtype(), from.device());
   const int64_t n = y.size(0);
+  // A product of few rows may have other bits than one of all rows, so both ways take it in slices.
   for_row_steps(n, std::max<int64_t>(bytes / (y.nbytes() / n), 1), [&](int64_t begin, int64_t end) {
     CategoryScope scope(Category::workspace);
-    const Tensor part = y.slice(0, begin, end);
-    ops::copy_into(part, ops::linear(part, w, added));
+    ops::copy_into(y.slice(0, begin, end), ops::linear(from.slice(0, begin, end), w, added));
   });
-  y.bump_version();
+  if (over) y.bump_version();
   return record("linear", inputs, y, {input, kept_weight}, linear_backward);
 }
 

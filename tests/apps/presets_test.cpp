@@ -10,6 +10,7 @@
 #include "apps/config/planned_run.h"
 #include "apps/config/resolve.h"
 #include "compress/policies/policy_kind.h"
+#include "data/formats/safetensors.h"
 #include "tests/apps/run.h"
 
 namespace frugal::apps {
@@ -246,6 +247,46 @@ TEST_CASE("frugal plan says which preset to set, within 80 columns and as JSON")
     const Ran failed = frugal(plan + " --memory='" + wrong + "'");
     CHECK(failed.status == 2);
     CHECK_MESSAGE(failed.err.find("--memory") != std::string::npos, failed.err);
+  }
+}
+
+// A tensor that is rebuilt comes in slices, and one that is kept does not. A kernel may add up in
+// another order for a slice, or for the pixels that a projection meets alone.
+TEST_CASE("lossless: recipes change no bit of a network with wide projections") {
+  const TempFolder folder;
+  struct Row {
+    int inner, outer, side, batch;
+    const char* slices;
+  };
+  for (const Row& row : {
+           Row{64, 1536, 8, 8, "\"4 KiB\""},  // dx: sums of 1,536 products, slices of one picture
+           Row{1024, 8, 7, 88, "null"},       // y: sums of 1,024, of an x of 17 MB
+       }) {
+    CAPTURE(row.inner);
+    const std::string config = folder / "c.json", run = folder / "run";
+    write_file(config, fmt::format(R"({{
+      "model": {{"name": "sequential", "modules": [
+        {{"conv2d": {{"out_channels": {}, "kernel_size": 1}}}}, "batch_norm", "relu",
+        {{"conv2d": {{"out_channels": {}, "kernel_size": 1, "stride": 2}}}}, "mean_pool", "linear"]}},
+      "data": {{"name": "random", "shape": [{}, {}, 3], "classes": 3, "batch_size": {},
+               "train_samples": {}, "test_samples": 2}},
+      "optim": {{"lr": 0.01}},
+      "compression": {{"preset": "lossless", "advanced": {{"slice_bytes": {}}}}},
+      "train": {{"steps": 2}}}})",
+                                   row.inner, row.outer, row.side, row.side, row.batch,
+                                   2 * row.batch, row.slices));
+    const auto bits_of_weights = [&](const std::string& keys) {
+      const Ran ran = frugal("train " + config + keys + " --overwrite --out " + run);
+      REQUIRE_MESSAGE(ran.status == 0, ran.err);
+      std::string bits;
+      for (const auto& [name, tensor] :
+           data::SafetensorsFile::open(run + "/checkpoint/last.safetensors").read_all())
+        bits += name + std::string(static_cast<const char*>(tensor.raw()),
+                                   static_cast<size_t>(tensor.nbytes()));
+      return bits;
+    };
+    const bool equal = bits_of_weights("") == bits_of_weights(" --set compression.recipes=false");
+    CHECK(equal);
   }
 }
 
