@@ -169,6 +169,18 @@ TEST_CASE_FIXTURE(BadInput, "limits of the system are errors with a message") {
 }
 
 #ifndef FRUGAL_SANITIZED  // a sanitizer needs more address space than any of these limits
+// Did a process end before its main()? Libraries of Debian 13 abort while they are loaded where
+// they get no memory, also beside a program that does nothing. `folder`: what glibc's loader wrote
+// with LD_DEBUG=files. Each process has a file, and may start the program anew.
+bool ends_in_libraries(const std::string& folder) {
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    const std::string text = read_file(entry.path().string());
+    const size_t loaded = text.rfind("/frugal [0]\n"), began = text.rfind("transferring control: ");
+    if (loaded != std::string::npos && (began == std::string::npos || began < loaded)) return true;
+  }
+  return false;
+}
+
 TEST_CASE_FIXTURE(BadInput, "no limit of address space lets a process crash") {
   // Some of these limits are reached while kernels are generated.
   write_file(config, R"({
@@ -179,8 +191,12 @@ TEST_CASE_FIXTURE(BadInput, "no limit of address space lets a process crash") {
   int failed = 0;
   for (int mebibytes = 64; mebibytes <= 448; mebibytes += 16) {
     CAPTURE(mebibytes);
-    const Ran ran =
-        shell(fmt::format("ulimit -v {}; FRUGAL train {} --quiet", mebibytes * 1024, config));
+    const std::string loads = folder / std::to_string(mebibytes);
+    std::filesystem::create_directory(loads);
+    const Ran ran = shell(
+        fmt::format("ulimit -v {}; LD_DEBUG=files LD_DEBUG_OUTPUT={}/l FRUGAL train {} --quiet",
+                    mebibytes * 1024, loads, config));
+    if (ends_in_libraries(loads)) continue;
     // 127: the libraries themselves do not fit.
     CHECK_MESSAGE((ran.status == 0 || ran.status == 1 || ran.status == 127), ran.err);
     failed += ran.status == 1;
