@@ -4,6 +4,7 @@
 #include <cmath>
 #include <filesystem>
 
+#include "apps/config/data/make_data.h"
 #include "apps/config/keys/config_table.h"
 #include "apps/reproduce/measures.h"
 #include "core/words/nouns.h"
@@ -19,6 +20,8 @@ constexpr const char* kProfile = "compression.advanced.profile";
 // Version of the default configuration. Raise it when a default that affects results changes:
 // hashes cover only keys that differ from the defaults, so a new key leaves old results valid.
 constexpr int kDefaults = 4;
+// Version of the order of batches of texts, which trainings with texts of many lengths have.
+constexpr int kTextBatches = 2;
 
 // Later values of a path replace earlier ones, at the earlier place. Null takes the path away.
 void add(Sets& all, const Sets& more) {
@@ -87,12 +90,19 @@ void move_to(Cell& cell, const CellPlace& place) {
   cell.config = config_of(cell);
 }
 
+// Are batches made of texts of many lengths? A stream of tokens has windows of one length.
+bool orders_texts(const Config& config) {
+  const DataTraits traits = data_traits(config);
+  return traits.kind == BatchSpec::Kind::sequences && !traits.is_text;
+}
+
 // What the hash of a cell covers. A profile counts by what is in it, wherever it lies.
 Json hashed(const Cell& cell) {
   Json all = {{"kind", name_of(cell.kind)},
               {"measure", cell.measure},
               {"defaults", kDefaults},
               {"config", deciding(cell.config, !has_seeds(cell.kind))}};
+  if (has_seeds(cell.kind) && orders_texts(cell.config)) all["text_batches"] = kTextBatches;
   if (const std::string& profile = cell.config.compression.profile; !profile.empty())
     all["profile"] = data::sha256_hex(read_json(profile).dump());
   if (cell.pretraining != nullptr) all["pretraining"] = cell.pretraining->hash;
