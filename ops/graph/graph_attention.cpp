@@ -1,6 +1,7 @@
 #include "ops/graph/graph_attention.h"
 
 #include <cmath>
+#include <cstddef>
 
 #include "core/dtype_switch.h"
 #include "ops/checks.h"
@@ -10,6 +11,7 @@
 #include "ops/graph/graph_tasks.h"
 #include "ops/kernel_memory.h"
 #include "ops/shared_kernels.h"
+#include "ops/simd/convert_loops.h"
 
 namespace frugal::ops {
 namespace {
@@ -114,6 +116,21 @@ Tensor log_sums(const Csr& walked, const simd::GraphAttention<T>& a, int64_t nod
   return lse;
 }
 
+// Writes n values to `out`, of dtype T or bf16, from place `at` on.
+template <class T>
+void store(const T* values, int64_t n, const Tensor& out, int64_t at) {
+  if constexpr (std::is_same_v<T, float>)
+    if (out.dtype() == DType::bf16) return simd::narrow(values, out.mut<BFloat16>() + at, n);
+  std::copy_n(values, n, out.mut<T>() + at);
+}
+
+// Writes n zeros in the same way. The bits of 0 are 0 in each dtype.
+void store_zeros(int64_t n, const Tensor& out, int64_t at) {
+  const auto size = static_cast<int64_t>(size_of(out.dtype()));
+  std::fill_n(static_cast<std::byte*>(out.raw()) + at * size, n * size, std::byte{0});
+}
+
+// y may be bf16 where T is float.
 template <class T>
 void attend_edges(const Graph& graph, const Tensor& h, const Tensor& a_src, const Tensor& a_dst,
                   const GraphAttentionSettings& settings, const Tensor& y) {
@@ -130,11 +147,11 @@ void attend_edges(const Graph& graph, const Tensor& h, const Tensor& a_src, cons
       [&](int64_t row, int64_t begin, int64_t end, T* sum) {
         simd::attention_values(a, row, begin, end, sum);
       },
-      add,
-      [&](int64_t row, const T* total) { std::copy_n(total, width, y.mut<T>() + row * width); },
-      [&](int64_t row) { std::fill_n(y.mut<T>() + row * width, width, T{0}); });
+      add, [&](int64_t row, const T* total) { store(total, width, y, row * width); },
+      [&](int64_t row) { store_zeros(width, y, row * width); });
 }
 
+// `out` may be bf16 where T is float.
 template <class T>
 void attend_edges_backward(const Graph& graph, const Tensor& dy, const Tensor& h,
                            const Tensor& a_src, const Tensor& a_dst,
@@ -159,14 +176,16 @@ void attend_edges_backward(const Graph& graph, const Tensor& dy, const Tensor& h
       },
       adder(3 * heads),
       [&](int64_t row, const T* total) {
+        T of_target[simd::kMaxHeads];
         for (int64_t k = 0; k < heads; ++k) {
           mean.mut<T>()[row * heads + k] = total[k];
-          out.a_dst.mut<T>()[row * heads + k] = total[heads + k] - total[k] * total[2 * heads + k];
+          of_target[k] = total[heads + k] - total[k] * total[2 * heads + k];
         }
+        store(of_target, heads, out.a_dst, row * heads);
       },
       [&](int64_t row) {
         std::fill_n(mean.mut<T>() + row * heads, heads, T{0});
-        std::fill_n(out.a_dst.mut<T>() + row * heads, heads, T{0});
+        store_zeros(heads, out.a_dst, row * heads);
       });
   a.row_ptr = from.row_ptr.data<int64_t>();
   a.col = from.col.data<int32_t>();
@@ -178,12 +197,12 @@ void attend_edges_backward(const Graph& graph, const Tensor& dy, const Tensor& h
       },
       adder(width + heads),
       [&](int64_t row, const T* total) {
-        std::copy_n(total, width, out.h.mut<T>() + row * width);
-        std::copy_n(total + width, heads, out.a_src.mut<T>() + row * heads);
+        store(total, width, out.h, row * width);
+        store(total + width, heads, out.a_src, row * heads);
       },
       [&](int64_t row) {
-        std::fill_n(out.h.mut<T>() + row * width, width, T{0});
-        std::fill_n(out.a_src.mut<T>() + row * heads, heads, T{0});
+        store_zeros(width, out.h, row * width);
+        store_zeros(heads, out.a_src, row * heads);
       });
 }
 
@@ -216,10 +235,9 @@ void graph_attention_kernel(Cpu, const Graph& graph, const Tensor& h, const Tens
                             const Tensor& a_dst, const GraphAttentionSettings& settings,
                             const Tensor& y) {
   if (h.dtype() == DType::bf16) {
-    InF32 wide;
-    graph_attention_kernel(Cpu{}, graph, wide.read(h), wide.read(a_src), wide.read(a_dst), settings,
-                           wide.write(y));
-    return wide.finish();
+    const InF32 wide;
+    return attend_edges<float>(graph, wide.read(h), wide.read(a_src), wide.read(a_dst), settings,
+                               y);
   }
   with_real(h.dtype(),
             [&](auto zero) { attend_edges<decltype(zero)>(graph, h, a_src, a_dst, settings, y); });
@@ -230,7 +248,7 @@ Tensor graph_attention(const Graph& graph, const Tensor& h, const Tensor& a_src,
   check_graph_attention(graph, h, a_src, a_dst, settings);
   const Tensor in = contiguous(h), src = contiguous(a_src), dst = contiguous(a_dst);
   Tensor y = Tensor::empty(h.shape(), h.dtype(), h.device());
-  count_kernel(h, {&in, &src, &dst}, {&y}, {src.shape()});
+  count_kernel(h, {&in, &src, &dst}, {}, {src.shape()});
   dispatch(h.device(), [&](auto backend) {
     graph_attention_kernel(backend, graph, in, src, dst, settings, y);
   });
@@ -242,11 +260,9 @@ void graph_attention_backward_kernel(Cpu, const Graph& graph, const Tensor& dy, 
                                      const GraphAttentionSettings& settings,
                                      const GraphAttentionGradients& out) {
   if (h.dtype() == DType::bf16) {
-    InF32 wide;
-    graph_attention_backward_kernel(
-        Cpu{}, graph, wide.read(dy), wide.read(h), wide.read(a_src), wide.read(a_dst), settings,
-        {wide.write(out.h), wide.write(out.a_src), wide.write(out.a_dst)});
-    return wide.finish();
+    const InF32 wide;
+    return attend_edges_backward<float>(graph, wide.read(dy), wide.read(h), wide.read(a_src),
+                                        wide.read(a_dst), settings, out);
   }
   with_real(h.dtype(), [&](auto zero) {
     attend_edges_backward<decltype(zero)>(graph, dy, h, a_src, a_dst, settings, out);
@@ -265,8 +281,7 @@ GraphAttentionGradients graph_attention_backward(const Graph& graph, const Tenso
   GraphAttentionGradients out{Tensor::empty(h.shape(), h.dtype(), h.device()),
                               Tensor::empty(a_src.shape(), h.dtype(), h.device()),
                               Tensor::empty(a_dst.shape(), h.dtype(), h.device())};
-  count_kernel(h, {&gradient, &in, &src, &dst}, {&out.h, &out.a_src, &out.a_dst},
-               {src.shape(), src.shape()});
+  count_kernel(h, {&gradient, &in, &src, &dst}, {}, {src.shape(), src.shape()});
   dispatch(h.device(), [&](auto backend) {
     graph_attention_backward_kernel(backend, graph, gradient, in, src, dst, settings, out);
   });

@@ -170,6 +170,20 @@ TEST_CASE("with a scope, meta counts what attention over a graph holds of the no
   CHECK(larger == 5);  // scores in f32 hold little
 }
 
+TEST_CASE("attention over a graph of bf16 has copies in f32 of what it reads alone") {
+  constexpr int64_t kNodes = 1000;
+  const Graph graph = make_graph(Tensor::zeros({2, 1}, DType::i64), kNodes);
+  const Tensor h = Tensor::zeros({kNodes, 2, 64}, DType::bf16);
+  const Tensor a = Tensor::zeros({kNodes, 2}, DType::bf16);
+  const int64_t one = h.nbytes(), scores = 16 * kNodes * int64_t{sizeof(float)};
+  const auto beside = [&](const std::function<void()>& work) {
+    return peak_of(kCpu, [&](Device) { work(); });
+  };
+  // The output and a copy of h, of twice its bytes; in the backward pass one of dy, too.
+  CHECK(beside([&] { graph_attention(graph, h, a, a, {}); }) < 3 * one + scores);
+  CHECK(beside([&] { graph_attention_backward(graph, h, h, a, a, {}); }) < 5 * one + scores);
+}
+
 TEST_CASE("kernels of f32 take little beside tensors of bf16") {
   const Tensor x = Tensor::zeros({64, 32, 32, 32}, DType::bf16);
   const Tensor scale = Tensor::zeros({64, 1, 1, 32}, DType::bf16);
