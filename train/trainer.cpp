@@ -136,6 +136,11 @@ int64_t recomputed_blocks(const TrainerOptions& options) {
 
 }  // namespace
 
+int64_t steps_of(const TrainerOptions& options, int64_t batches) {
+  return options.steps > 0 ? options.steps
+                           : options.epochs * ceil_div(batches, options.gradient_accumulation);
+}
+
 UpdateTime update_time(const TrainerOptions& options, Device device) {
   const auto& ranks = options.ranks.communicator;
   return {.in_backward = options.in_backward,
@@ -285,7 +290,7 @@ Trainer::Trainer(Module& model, Optimizer& optimizer, optim::SchedulePtr schedul
     layers_.push_back(dot == std::string::npos ? p.name : p.name.substr(0, dot));
   }
   const int64_t per_epoch = ceil_div(batches_.batches(), options_.gradient_accumulation);
-  steps_ = options_.steps > 0 ? options_.steps : options_.epochs * per_epoch;
+  steps_ = steps_of(options_, batches_.batches());
   epochs_ = ceil_div(steps_, per_epoch);
   join_ranks();
   step_.emplace(StepSubject{task_, model_, optimizer_, *exchange_, ranks_, statistics_},

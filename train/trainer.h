@@ -139,6 +139,8 @@ struct TrainerOptions {
   static std::vector<by_name::Option<TrainerOptions>> list();
 };
 
+// The steps of a run whose epochs have so many batches.
+int64_t steps_of(const TrainerOptions& options, int64_t batches);
 // When a trainer of these options updates parameters on the device.
 UpdateTime update_time(const TrainerOptions& options, Device device);
 // What all steps of a trainer of these options do on the device.

@@ -14,10 +14,12 @@
 #include "apps/config/make_model.h"
 #include "apps/config/make_run.h"
 #include "apps/config/planned_run.h"
+#include "apps/config/profile_file.h"
 #include "apps/config/resolve.h"
 #include "apps/config/set_up_device.h"
 #include "apps/config/starting_weights.h"
 #include "apps/config/train_options.h"
+#include "apps/text/wrapped.h"
 #include "core/words/nouns.h"
 #include "core/words/quoted.h"
 #include "train/planning/bytes.h"
@@ -234,6 +236,7 @@ void plan_command(const PlanArguments& arguments) {
   const std::shared_ptr<Planner> budget = run.planner();
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
   const train::RunPlan plan = memory ? run.plan(memory->first) : run.plan();
+  const std::string assumed = assumed_on_meta(config);
   std::optional<Recommended> found;
   if (plan.recommended) found.emplace(Recommended{*plan.recommended, memory->second, config});
   if (arguments.json) {
@@ -246,6 +249,7 @@ void plan_command(const PlanArguments& arguments) {
     }
     if (thaws) report["from_epoch"] = frozen_epochs + 1;
     report["levels"] = to_json(plan.ways);
+    if (!assumed.empty()) report["widths"] = assumed;
     if (found) report["recommended"] = to_json(*found);
     return print_json(report);
   }
@@ -255,6 +259,8 @@ void plan_command(const PlanArguments& arguments) {
                 took.count());
   }
   std::printf("%s\n%s", title(config).c_str(), text_of(plan.ways).c_str());
+  if (!assumed.empty())
+    std::printf("%s", wrapped("widths that follow from values: " + assumed + "\n").c_str());
   if (const std::string kept = kept_gradients(config, budget.get()); !kept.empty())
     std::printf("%s\n", kept.c_str());
   if (found) std::printf("%s", text_of(*found, plan.ways).c_str());

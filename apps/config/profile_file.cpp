@@ -165,4 +165,16 @@ std::string widths_on_meta(const Config& config) {
   return "";
 }
 
+std::string assumed_on_meta(const Config& config) {
+  const CompressionConfig& c = config.compression;
+  const bool is_acgc = c.policy == PolicyKind::acgc;
+  const bool exact = c.known_widths == nullptr && !is_acgc &&
+                     !(c.policy == PolicyKind::actnn && c.actnn.norms_outside) &&
+                     !(c.policy == PolicyKind::gact && c.gact.greedy);
+  std::string widths = exact ? "" : widths_on_meta(config);
+  if (is_acgc)
+    widths += fmt::format("; {} in the first step", bits_text(compress::AcgcOptions().start_bits));
+  return widths;
+}
+
 }  // namespace frugal::apps

@@ -27,4 +27,8 @@ compress::WidthProfile read_profile(const std::string& path, const Config& confi
 // average; empty: they do not. REQUIRES: `config` as resolve() leaves it.
 std::string widths_on_meta(const Config& config);
 
+// Gives that text where the bytes of a run may be others, and says what the first step of a run
+// takes; empty elsewhere.
+std::string assumed_on_meta(const Config& config);
+
 }  // namespace frugal::apps

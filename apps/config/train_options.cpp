@@ -62,6 +62,14 @@ RanksOptions ranks_options(const Config& config) {
   return options;
 }
 
+// What data of a graph hold beside a batch: the labels as they were read, those of validation and
+// test, and the masks of the three parts.
+int64_t bytes_beside_graph(const BatchSpec& spec) {
+  constexpr int64_t kRounding = 64;  // sizes of blocks are multiples of it
+  const int64_t labels = shape_of_batch(spec, 1, kMeta).target.nbytes();
+  return 3 * (round_up(labels, kRounding) + round_up(spec.sample[0], kRounding));
+}
+
 }  // namespace
 
 EarlyStopOptions TrainConfig::stopping() const {
@@ -75,6 +83,11 @@ MetaRun meta_run(const Config& config) {
   run.make_model = [config, spec](Device device) { return make_model(config, spec, device); };
   run.make_optimizer = [config](Module& model) { return make_optimizer(config, model); };
   run.task = make_task(config);
+  run.steps = [config] {
+    const int64_t batches =
+        config.train.steps > 0 ? 1 : make_batches(config, Split::train)->batches();
+    return steps_of(config.train, batches);
+  };
   run.ahead = [config](int64_t samples) { return samples_ahead(config, samples); };
   if (const auto tracked = tracking_options(config))
     run.tracked = [tracked](int64_t samples) {
@@ -87,6 +100,7 @@ MetaRun meta_run(const Config& config) {
   run.in_backward = config.train.in_backward;
   run.on_cuda = Device::parse(config.run.device).type == DeviceType::cuda;
   run.counts_edges = !run.on_cuda;
+  if (spec.kind == BatchSpec::Kind::graph) run.data_bytes = bytes_beside_graph(spec);
   run.ranks = ranks_options(config);
   run.ranks.communicator = distributed::imagined(config.distributed.ranks);
   return run;

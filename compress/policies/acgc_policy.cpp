@@ -202,7 +202,7 @@ std::unique_ptr<Packed> AcgcPolicy::pack(const Tensor& tensor, const SaveInfo& i
   std::vector<double> bounds = bounds2(info.seq);
   for (double& each : bounds) each = std::sqrt(each);
   const int64_t channels = tensor.dim() == 0 ? 1 : tensor.shape().back();
-  if (tensor.device() == kMeta) bounds.assign(1, 0);
+  if (tensor.device() == kMeta && !first_on_meta()) bounds.assign(1, 0);
   const bool bounded = static_cast<int64_t>(bounds.size()) == channels || bounds.size() == 1;
   std::unique_ptr<Packed> packed;
   int64_t bytes = 0;

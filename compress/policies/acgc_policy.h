@@ -14,7 +14,8 @@
 // the ops before it. A test compares whole gradients with what is allowed.
 //
 // On `meta` there are no values: steps are observed, which takes memory, and give no bounds, and
-// every tensor takes assumed_bits(). The widths of a run come from a profile (width_profile.h).
+// every tensor takes assumed_bits(), or start_bits in a first step (Learner::set_first_on_meta()).
+// The widths of a run come from a profile (width_profile.h).
 // Tensors are known by SaveInfo::seq. If a step saves other tensors than the steps before, the new
 // ones take `start_bits`. Ref: Evans & Aamodt 2021 (AC-GC).
 #pragma once
@@ -92,6 +93,7 @@ class AcgcPolicy final : public SavePolicy, public Learner, public Adjustable, p
   // Weighted means of the newest bounds.
   Learned joined(const std::vector<Learned>& of_ranks) const override;
   bool learns_at(uint64_t step) const override;
+  bool differs_at_first() const override { return true; }
   void restore_learned(const Learned& learned) override {
     restore(learned.empty() ? AcgcState{-1, options_.e, fineness_, {}} : AcgcState::read(learned));
   }

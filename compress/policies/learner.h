@@ -21,6 +21,13 @@ class Learner {
   // Does the policy learn from the step that begins as number `step`? Then decisions of later steps
   // may differ. A step that is captured and rerun shows the policy nothing.
   virtual bool learns_at(uint64_t step) const = 0;
+  // Do the tensors of a run's first step, before the policy has learned, take other bytes than
+  // those of later steps?
+  virtual bool differs_at_first() const { return false; }
+  // Passes on `meta`, where there is nothing to learn from, are those of a policy that has learned;
+  // with `first`, those of one that has not. Passes on other devices do not change.
+  void set_first_on_meta(bool first) { first_on_meta_ = first; }
+  bool first_on_meta() const { return first_on_meta_; }
 
   // The step that the next passes belong to; none: each pass is a step, of the number
   // SaveInfo::step. Where a step has several batches, the policy learns from all of them or none.
@@ -33,6 +40,7 @@ class Learner {
 
  private:
   std::optional<uint64_t> step_;
+  bool first_on_meta_ = false;
 };
 
 }  // namespace frugal::compress

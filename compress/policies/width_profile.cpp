@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "compress/offload/movable.h"
+#include "compress/policies/learner.h"
 
 namespace frugal::compress {
 
@@ -73,6 +74,7 @@ class ProfiledPolicy::Resizer final : public Codec {
                                   const SaveInfo& info) const {
     Movable* const movable = packed != nullptr ? packed->movable() : nullptr;
     if (tensor.device() != kMeta || movable == nullptr) return packed;
+    if (of_.learner_ != nullptr && of_.learner_->first_on_meta()) return packed;
     double bits = of_.average_;
     const auto found = of_.profile_.tensors.find(info.seq);
     if (found != of_.profile_.tensors.end()) {
@@ -98,6 +100,9 @@ ProfiledPolicy::ProfiledPolicy(std::shared_ptr<SavePolicy> inner, WidthProfile p
     : WrappingPolicy(std::move(inner)),
       profile_(std::move(profile)),
       average_(profile_.average_bits()) {
+  PolicyRoles roles;
+  this->inner().add_roles(roles);
+  learner_ = roles.learner;
   FRUGAL_CHECK(average_ > 0, "[profile] expected tensors with bytes, got none");
   for (const auto& [seq, tensor] : profile_.tensors)
     FRUGAL_CHECK(tensor.elements > 0 && tensor.bytes >= 0,

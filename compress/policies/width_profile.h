@@ -43,7 +43,7 @@ class MeteringPolicy final : public WrappingPolicy {
 // Decides as the policy inside. On `meta`, what is packed takes as many bits for each element as
 // the profile says, or the profile's average if the profile does not have the tensor: the run that
 // was metered may have kept it raw, because its batches were smaller. On other devices nothing
-// changes.
+// changes, and in a first step (Learner::set_first_on_meta()) neither.
 class ProfiledPolicy final : public WrappingPolicy {
  public:
   // Errors: no policy; a profile without tensors; a tensor without elements.
@@ -56,6 +56,7 @@ class ProfiledPolicy final : public WrappingPolicy {
   class Resizer;
   WidthProfile profile_;
   double average_ = 0;
+  const Learner* learner_ = nullptr;  // in the policy inside; null: nothing learns
   std::map<const Codec*, std::unique_ptr<Resizer>> codecs_;
 };
 

@@ -107,7 +107,7 @@ int64_t LargestSearch::peak_of(const Way& way, int64_t value) {
   if (meta == nullptr)
     meta = std::make_unique<MetaStep>(grown.run, std::min(grown.batch, kFewSamples));
   const auto policy = policy_on_meta(way, run_.options);
-  const int64_t peak = meta->step(policy.get(), grown.batch, way.checkpointed_blocks).peak;
+  const int64_t peak = meta->highest(policy.get(), grown.batch, way.checkpointed_blocks).peak;
   if (steps_.size() > kKeptSteps) steps_.clear();
   return peak;
 }

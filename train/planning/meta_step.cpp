@@ -1,9 +1,11 @@
 #include "train/planning/meta_step.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "autograd/checkpoint.h"
 #include "autograd/record.h"
+#include "ops/dense/copy.h"
 #include "ops/kernel_memory.h"
 #include "train/evaluate.h"
 #include "train/noise/convergence.h"
@@ -127,6 +129,18 @@ MetaStep::MetaStep(const MetaRun& run, int64_t batch) : run_(run), device_(kMeta
     model_ = run_.make_model(device_);
   }
   const Borrow borrow(*this);
+  start();
+  if (run_.counts_edges) {
+    const CategoryScope scope(Category::input);
+    data_ = Tensor::empty({run_.data_bytes}, DType::u8, device_);
+  }
+  own_ = live_beside(device_, before);
+  step(nullptr, batch, 0);  // makes the optimizer's state
+  own_ = live_beside(device_, before);
+}
+
+void MetaStep::start() {
+  exchange_.reset();
   optimizer_ = run_.own_model == nullptr ? run_.make_optimizer(*model_)
                                          : run_.own_optimizer->without_state();
   FRUGAL_CHECK(optimizer_ != nullptr,
@@ -134,14 +148,18 @@ MetaStep::MetaStep(const MetaRun& run, int64_t batch) : run_(run), device_(kMeta
                "got one without");
   exchange_.emplace(Ranks(run_.ranks), *model_, *optimizer_, run_.ranks,
                     updates_in_backward(run_, 0), 0);
-  own_ = live_beside(device_, before);
-  step(nullptr, batch, 0);  // makes the optimizer's state
-  own_ = live_beside(device_, before);
 }
 
 Batch MetaStep::batch(int64_t samples) const {
+  if (whole_) return *whole_;
   Batch made = run_.shape ? run_.shape(samples, device_) : run_.task->shape(samples, device_);
-  return run_.counts_edges ? with_extras_on_meta(std::move(made), held_) : made;
+  if (run_.counts_edges) made = with_extras_on_meta(std::move(made), held_);
+  if (!made.held) return made;
+  // A run keeps a copy of the input in the dtype of activations (train/place_batch.h).
+  const CategoryScope scope(Category::input);
+  if (run_.counts_edges) source_ = made.input;
+  made.input = ops::cast(made.input, model_->activations());
+  return whole_.emplace(std::move(made));
 }
 
 // The batches that the loader prepares ahead.
@@ -188,6 +206,33 @@ bool MetaStep::convolves() const {
 
 StepMemory MetaStep::step(SavePolicy* policy, int64_t samples, int64_t checkpointed_blocks) {
   return run(policy, nullptr, samples, checkpointed_blocks, run_.counts_kernels);
+}
+
+StepMemory MetaStep::highest(SavePolicy* policy, int64_t samples, int64_t checkpointed_blocks) {
+  compress::Learner* const learner = policy != nullptr ? PolicyParts(*policy).learner : nullptr;
+  if (learner == nullptr || !learner->differs_at_first())
+    return step(policy, samples, checkpointed_blocks);
+  const Borrow borrow(*this);
+  // Adds to `own_` what `change` leaves alive.
+  const auto owning = [this](const auto& change) {
+    const CategoryBytes before = live_beside(device_);
+    change();
+    const CategoryBytes now = live_beside(device_);
+    for (size_t i = 0; i < kCategories; ++i) own_[i] += now[i] - before[i];
+  };
+  StepMemory all;
+  learner->set_step(1);
+  learner->set_first_on_meta(true);
+  owning([this] { start(); });
+  owning([&] { all = step(policy, samples, checkpointed_blocks); });
+  learner->set_first_on_meta(false);
+  // Whether a later step is one that the policy learns from depends on the last one.
+  const uint64_t last = run_.steps ? static_cast<uint64_t>(std::max<int64_t>(run_.steps(), 1))
+                                   : std::numeric_limits<uint32_t>::max();
+  learner->set_step(last);
+  if (last > 1) all.raise(step(policy, samples, checkpointed_blocks));
+  learner->set_step({});
+  return all;
 }
 
 StepRecord MetaStep::record(SavePolicy& policy, int64_t samples, int64_t checkpointed_blocks) {

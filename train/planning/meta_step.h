@@ -32,6 +32,9 @@ class MetaStep {
   // Runs a step of the trainer that keeps tensors as `policy` says (null: everything raw), with
   // batches of `batch` samples.
   StepMemory step(SavePolicy* policy, int64_t batch, int64_t checkpointed_blocks);
+  // The highest of each measure in the steps of a run: the first step, which makes the optimizer's
+  // state, differs from later ones where Learner::differs_at_first().
+  StepMemory highest(SavePolicy* policy, int64_t batch, int64_t checkpointed_blocks);
   // Runs such a step and gives what it keeps, tensor by tensor.
   StepRecord record(SavePolicy& policy, int64_t batch, int64_t checkpointed_blocks);
   // The peak of an evaluation with batches of `batch` samples.
@@ -50,6 +53,7 @@ class MetaStep {
   int64_t steps() const { return steps_; }  // counts those so far, evaluations and measurements too
 
  private:
+  void start();  // makes the optimizer, without its state
   StepMemory run(SavePolicy* policy, StepRecorder* recorder, int64_t batch,
                  int64_t checkpointed_blocks, bool counts_kernels);
   Batch batch(int64_t samples) const;
@@ -68,6 +72,10 @@ class MetaStep {
   // Remembers the tensors on `meta` that stand for what lies on the host and is equal in all
   // batches. Graphs are remembered by these tensors.
   mutable Memo<TensorIdentity, Tensor> held_{8};
+  // The batch of each step where its source holds it, and the input that lies on the host.
+  mutable std::optional<Batch> whole_;
+  mutable Tensor source_;
+  Tensor data_;          // MetaRun::data_bytes
   CategoryBytes own_{};  // the bytes of model, optimizer and what is held for all batches
   int64_t steps_ = 0;
 };

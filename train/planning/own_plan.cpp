@@ -70,8 +70,10 @@ PlannerOptions read_off(const TrainerOptions& options, Device device, data::Batc
   MetaRun& run = planner.run;
   run.task = options.task;
   const bool is_graph = options.task->spec().kind == BatchSpec::Kind::graph;
+  int64_t label_bytes = 0;
   {
     const Batch example = first_batch(batches);
+    if (example.target.defined()) label_bytes = example.target.nbytes();
     planner.batch = example.input.size(0);
     run.shape = [shapes = Shapes(example), is_graph,
                  extras = is_graph ? example.extras : NamedTensors()](int64_t samples,
@@ -90,6 +92,7 @@ PlannerOptions read_off(const TrainerOptions& options, Device device, data::Batc
     run.tracked = [tracking = *compression.tracking](int64_t samples) {
       return tracking.other != nullptr ? samples : tracking.held(samples);
     };
+  run.steps = [steps = steps_of(options, batches.batches())] { return steps; };
   run.has_blocks = !is_graph;
   // A step takes no more batches than an epoch has.
   run.gradient_accumulation =
@@ -99,6 +102,9 @@ PlannerOptions read_off(const TrainerOptions& options, Device device, data::Batc
   run.in_backward = options.in_backward;
   run.on_cuda = device.type == DeviceType::cuda;
   run.counts_edges = !run.on_cuda;
+  const int64_t evaluations =
+      (options.validation != nullptr ? 1 : 0) + (options.test != nullptr ? 1 : 0);
+  if (is_graph) run.data_bytes = evaluations * label_bytes;
   planner.choice = compression.choice;
   planner.seed = options.seed;
   if (const std::string memory = compression.choice.memory_budget(); !memory.empty())

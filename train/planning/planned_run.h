@@ -30,6 +30,9 @@ struct MetaRun {
   TaskPtr task;
   // Makes a batch of so many samples, which is not filled; empty: Task::shape() makes it.
   std::function<Batch(int64_t samples, Device device)> shape = {};
+  // Gives the number of steps of the run; empty: so many that a policy learns again and again
+  // (compress::Learner).
+  std::function<int64_t()> steps = {};
   // Gives the sizes of the batches that the loader holds ahead of one of so many samples; empty: it
   // holds none ahead.
   std::function<std::vector<int64_t>(int64_t samples)> ahead = {};
@@ -44,6 +47,9 @@ struct MetaRun {
   // Does the step count what graphs are built from, such as edges? They lie on the host, so this is
   // so where the run computes there. What is built from them counts in any case.
   bool counts_edges = true;
+  // The bytes that the data hold on the host beside the batches of training, such as the labels of
+  // a graph that evaluations alone read. They count where edges do.
+  int64_t data_bytes = 0;
   // Does a step count what kernels of the CPU take for themselves (ops/kernel_memory.h)? It depends
   // on the machine.
   bool counts_kernels = false;

@@ -96,7 +96,7 @@ Recommendation recommend(const PlannedRun& run, int64_t memory, WaySteps& steps)
     Way way = preset_way(run, preset);
     if (with.recomputed) way.checkpointed_blocks = blocks > 0 ? blocks : kAllBlocks;
     if (run.complete) run.complete(way);
-    const StepMemory step = counted.step(way);
+    const StepMemory step = counted.highest(way);
     found.rows.push_back({.preset = std::string(preset.name),
                           .what = std::string(preset.summary),
                           .with = with,

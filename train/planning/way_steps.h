@@ -33,8 +33,11 @@ class WaySteps {
  public:
   // REQUIRES: the run can have the savings. Errors: those of the run's parts.
   explicit WaySteps(const PlannedRun& run, const Savings& with = {});
-  // The memory of a step that keeps activations in this way. plan: of the way's memory budget.
+  // The memory of a step that keeps activations in this way, after the first one of a run. plan: of
+  // the way's memory budget.
   StepMemory step(const Way& way, const Planner* plan = nullptr);
+  // The highest of each measure in the steps of a run. REQUIRES: no memory budget.
+  StepMemory highest(const Way& way);
   // What such a step keeps, tensor by tensor.
   StepRecord record(const Way& way);
   Module& model() { return meta_->model(); }

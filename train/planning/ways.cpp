@@ -161,6 +161,11 @@ StepMemory WaySteps::step(const Way& way, const Planner* plan) {
   return meta_->step(policy.get(), options_.batch, plan->settings().checkpointed_blocks);
 }
 
+StepMemory WaySteps::highest(const Way& way) {
+  return meta_->highest(policy_on_meta(way, options_).get(), options_.batch,
+                        way.checkpointed_blocks);
+}
+
 StepRecord WaySteps::record(const Way& way) {
   return meta_->record(*policy_on_meta(way, options_), options_.batch, way.checkpointed_blocks);
 }
@@ -168,7 +173,7 @@ StepRecord WaySteps::record(const Way& way) {
 // An eighth of what a step saves stays in memory.
 std::vector<WayMemory> memory_of_ways(const PlannedRun& run, WaySteps& steps) {
   return rows_of<WayMemory>(
-      run, false, [&](WayMemory& row) { row.memory = steps.step(row.way); },
+      run, false, [&](WayMemory& row) { row.memory = steps.highest(row.way); },
       [](const WayMemory& without) { return without.memory.saved() / 8; });
 }
 

@@ -82,7 +82,7 @@ Trainer& Run::trainer(const std::function<void(TrainerOptions& options)>& comple
   options.test = test();
   options.validation = validation();
   const int64_t per_epoch = ceil_div(batches().batches(), options.gradient_accumulation);
-  const int64_t steps = options.steps > 0 ? options.steps : options.epochs * per_epoch;
+  const int64_t steps = steps_of(options, batches().batches());
   optim::SchedulePtr schedule = recipe_.make_schedule ? recipe_.make_schedule(per_epoch, steps)
                                                       : optim::constant_schedule(recipe_.lr);
   if (complete) complete(options);

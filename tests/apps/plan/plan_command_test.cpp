@@ -157,6 +157,68 @@ TEST_CASE("a step of a whole graph has the one batch of its epoch, whatever it m
                  "variants", "this config") == trained - kLabels);
 }
 
+TEST_CASE("a plan of a graph counts what its data hold: features, all labels and masks") {
+  const TempFolder folder;
+  const std::string path = folder / "c.json", out = folder / "run";
+  // Few features, so labels and masks are 5 % of the peak and more; and GAT, whose first layer
+  // would write over features that nobody holds.
+  for (const auto& [model, features] : {std::pair{"gcn", 4}, std::pair{"gat", 64}}) {
+    CAPTURE(features);
+    write_file(path, fmt::format(R"({{"model": {{"name": "{}", "layers": 2, "width": 16}},
+      "data": {{"name": "random_graph", "nodes": 2000, "edges": 3000, "features": {}}},
+      "optim": {{"name": "adamw", "lr": 0.001}}, "threads": 1, "train": {{"epochs": 2}}}})",
+                                 model, features));
+    const Ran ran = frugal("train " + path + " --quiet --overwrite --out " + out);
+    REQUIRE_MESSAGE(ran.status == 0, ran.err);
+    const int64_t trained = peak_of(Json::parse(read_file(out + "/summary.json")).at("memory"));
+    CHECK(share_off(row_peak("plan --json " + path, "levels", "this config"), trained) < 0.01);
+  }
+}
+
+TEST_CASE("a plan of policy acgc has the first step, and looks at gradients as often as the run") {
+  const TempFolder folder;
+  const std::string path = folder / "c.json", out = folder / "run";
+  const auto planned_and_trained = [&](const std::string& model, const std::string& more) {
+    write_file(path, "{" + model + R"(, "threads": 2, "compression": {"policy": "acgc", )" + more);
+    const Ran ran = frugal("train " + path + " --quiet --overwrite --out " + out);
+    REQUIRE_MESSAGE(ran.status == 0, ran.err);
+    return std::pair(row_peak("plan --json " + path, "levels", "this config"),
+                     peak_of(Json::parse(read_file(out + "/summary.json")).at("memory")));
+  };
+  const std::string pictures = R"("model": {"name": "resnet20"}, "optim": {"name": "adamw"},
+      "data": {"name": "random", "shape": [32, 32, 3], "classes": 10, "batch_size": 16,
+               "train_samples": 64, "test_samples": 8, "workers": 0})";
+  // No tensor of a later step takes the 8 bits of the first one, which is known to the byte.
+  for (const char* codec : {"fixed_z", "predicted"}) {
+    CAPTURE(codec);
+    const auto [planned, trained] = planned_and_trained(
+        pictures, fmt::format(R"("acgc": {{"count": "expected", "codec": "{}"}}}},
+                                 "train": {{"steps": 3}}}})",
+                              codec));
+    CHECK(planned == trained);
+  }
+  // Beside the small gradients of adapters it counts what a look takes. The widths of later steps
+  // follow from values, and are equal in these runs but for what two more steps change.
+  const std::string adapters = R"("model": {"name": "decoder", "layers": 2, "width": 128,
+      "heads": 4, "kv_heads": 2, "max_positions": 64, "vocab_size": 200},
+      "adapter": {"type": "lora", "rank": 16, "alpha": 32, "targets": "all-linear"},
+      "data": {"name": "random_tokens", "max_length": 64, "batch_size": 8, "train_samples": 16},
+      "optim": {"name": "adamw", "lr": 0.001})";
+  const auto look = [&](const std::string& sets) {
+    return planned_and_trained(adapters, R"("acgc": {"interval": 3}}, "train": )" + sets + "}");
+  };
+  const auto once = look(R"({"steps": 3})"), twice = look(R"({"steps": 4})");
+  const double more = static_cast<double>(twice.first - once.first);
+  CHECK(more > 0.05 * static_cast<double>(once.first));
+  CHECK(more / static_cast<double>(twice.second - once.second) == doctest::Approx(1).epsilon(0.1));
+  CHECK(look(R"({"epochs": 1})").first == once.first);  // two steps
+  const Ran text = frugal("plan " + path), json = frugal("plan --json " + path);
+  CHECK(text.out.find("widths that follow from values: ") != std::string::npos);
+  check_lines(text.out);
+  CHECK(Json::parse(json.out).at("widths").get<std::string>().find(
+            "; 8.00 bits for each value in the first step") != std::string::npos);
+}
+
 TEST_CASE("frugal plan shows levels, the largest that fits and what takes most, in 80 columns") {
   const TempFolder folder;
   write_file(folder / "c.json", kResNet20);
