@@ -59,7 +59,7 @@ class ParameterSums {
  public:
   ParameterSums(const Backward& b, const Shape& w_shape, const Conv2dOptions& options)
       : of_weight_(b.needs(1)), of_bias_(b.needs(2)), w_shape_(w_shape), options_(options) {}
-  // x_of(): the items of x that belong to dy.
+  // x_of() gives the items of x that belong to dy.
   template <class F>
   void add(const Tensor& dy, F x_of) {
     if (of_weight_ && weight.defined())

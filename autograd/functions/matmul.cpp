@@ -47,7 +47,7 @@ void for_row_steps(int64_t n, int64_t step, F f) {
   for (int64_t begin = 0; begin < n; begin += step) f(begin, std::min(n, begin + step));
 }
 
-// x_of(begin, end): these items of x.
+// x_of(begin, end) gives these items of x.
 template <class F>
 Tensor weight_gradient(const Tensor& dy, const Steps& steps, F x_of) {
   Tensor dw;

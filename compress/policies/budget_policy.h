@@ -36,9 +36,9 @@ namespace frugal::compress {
 struct BudgetPlan {
   enum Mode : uint8_t { plain, exact, mixed } mode = plain;
   int64_t slice_bytes = SavePolicy::kSliceBytes;
-  int waiting_bits = 4;                           // mixed: see AdaptivePolicy
-  uint64_t moved = 0;  // mixed: codes of tensors before this SaveInfo::seq go to the file
-  int64_t margin = 0;  // how many bytes more than planned steps took, for the next plan
+  int waiting_bits = 4;  // mixed: see AdaptivePolicy
+  uint64_t moved = 0;    // mixed: codes of tensors before this SaveInfo::seq go to the file
+  int64_t margin = 0;    // how many bytes more than planned steps took, for the next plan
   std::map<uint64_t, int> bits = {};  // mixed: by SaveInfo::seq, a width or AdaptivePolicy::kRaw
   std::map<uint64_t, int64_t> coded =
       {};  // mixed, entropy: the most bytes of a tensor's codes; 0: it is not coded

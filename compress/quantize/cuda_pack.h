@@ -192,7 +192,7 @@ struct Values<BFloat16> {
   }
 };
 
-// Returns which elements exist, row by row, 4 bits each; the others are 0. block: of the view.
+// Returns which elements of a block of the view exist, row by row, 4 bits each; the others are 0.
 template <class T>
 __device__ __forceinline__ uint32_t load_values(const Packing& p, uint32_t block, int rows_left,
                                                 int column, Values<T>& at) {
@@ -419,7 +419,7 @@ __device__ __forceinline__ Parameters<kClasses> parameters_of(const Packing& p,
   }
 }
 
-// `stride`: between parameters.
+// Writes a pair's parameters, which lie `stride` apart.
 template <size_t kCount>
 __device__ __forceinline__ void store_parameters(const std::array<float, kCount>& found, int copies,
                                                  int stride, float* to) {
@@ -428,9 +428,9 @@ __device__ __forceinline__ void store_parameters(const std::array<float, kCount>
     for (size_t k = 0; k < kCount; ++k) to[static_cast<int>(k) * stride + i] = found[k];
 }
 
-// Values of column c to codes. `words`: of its pair of columns. The upper half of a code is that of
-// 2^23, or nothing where an element is missing. kWhole: no element is missing, and all are coded as
-// they are.
+// Turns values of column c into codes. `words` belong to its pair of columns. The upper half of a
+// code is that of 2^23, or nothing where an element is missing. kWhole: no element is missing, and
+// all are coded as they are.
 template <int kBits, int kClasses, bool kWhole, class T>
 __device__ __forceinline__ void code_column(const Packing& p, const StreamKeys& keys,
                                             const Values<T>& at, uint32_t present, uint32_t class1,
@@ -486,7 +486,7 @@ template <int kClasses>
 struct QuadParameters {
   Quad<float> at[kParameters<kClasses>];
 
-  // from: the first column's in shared memory. `stride`: between parameters.
+  // `from` is the first column's parameter in shared memory; the next one lies `stride` behind it.
   __device__ __forceinline__ QuadParameters(const float* from, int stride) {
 #pragma unroll
     for (int k = 0; k < kParameters<kClasses>; ++k)

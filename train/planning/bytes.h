@@ -11,8 +11,9 @@ std::string short_bytes(int64_t bytes);
 std::string round_bytes(double bytes);    // for the ticks of an axis: "256 MiB", "1.5 GiB"
 std::string decimal_bytes(double bytes);  // as papers write them: "5.28 GB", "4.0 MB"
 
-// "2 GiB", "512MB", "4 kB", "1G", "1048576" as bytes. KB, MB, GB and TB are powers of 1000; K, M, G
-// and T, as in short_bytes(), and KiB, MiB, GiB and TiB powers of 1024. Capitals do not count.
+// Gives the bytes of "2 GiB", "512MB", "4 kB", "1G" or "1048576". KB, MB, GB and TB are powers of
+// 1000. KiB, MiB, GiB and TiB are powers of 1024, and so are K, M, G and T, as in short_bytes().
+// Capitals do not count.
 // REQUIRES: matches kBytesPattern. Errors: 8 EiB or more, OptionError with `path`.
 inline constexpr const char* kBytesPattern = "^[0-9]+([.][0-9]+)? *([kKmMgGtT]([iI]?[bB])?|[bB])?$";
 int64_t parse_bytes(const std::string& text, const std::string& path = "memory_limit");
