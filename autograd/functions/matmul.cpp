@@ -61,18 +61,26 @@ Tensor weight_gradient(const Tensor& dy, const Steps& steps, F x_of) {
   return dw;
 }
 
-// A sum that is taken in steps takes dx in steps, too, where it fits over dy.
+Tensor rows_of(const Tensor& x) { return x.view({x.numel() / x.size(-1), x.size(-1)}); }
+
+// A sum that is taken in steps takes dx in steps, too, where it could be written over dy. So it is
+// where x comes in slices.
 Tensor input_gradient(const Tensor& dy, const Tensor& weight, const Steps& steps) {
-  if (steps.of_sum == steps.items || weight.size(0) != weight.size(1) || !is_sole_owner(dy) ||
-      !runs_as_cpu(dy.device()))
+  if (steps.of_sum == steps.items || weight.size(0) != weight.size(1) || !weight.is_contiguous() ||
+      !dy.is_contiguous() || !is_sole_owner(dy) || !runs_as_cpu(dy.device()))
     return ops::linear_backward_input(dy, weight);
+  const bool over = steps.of_slices < steps.items;
+  const Tensor dx = over ? dy : Tensor::empty(dy.shape(), dy.dtype(), dy.device());
   for_row_steps(steps.items, steps.of_sum, [&](int64_t begin, int64_t end) {
     CategoryScope scope(Category::workspace);
-    const Tensor part = dy.slice(0, begin, end);
-    ops::copy_into(part, ops::linear_backward_input(part, weight));
+    const Tensor part = dy.slice(0, begin, end), to = dx.slice(0, begin, end);
+    if (over)
+      ops::copy_into(to, ops::linear_backward_input(part, weight));
+    else
+      ops::multiply_into(rows_of(to), rows_of(part), weight);
   });
-  dy.bump_version();
-  return dy;
+  if (over) dy.bump_version();
+  return dx;
 }
 
 Grads linear_backward(const Backward& b) {
@@ -143,7 +151,11 @@ Variable linear_over(Variable x, const Variable& weight, const Variable& bias) {
   // A product of few rows may have other bits than one of all rows, so both ways take it in slices.
   for_row_steps(n, std::max<int64_t>(bytes / (y.nbytes() / n), 1), [&](int64_t begin, int64_t end) {
     CategoryScope scope(Category::workspace);
-    ops::copy_into(y.slice(0, begin, end), ops::linear(from.slice(0, begin, end), w, added));
+    const Tensor part = from.slice(0, begin, end), to = y.slice(0, begin, end);
+    if (over || added.defined() || !from.is_contiguous())
+      ops::copy_into(to, ops::linear(part, w, added));
+    else
+      ops::multiply_into(rows_of(to), rows_of(part), ops::contiguous(w).transpose(0, 1));
   });
   if (over) y.bump_version();
   return record("linear", inputs, y, {input, kept_weight}, linear_backward);
