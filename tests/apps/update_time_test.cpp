@@ -162,7 +162,7 @@ TEST_CASE("a run that was killed goes on with updates at the other time, to the 
 TEST_CASE("a plan of a budget depends on when parameters are updated, so a run keeps to that") {
   const TempFolder folder;
   Json config = resnet_to_update();
-  config["compression"]["memory_budget"] = "3/4";
+  config["compression"]["memory_budget"] = "4/5";  // kernels of AVX2 need more than 3/4
   config["train"]["checkpoint_interval"] = 1;
   write_file(folder / "c.json", config.dump());
   const std::string train =
