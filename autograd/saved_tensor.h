@@ -46,11 +46,12 @@ struct Use {
   // The gradient of parameter `input` is a sum of products of this tensor with dy. Each element of
   // dy meets `fan` elements of the tensor. An element of the tensor meets `gain` positions of dy.
   // So errors d of the tensor make errors of squared norm at most gain |d|^2 |dy|^2, and
-  // independent errors of variance v make fan v |dy|^2.
+  // independent errors of variance v make fan v |dy|^2. Where slot `weight` is kept, a matrix
+  // [O, R], dy times that matrix is meant instead of dy.
   struct Product {
     int input;
     double gain = 1, fan = 1;
-    int mask = -1;
+    int mask = -1, weight = -1;
   };
   static constexpr Use product(const Product& p) {
     Use use;
@@ -59,6 +60,7 @@ struct Use {
     use.gain = p.gain;
     use.fan = p.fan;
     use.mask = p.mask;
+    use.weight = p.weight;
     return use;
   }
 

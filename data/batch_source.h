@@ -80,6 +80,9 @@ class BatchSource {
   // The samples of the smallest batch of an epoch. With more processes than that, some process has
   // an empty share. 1, the default: batches cannot be divided, or the source does not know.
   virtual int64_t smallest_batch() const { return 1; }
+  // The columns of each row, where a batch has as many as its longest row; empty, the default: all
+  // batches have the same. For plans of memory.
+  virtual std::vector<int64_t> row_lengths() const { return {}; }
   // How many batches it makes in advance of the one that it gave last. For plans of memory.
   virtual int64_t ahead() const { return 0; }
 };

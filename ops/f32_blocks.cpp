@@ -6,6 +6,7 @@
 
 #include "core/parallel.h"
 #include "ops/dense/copy.h"
+#include "ops/kernel_memory.h"
 #include "ops/shared_kernels.h"
 #include "ops/simd/convert_loops.h"
 
@@ -112,6 +113,17 @@ Tensor InF32::write(const Tensor& y, bool keeps) {
 
 void InF32::finish() const {
   for (const auto& [to, from] : outputs_) copy_into(to, from);
+}
+
+void count_in_f32(const Tensor& x, std::initializer_list<const Tensor*> read,
+                  std::initializer_list<const Tensor*> written, std::initializer_list<Shape> own) {
+  if (!counts_kernel_memory(x.device())) return;
+  InF32 wide;
+  std::vector<Tensor> held;
+  for (const Tensor* each : read) held.push_back(wide.read(*each));
+  for (const Tensor* each : written) held.push_back(wide.write(*each));
+  const DType dtype = is_bf16(x) ? DType::f32 : x.dtype();
+  for (const Shape& shape : own) held.push_back(workspace(shape, dtype, x.device()));
 }
 
 void in_f32_slices(

@@ -70,6 +70,13 @@ class InF32 {
   std::vector<std::pair<Tensor, Tensor>> outputs_;  // bf16, f32
 };
 
+// Where a step on `meta` counts what kernels of the CPU take (ops/kernel_memory.h): takes for a
+// moment what InF32 takes for a kernel with these operands, of which `x` is one, and workspace of
+// the shapes that the kernel has beside it.
+void count_in_f32(const Tensor& x, std::initializer_list<const Tensor*> read,
+                  std::initializer_list<const Tensor*> written,
+                  std::initializer_list<Shape> own = {});
+
 // Runs a kernel that takes whole f32 tensors, and whose outputs at place i of the first dimension
 // follow from the inputs at i: on slices of that dimension, as InF32 gives them. So the copies are
 // few beside the tensors. All tensors have the same size(0); those that are not bf16 are sliced as

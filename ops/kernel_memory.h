@@ -4,8 +4,8 @@
 
 namespace frugal::ops {
 
-// While this lives, convolutions, matrix products and attention (also over graphs) of this thread
-// on `meta` also allocate, and free again, the workspace that their kernels take on the CPU. It is
+// While this lives, convolutions, matrix products, attention and ops over graphs of this thread on
+// `meta` also allocate, and free again, the workspace that their kernels take on the CPU. It is
 // what oneDNN asks for on this machine, and the buffers of the present number of threads; nothing
 // is computed. Without it a step on `meta` takes the same bytes on every machine. Thread safety:
 // acts on the thread that made it. Several may be nested.

@@ -194,7 +194,10 @@ void add_plan(CLI::App& app, PlanArguments& a) {
   auto* memory =
       sub->add_option("--memory", a.memory,
                       "What tensors may take, such as \"2 GiB\", instead of the free memory")
-          ->type_name("BYTES");
+          ->type_name("BYTES")
+          ->check([](const std::string& text) {
+            return text.empty() ? "expected bytes such as \"2 GiB\", got an empty text" : "";
+          });
   auto* max = sub->add_option("--max", a.max,
                               "The largest batch, layers, width or resolution that fits into "
                               "--memory, with each way")

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <optional>
 #include <regex>
@@ -28,7 +29,12 @@
 namespace frugal::apps {
 namespace {
 
+// Numbers are those of configurations, so 1e9 is one.
 int64_t bytes_of_memory(const std::string& text) {
+  const Json number = Json::parse(text, nullptr, false);
+  if (number.is_number_float() && number.get<double>() >= 0 && number.get<double>() < 0x1p63 &&
+      number.get<double>() == std::floor(number.get<double>()))
+    return static_cast<int64_t>(number.get<double>());
   if (!std::regex_match(text.substr(0, 64), std::regex(kBytesPattern)))
     throw ConfigError(
         "", fmt::format("--memory: expected bytes such as \"2 GiB\", got {}", in_quotes(text)));
@@ -132,16 +138,29 @@ std::optional<std::pair<int64_t, std::string>> memory_for(const Config& config,
   return {{train::free_for_tensors(), "free memory"}};
 }
 
+// The tokens of a row of the largest batch, where each batch is as long as its longest sample; else
+// 0.
+int64_t tokens_of_largest(const Config& config) {
+  if (batch_spec(config).kind != BatchSpec::Kind::sequences) return 0;
+  return columns_of_largest(config, Split::train, config.data.batch_size);
+}
+
 // "resnet20, batch 128 of [32, 32, 3], cpu f32". Graphs have no batch. With several ranks, the
-// batch is that of one rank.
+// batch is that of one rank. Texts have a second line where they are not as long as they may be.
 std::string title(const Config& config) {
-  const Shape sample = batch_spec(config).sample;
+  Shape sample = batch_spec(config).sample;
+  std::string shorter;
+  if (const int64_t tokens = tokens_of_largest(config); tokens > 0 && tokens < sample[0]) {
+    shorter = fmt::format("\nthe largest training batch has rows of {}, data.max_length is {}",
+                          with_noun(tokens, "token"), sample[0]);
+    sample = {tokens};
+  }
   const std::string batch =
       is_read(config, "data.batch_size") ? fmt::format("batch {} of ", config.data.batch_size) : "";
   const int ranks = config.distributed.ranks;
-  return fmt::format("{}, {}{}, {} {}{}", config.model.name, batch, sample.str(), config.run.device,
-                     config.run.precision,
-                     ranks > 1 ? fmt::format(", one of {} ranks", ranks) : "");
+  return fmt::format("{}, {}{}, {} {}{}{}", config.model.name, batch, sample.str(),
+                     config.run.device, config.run.precision,
+                     ranks > 1 ? fmt::format(", one of {} ranks", ranks) : "", shorter);
 }
 
 // Errors: a memory budget, whose table says how each tensor is kept.
@@ -248,6 +267,7 @@ void plan_command(const PlanArguments& arguments) {
       report["plan"] = tensors_json(budget->planned());
     }
     if (thaws) report["from_epoch"] = frozen_epochs + 1;
+    if (const int64_t tokens = tokens_of_largest(config); tokens > 0) report["tokens"] = tokens;
     report["levels"] = to_json(plan.ways);
     if (!assumed.empty()) report["widths"] = assumed;
     if (found) report["recommended"] = to_json(*found);

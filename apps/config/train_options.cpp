@@ -70,6 +70,21 @@ int64_t bytes_beside_graph(const BatchSpec& spec) {
   return 3 * (round_up(labels, kRounding) + round_up(spec.sample[0], kRounding));
 }
 
+// Makes the largest batch of so many samples that the splits have, or the training samples where
+// these splits have none.
+std::function<Batch(int64_t, Device)> largest_of(const Config& config, const BatchSpec& spec,
+                                                 const std::vector<Split>& splits) {
+  return [config, spec, splits](int64_t samples, Device device) {
+    int64_t columns = 0;
+    for (const Split split : splits)
+      columns = std::max(columns, columns_of_largest(config, split, samples));
+    if (columns == 0) columns = columns_of_largest(config, Split::train, samples);
+    BatchSpec largest = spec;
+    if (columns > 0) largest.sample = {columns};
+    return shape_of_batch(largest, samples, device);
+  };
+}
+
 }  // namespace
 
 EarlyStopOptions TrainConfig::stopping() const {
@@ -100,6 +115,10 @@ MetaRun meta_run(const Config& config) {
   run.in_backward = config.train.in_backward;
   run.on_cuda = Device::parse(config.run.device).type == DeviceType::cuda;
   run.counts_edges = !run.on_cuda;
+  if (spec.kind == BatchSpec::Kind::sequences) {
+    run.shape = largest_of(config, spec, {Split::train});
+    run.evaluated = largest_of(config, spec, {Split::validation, Split::test});
+  }
   if (spec.kind == BatchSpec::Kind::graph) run.data_bytes = bytes_beside_graph(spec);
   run.ranks = ranks_options(config);
   run.ranks.communicator = distributed::imagined(config.distributed.ranks);

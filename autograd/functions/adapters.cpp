@@ -96,8 +96,14 @@ Variable add_low_rank(Variable y, const Variable& x, const Variable& a, const Va
   const Tensor out = mine ? y.value() : ops::clone(y.value());
   ops::add_linear(out, scaled(z, options.scale), b.value());
   const double scale = options.scale * options.scale;
-  const Use use =
-      Use::product({.input = kB, .gain = scale, .fan = scale * static_cast<double>(a.size(0))});
+  // What dropout multiplies the values by that it leaves.
+  const double larger = options.dropout < 1 ? 1 / (1 - options.dropout) : 0;
+  const Use use_z = Use::product(
+                {.input = kB, .gain = scale, .fan = scale * static_cast<double>(a.size(0))}),
+            use_x = Use::product({.input = kA,
+                                  .gain = scale * larger * larger,
+                                  .fan = scale * larger * static_cast<double>(a.size(1)),
+                                  .weight = kKeptB});
   const bool needs_dz = x.requires_grad() || a.requires_grad();
   // Where y was written over, its producer still rebuilds it.
   const bool rebuilds = ProductRecipes::active() && b.requires_grad();
@@ -115,9 +121,9 @@ Variable add_low_rank(Variable y, const Variable& x, const Variable& a, const Va
          t.set("dropout", options.dropout);
        }},
       {y, x, a, b}, out,
-      {save_if(a.requires_grad(), x), b.requires_grad() ? save(z).with_use(use) : Save(),
-       save_if(x.requires_grad(), a), save_if(needs_dz || rebuilds, b),
-       rebuilds ? for_recipe(y) : Save()},
+      {a.requires_grad() ? save(x).with_use(use_x) : Save(),
+       b.requires_grad() ? save(z).with_use(use_z) : Save(), save_if(x.requires_grad(), a),
+       save_if(needs_dz || rebuilds, b), rebuilds ? for_recipe(y) : Save()},
       [options](const Backward& back) { return low_rank_gradients(back, options); },
       std::move(recipe));
 }

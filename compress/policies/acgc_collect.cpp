@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "compress/policies/product_use.h"
 #include "ops/dense/bitmask.h"
 #include "ops/dense/copy.h"
 #include "ops/optimizer/sgd.h"
@@ -95,6 +96,13 @@ void Collector::before(const BackwardStep& step, const Tensor& dy) {
   else
     dy_ = by_channel ? ops::clone(dy) : dy;
   dy2_ = is_known(dy) ? squared_norm(dy_) : 0;
+  for (int i = 0; i < step.slots.size(); ++i) {
+    const Use& use = step.slots[i].use();
+    if (use.kind != Use::Kind::product || use.weight < 0 || !may_have_errors(step.slots[i]))
+      continue;
+    const Tensor factor = factor_of(use, step.slots, dy_);
+    factor2_ = is_known(factor) ? squared_norm(factor) : 0;
+  }
 }
 
 void Collector::after(const BackwardStep& step, const Grads& gradients) {
@@ -137,15 +145,17 @@ void Collector::take_memory(const SavedTensor& slot, const Grads& gradients) con
 }
 
 void Collector::product(const SavedTensor& slot, const Grads& gradients) {
-  const Tensor dw = gradient_of(gradients, slot.use().input);
+  const Use& use = slot.use();
+  const Tensor dw = gradient_of(gradients, use.input);
   if (!is_known(dw)) return;
+  const double dy2 = use.weight < 0 ? dy2_ : factor2_;
   const auto numel = static_cast<double>(slot.shape().numel());
   const double rows = static_cast<double>(dy_.numel()) / static_cast<double>(dy_.shape().back());
   Reader reader;
   reader.allowed = share() * squared_norm(dw);
   reader.price = options_.rule == Rule::published
-                     ? published_price(numel, slot.use().gain, dy2_)
-                     : product_price(rows, slot.use().fan, dy2_, options_.count);
+                     ? published_price(numel, use.gain, dy2)
+                     : product_price(rows, use.fan, dy2, options_.count);
   add(slot, reader);
 }
 

@@ -66,7 +66,8 @@ class Collector final : public BackwardObserver {
   Options options_;
   std::function<bool(uint64_t seq)> waits_;
   Tensor dy_;  // where the op's mask, if any, is set; else 0
-  double dy2_ = 0;
+  // The squared norms of dy_, and of dy_ times the weight that the use of one slot names.
+  double dy2_ = 0, factor2_ = 0;
   std::map<uint64_t, Source> sources_;
   std::vector<uint64_t> chain_;  // what the last rebuilt tensor with several sources rests on
 };

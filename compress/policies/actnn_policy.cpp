@@ -9,6 +9,7 @@
 #include "compress/policies/allocate.h"
 #include "compress/policies/policy_kind.h"
 #include "compress/policies/policy_roles.h"
+#include "compress/policies/product_use.h"
 #include "compress/quantize/quantize_split.h"
 #include "ops/dense/copy.h"
 #include "ops/dense/elementwise.h"
@@ -392,20 +393,32 @@ void ActnnPolicy::scale_errors(const SavedTensor& slot, const Slots& slots) {
 
 void ActnnPolicy::before(const BackwardStep& step, const Tensor& dy) {
   observed_ = true;
-  std::optional<double> norm;
-  std::vector<double> norms;
+  struct Norms {
+    std::optional<double> all;
+    std::vector<double> of_samples;
+  };
+  const auto norms_of = [this](const Tensor& x) {
+    Norms norms{known_squared_norm(x), {}};
+    if (norms.all && options_.use_gradient) norms.of_samples = norms_of_samples(x);
+    return norms;
+  };
+  std::optional<Norms> of_dy;
   for (int i = 0; i < step.slots.size(); ++i) {
     const SavedTensor& slot = step.slots[i];
     if (!is_activation(slot)) continue;
     if (slot.use().kind == Use::Kind::normalized) scale_errors(slot, step.slots);
     if (slot.use().kind != Use::Kind::product) continue;
-    if (!norm) {
-      norm = known_squared_norm(dy);
-      if (!norm) return;
-      if (options_.use_gradient) norms = norms_of_samples(dy);
+    Norms norms;
+    if (slot.use().weight >= 0) {
+      const CategoryScope scope(Category::workspace);
+      norms = norms_of(factor_of(slot.use(), step.slots, dy));
+    } else {
+      if (!of_dy) of_dy = norms_of(dy);
+      norms = *of_dy;
     }
-    finite_ = finite_ && std::isfinite(*norm);
-    read(slot, slot.use().fan, *norm, norms);
+    if (!norms.all) return;
+    finite_ = finite_ && std::isfinite(*norms.all);
+    read(slot, slot.use().fan, *norms.all, norms.of_samples);
   }
 }
 

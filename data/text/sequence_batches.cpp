@@ -21,6 +21,21 @@ RngKey epoch_key(uint64_t seed, const RandomStream& stream, int64_t epoch) {
   return {words[0] | static_cast<uint64_t>(words[1]) << 32, static_cast<uint64_t>(epoch)};
 }
 
+int64_t columns_of_largest(const std::vector<int64_t>& lengths, int64_t batch_size) {
+  const auto rows = static_cast<int64_t>(lengths.size());
+  // Of several pools, any may have the longest row, and then it is in a full batch.
+  if (rows > kPoolBatches * batch_size) return lengths.back();
+  int64_t columns = 0, most = 0;
+  for (int64_t begin = 0; begin < rows; begin += batch_size) {
+    const int64_t end = std::min(rows, begin + batch_size),
+                  longest = lengths[static_cast<size_t>(end - 1)];
+    if ((end - begin) * longest < most) continue;
+    most = (end - begin) * longest;
+    columns = longest;
+  }
+  return columns;
+}
+
 SequenceBatches::SequenceBatches(std::vector<Sequence> sequences,
                                  const SequenceBatchOptions& options)
     : sequences_(std::move(sequences)), options_(options) {
@@ -73,6 +88,14 @@ int64_t SequenceBatches::length(int64_t index) const {
 
 int64_t SequenceBatches::row_length(int64_t row) const {
   return options_.join_to > 0 ? rows_[static_cast<size_t>(row)].length : length(row);
+}
+
+std::vector<int64_t> SequenceBatches::row_lengths() const {
+  if (options_.pad_to > 0) return {};
+  std::vector<int64_t> lengths;
+  const size_t rows = options_.join_to > 0 ? rows_.size() : sequences_.size();
+  for (size_t row = 0; row < rows; ++row) lengths.push_back(row_length(static_cast<int64_t>(row)));
+  return lengths;
 }
 
 // Fills rows_ by best fit, longest first.

@@ -42,6 +42,10 @@ struct SequenceBatchOptions {
   int64_t largest_first = 2;
 };
 
+// The columns of the batch that has the most elements, of those that SequenceBatches makes of rows
+// of such lengths in any epoch, where it groups them by length. REQUIRES: lengths ascend; some.
+int64_t columns_of_largest(const std::vector<int64_t>& lengths, int64_t batch_size);
+
 // Batches: input [N, T] i64, target [N] i64 (labels), extras attention_mask [N, T] i64 (1 for
 // tokens, 0 for padding) and token_type_ids [N, T] i64 (1 from the second segment on), and samples.
 // All are host tensors. With next_tokens there are input, target [N, T] i64 (kIgnored where the
@@ -72,6 +76,7 @@ class SequenceBatches : public BatchSource {
   void seek(const LoaderState& state) override;
   void set_share(const Share& share) override;
   int64_t smallest_batch() const override { return smallest_of(samples_, options_.batch_size); }
+  std::vector<int64_t> row_lengths() const override;
 
  private:
   struct Span {

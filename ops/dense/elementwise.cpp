@@ -1,6 +1,7 @@
 #include "ops/dense/elementwise.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "core/parallel.h"
 #include "ops/checks.h"
@@ -9,6 +10,7 @@
 #include "ops/dense/reduce.h"
 #include "ops/f32_blocks.h"
 #include "ops/shared_kernels.h"
+#include "ops/simd/convert_loops.h"
 
 namespace frugal::ops {
 namespace {
@@ -105,6 +107,59 @@ void binary_f32(Binary op, const Tensor& a, const Tensor& b, const Tensor& y) {
   });
 }
 
+// A part of an operand of bf16 as f32: `rows` rows of `cols` elements from `from` on, whose strides
+// are those of the operand. `wide` has room for rows * cols. Gives what simd::binary reads.
+struct F32Part {
+  const float* from;
+  int64_t row, col;  // strides
+};
+F32Part widened(const BFloat16* from, int64_t rows, int64_t cols, int64_t row, int64_t col,
+                float* wide) {
+  const int64_t own_rows = row == 0 ? 1 : rows, own_cols = col == 0 ? 1 : cols;
+  if (col <= 1 && (own_rows == 1 || row == own_cols)) {
+    simd::widen(from, wide, own_rows * own_cols);
+  } else {
+    for (int64_t r = 0; r < own_rows; ++r)
+      for (int64_t c = 0; c < own_cols; ++c)
+        wide[r * own_cols + c] = static_cast<float>(from[r * row + c * col]);
+  }
+  return {wide, row == 0 ? 0 : own_cols, col == 0 ? 0 : 1};
+}
+
+// Blocks of f32 stand for the parts that are computed, so nothing whole is copied.
+void binary_bf16(Binary op, const Tensor& a, const Tensor& b, const Tensor& y) {
+  const Broadcast all = merged(a, b);
+  const int last = all.shape.dim() - 1, before = last - 1;
+  const int64_t cols = all.shape[last], rows = y.numel() / cols;
+  // A block is some rows of all columns, or some columns of one row.
+  const int64_t strip = std::min(cols, kElementBlock), strips = (cols + strip - 1) / strip,
+                height = std::max<int64_t>(kElementBlock / cols, 1);
+  const auto *pa = a.data<BFloat16>(), *pb = b.data<BFloat16>();
+  auto* py = y.mut<BFloat16>();
+  parallel_for(0, rows * strips, kCopyGrain / strip + 1, [&](int64_t begin, int64_t end) {
+    std::vector<float> wide(static_cast<size_t>(3 * strip * height));
+    float *of_a = wide.data(), *of_b = of_a + strip * height, *of_y = of_b + strip * height;
+    while (begin < end) {
+      const int64_t first = begin / strips, column = begin % strips * strip;
+      int64_t rest = first, at_a = column * all.a[last], at_b = column * all.b[last];
+      for (int axis = before; axis >= 0; --axis) {
+        at_a += rest % all.shape[axis] * all.a[axis];
+        at_b += rest % all.shape[axis] * all.b[axis];
+        rest /= all.shape[axis];
+      }
+      const int64_t within = all.shape[before] - first % all.shape[before];
+      const int64_t n = strips > 1 ? 1 : std::min({end - begin, within, height});
+      const int64_t width = std::min(strip, cols - column);
+      const F32Part in_a = widened(pa + at_a, n, width, all.a[before], all.a[last], of_a),
+                    in_b = widened(pb + at_b, n, width, all.b[before], all.b[last], of_b);
+      simd::binary(op, in_a.from, in_b.from, of_y,
+                   {n, width, in_a.row, in_a.col, in_b.row, in_b.col});
+      simd::narrow(of_y, py + first * cols + column, n * width);
+      begin += n;
+    }
+  });
+}
+
 // The offset of the element with this flat index.
 int64_t offset_of(const Tensor& t, int64_t index) {
   int64_t offset = 0;
@@ -126,9 +181,7 @@ void binary_kernel(Cpu, Binary op, const Tensor& a, const Tensor& b, const Tenso
       return for_elements(y.numel(), {&wide_a, &wide_b}, y, [op](const F32Rows& x) {
         simd::binary(op, x.in[0], x.in[1], x.out[0], {1, x.rows, 0, 1, 0, 1});
       });
-    return in_f32_slices({wide_a, wide_b}, {y}, [&](const auto& in, const auto& out) {
-      binary_f32(op, in[0], in[1], out[0]);
-    });
+    return binary_bf16(op, wide_a, wide_b, y);
   }
   with_binary(op, [&](auto f) {
     for (int64_t i = 0; i < y.numel(); ++i)

@@ -1,25 +1,28 @@
 #include "ops/dense/elu.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <type_traits>
 
 #include "core/dtype_switch.h"
 #include "core/parallel.h"
 #include "ops/checks.h"
 #include "ops/dense/bitmask.h"
 #include "ops/dense/copy.h"
-#include "ops/f32_blocks.h"
+#include "ops/simd/convert_loops.h"
 #include "ops/simd/scalar_math.h"
 
 namespace frugal::ops {
 namespace {
 
-// Calls f(first element, first byte, bit, count) over runs of elements whose bits lie in
-// consecutive bytes. One thread handles all eight bits of a byte.
+constexpr int64_t kColumns = 512;  // bytes of a mask that one task takes together
+
+// Calls f(first element, first byte, bit, count) over runs of at most kColumns elements whose bits
+// lie in consecutive bytes. One thread handles all eight bits of a byte.
 template <class F>
 void for_runs(const Shape& shape, F f) {
   constexpr int64_t kGrain = 1 << 13;  // elements
-  constexpr int64_t kColumns = 512;    // bytes of a mask that one task takes together
   const BitmaskLayout layout = bitmask_layout(shape);
   const int64_t n = shape.numel(), cols = layout.cols;
   if (n == 0) return;
@@ -37,6 +40,32 @@ void for_runs(const Shape& shape, F f) {
                });
 }
 
+// n <= kColumns values of x from place `at` on. Those of bf16 become f32 in `wide`.
+template <class T>
+const T* values_of(const Tensor& x, int64_t at, int64_t n, T* wide) {
+  if constexpr (std::is_same_v<T, float>)
+    if (x.dtype() == DType::bf16) {
+      simd::widen(x.data<BFloat16>() + at, wide, n);
+      return wide;
+    }
+  return x.data<T>() + at;
+}
+
+// Calls f(to) to fill n <= kColumns values of y from place `at` on. Those of bf16 are rounded from
+// `wide`.
+template <class T, class F>
+void fill_values(const Tensor& y, int64_t at, int64_t n, T* wide, F f) {
+  if constexpr (std::is_same_v<T, float>)
+    if (y.dtype() == DType::bf16) {
+      f(wide);
+      return simd::narrow(wide, y.mut<BFloat16>() + at, n);
+    }
+  f(y.mut<T>() + at);
+}
+
+// f32 for bf16.
+DType computed_in(DType dtype) { return dtype == DType::bf16 ? DType::f32 : dtype; }
+
 FRUGAL_HD float minus_one(float x) { return math::exp(x) - 1; }
 FRUGAL_HD double minus_one(double x) { return std::expm1(x); }
 
@@ -48,22 +77,17 @@ FRUGAL_HD double choose(bool condition, double yes, double no) { return conditio
 }  // namespace
 
 void elu_kernel(Cpu, const Tensor& x, const Tensor& y, const Tensor& mask) {
-  if (x.dtype() == DType::bf16) {
-    InF32 wide;
-    elu_kernel(Cpu{}, wide.read(x), wide.write(y), mask);
-    return wide.finish();
-  }
   uint8_t* bytes = mask.defined() ? mask.mut<uint8_t>() : nullptr;
   if (bytes != nullptr) std::fill_n(bytes, mask.numel(), uint8_t{0});
-  with_real(x.dtype(), [&](auto zero) {
+  with_real(computed_in(x.dtype()), [&](auto zero) {
     using T = decltype(zero);
-    const T* px = x.data<T>();
-    T* py = y.mut<T>();
     for_runs(x.shape(), [&](int64_t element, int64_t byte, int bit, int64_t count) {
-      const T* in = px + element;
-      T* out = py + element;
+      std::array<T, kColumns> wide_x, wide_y;
+      const T* in = values_of(x, element, count, wide_x.data());
+      fill_values(y, element, count, wide_y.data(), [&](T* out) {
 #pragma omp simd
-      for (int64_t k = 0; k < count; ++k) out[k] = choose(in[k] <= 0, minus_one(in[k]), in[k]);
+        for (int64_t k = 0; k < count; ++k) out[k] = choose(in[k] <= 0, minus_one(in[k]), in[k]);
+      });
       if (bytes == nullptr) return;
       uint8_t* set = bytes + byte;
       const auto one = static_cast<uint8_t>(1 << bit);
@@ -85,23 +109,19 @@ EluOutput elu(const Tensor& x, bool want_mask) {
 
 void elu_backward_kernel(Cpu, const Tensor& dy, const Tensor& y, const Tensor& mask,
                          const Tensor& dx) {
-  if (dx.dtype() == DType::bf16) {
-    InF32 wide;
-    elu_backward_kernel(Cpu{}, wide.read(dy), wide.read(y), mask, wide.write(dx));
-    return wide.finish();
-  }
   const uint8_t* bytes = mask.data<uint8_t>();
-  with_real(dy.dtype(), [&](auto zero) {
+  with_real(computed_in(dy.dtype()), [&](auto zero) {
     using T = decltype(zero);
-    const T *pd = dy.data<T>(), *py = y.data<T>();
-    T* out = dx.mut<T>();
     for_runs(dy.shape(), [&](int64_t element, int64_t byte, int bit, int64_t count) {
-      const T *d = pd + element, *v = py + element;
+      std::array<T, kColumns> wide_dy, wide_y, wide_dx;
+      const T* d = values_of(dy, element, count, wide_dy.data());
+      const T* v = values_of(y, element, count, wide_y.data());
       const uint8_t* set = bytes + byte;
-      T* to = out + element;
+      fill_values(dx, element, count, wide_dx.data(), [&](T* to) {
 #pragma omp simd
-      for (int64_t k = 0; k < count; ++k)
-        to[k] = choose((set[k] >> bit & 1) != 0, d[k], d[k] * (v[k] + 1));
+        for (int64_t k = 0; k < count; ++k)
+          to[k] = choose((set[k] >> bit & 1) != 0, d[k], d[k] * (v[k] + 1));
+      });
     });
   });
 }

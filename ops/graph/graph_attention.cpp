@@ -9,7 +9,6 @@
 #include "ops/f32_blocks.h"
 #include "ops/graph/graph_attention_loops.h"
 #include "ops/graph/graph_tasks.h"
-#include "ops/kernel_memory.h"
 #include "ops/shared_kernels.h"
 #include "ops/simd/convert_loops.h"
 
@@ -206,19 +205,6 @@ void attend_edges_backward(const Graph& graph, const Tensor& dy, const Tensor& h
       });
 }
 
-// Counts what the CPU's kernel holds beside its arguments: those of bf16 in f32, and workspace of
-// these shapes. What threads share of a node with many edges is left out.
-void count_kernel(const Tensor& h, std::initializer_list<const Tensor*> read,
-                  std::initializer_list<const Tensor*> written, std::initializer_list<Shape> own) {
-  if (!counts_kernel_memory(h.device())) return;
-  InF32 wide;
-  std::vector<Tensor> held;
-  for (const Tensor* x : read) held.push_back(wide.read(*x));
-  for (const Tensor* y : written) held.push_back(wide.write(*y));
-  const DType dtype = h.dtype() == DType::bf16 ? DType::f32 : h.dtype();
-  for (const Shape& shape : own) held.push_back(workspace(shape, dtype, h.device()));
-}
-
 constexpr int64_t kHeadScoreRows = 1024;  // rows in a chunk of a weight's gradient
 int64_t score_chunks(int64_t nodes) { return (nodes + kHeadScoreRows - 1) / kHeadScoreRows; }
 
@@ -248,7 +234,7 @@ Tensor graph_attention(const Graph& graph, const Tensor& h, const Tensor& a_src,
   check_graph_attention(graph, h, a_src, a_dst, settings);
   const Tensor in = contiguous(h), src = contiguous(a_src), dst = contiguous(a_dst);
   Tensor y = Tensor::empty(h.shape(), h.dtype(), h.device());
-  count_kernel(h, {&in, &src, &dst}, {}, {src.shape()});
+  count_in_f32(h, {&in, &src, &dst}, {}, {src.shape()});
   dispatch(h.device(), [&](auto backend) {
     graph_attention_kernel(backend, graph, in, src, dst, settings, y);
   });
@@ -281,7 +267,7 @@ GraphAttentionGradients graph_attention_backward(const Graph& graph, const Tenso
   GraphAttentionGradients out{Tensor::empty(h.shape(), h.dtype(), h.device()),
                               Tensor::empty(a_src.shape(), h.dtype(), h.device()),
                               Tensor::empty(a_dst.shape(), h.dtype(), h.device())};
-  count_kernel(h, {&gradient, &in, &src, &dst}, {}, {src.shape(), src.shape()});
+  count_in_f32(h, {&gradient, &in, &src, &dst}, {}, {src.shape(), src.shape()});
   dispatch(h.device(), [&](auto backend) {
     graph_attention_backward_kernel(backend, graph, gradient, in, src, dst, settings, out);
   });
@@ -314,7 +300,7 @@ Tensor head_scores(const Tensor& h, const Tensor& weight) {
   check_scores(h, weight);
   const Tensor in = contiguous(h), w = contiguous(weight);
   Tensor s = Tensor::empty({h.size(0), h.size(1)}, h.dtype(), h.device());
-  count_kernel(h, {&in}, {&s}, {});
+  count_in_f32(h, {&in}, {&s}, {});
   dispatch(h.device(), [&](auto backend) { head_scores_kernel(backend, in, w, s); });
   return s;
 }
@@ -344,7 +330,7 @@ Tensor head_scores_backward_input(const Tensor& ds, const Tensor& weight) {
   check_dim("head_scores backward", "ds", ds, 2);
   const Tensor gradient = contiguous(ds), w = contiguous(weight);
   Tensor dh = Tensor::empty({ds.size(0), weight.size(1), weight.size(2)}, ds.dtype(), ds.device());
-  count_kernel(ds, {&gradient}, {&dh}, {});
+  count_in_f32(ds, {&gradient}, {&dh}, {});
   dispatch(ds.device(),
            [&](auto backend) { head_scores_backward_input_kernel(backend, gradient, w, dh); });
   return dh;
@@ -385,7 +371,7 @@ Tensor head_scores_backward_weight(const Tensor& ds, const Tensor& h) {
   const Tensor gradient = contiguous(ds), in = contiguous(h);
   const DType sums = dtype_beside(h);
   Tensor dweight = Tensor::empty({1, h.size(1), h.size(2)}, sums, h.device());
-  count_kernel(h, {&gradient, &in}, {}, {{score_chunks(h.size(0)), h.size(1) * h.size(2)}});
+  count_in_f32(h, {&gradient, &in}, {}, {{score_chunks(h.size(0)), h.size(1) * h.size(2)}});
   dispatch(h.device(), [&](auto backend) {
     head_scores_backward_weight_kernel(backend, gradient, in, dweight);
   });

@@ -112,6 +112,7 @@ Tensor segment_mean_backward(const Tensor& dy, const Tensor& index) {
   check_index("segment_mean backward", dy, index);
   const Tensor in = contiguous(dy), rows = contiguous(index);
   Tensor dx = Tensor::empty({index.size(0), dy.size(1)}, dy.dtype(), dy.device());
+  count_in_f32(dy, {&in}, {&dx});
   dispatch(dy.device(), [&](auto backend) { segment_mean_backward_kernel(backend, in, rows, dx); });
   return dx;
 }
@@ -166,6 +167,7 @@ Tensor segment_max_backward(const Tensor& dy, const Tensor& element, int64_t ele
   check_shape("segment_max backward", "the index", element, dy.shape());
   const Tensor in = contiguous(dy);
   Tensor dx = Tensor::empty({elements, dy.size(1)}, dy.dtype(), dy.device());
+  count_in_f32(dy, {&in}, {&dx});
   dispatch(dy.device(),
            [&](auto backend) { segment_max_backward_kernel(backend, in, element, dx); });
   return dx;
@@ -207,8 +209,10 @@ Tensor segment_softmax(const Tensor& x, const Tensor& index, int64_t rows) {
   Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
   CategoryScope scope(Category::workspace);
   const Tensor largest = spmm_max(groups, in).y;
+  count_in_f32(x, {&in, &largest}, {&y});
   dispatch(x.device(), [&](auto backend) { segment_exp_kernel(backend, in, largest, row, y); });
   const Tensor total = spmm(groups, y);
+  count_in_f32(x, {&total}, {&y});
   dispatch(x.device(), [&](auto backend) { segment_divide_kernel(backend, y, total, row); });
   return y;
 }
@@ -241,6 +245,7 @@ Tensor segment_softmax_backward(const Tensor& dy, const Tensor& y, const Tensor&
     total = spmm(grouped("segment_softmax backward", dx, index, rows), dx);
   }
   const Tensor out = contiguous(y), row = contiguous(index);
+  count_in_f32(dx, {&out, &total}, {&dx});
   dispatch(dx.device(),
            [&](auto backend) { segment_softmax_backward_kernel(backend, dx, out, total, row); });
   return dx;

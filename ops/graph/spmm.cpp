@@ -266,6 +266,7 @@ RowMax spmm_max(const Csr& a, const Tensor& x) {
   const Shape shape{a.rows, x.size(1)};
   RowMax out{Tensor::empty(shape, x.dtype(), x.device()),
              Tensor::empty(shape, entry_index_dtype(a), x.device())};
+  count_in_f32(x, {&in}, {&out.y});
   dispatch(x.device(), [&](auto backend) { spmm_max_kernel(backend, a, in, out.y, out.index); });
   return out;
 }
@@ -290,6 +291,7 @@ Tensor spmm_max_backward(const SparseMatrix& a, const Tensor& dy, const Tensor& 
                "[spmm_max backward] expected dy [{}, F], got {}", a.rows(), describe(dy));
   const Tensor in = contiguous(dy);
   Tensor dx = Tensor::empty({a.cols(), dy.size(1)}, dy.dtype(), dy.device());
+  count_in_f32(dy, {&in}, {&dx});
   dispatch(dy.device(), [&](auto backend) { spmm_max_backward_kernel(backend, a, in, index, dx); });
   return dx;
 }

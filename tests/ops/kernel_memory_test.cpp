@@ -9,6 +9,7 @@
 #include "core/parallel.h"
 #include "ops/dense/copy.h"
 #include "ops/dense/elementwise.h"
+#include "ops/dense/elu.h"
 #include "ops/dense/matmul.h"
 #include "ops/dense/reduce.h"
 #include "ops/detection/detection_loss.h"
@@ -192,6 +193,11 @@ TEST_CASE("kernels of f32 take little beside tensors of bf16") {
   };
   const int64_t copies = int64_t{1} << 21;  // bytes, a tenth of copies of whole tensors
   CHECK(beside([&] { binary(Binary::mul, x, scale); }) < x.nbytes() + copies);
+  // Blocks are small beside small tensors, too.
+  const Tensor small = Tensor::zeros({2000, 80}, DType::bf16),
+               bias = Tensor::zeros({80}, DType::bf16);
+  CHECK(beside([&] { binary(Binary::add, small, bias); }) == small.nbytes());
+  CHECK(beside([&] { elu(x, true); }) < x.nbytes() + x.nbytes() / 16 + copies);
   CHECK(beside([&] { argmax(x, -1); }) < x.nbytes() / 16 + copies);
   CHECK(beside([&] { rotary(x, {}, {}); }) < x.nbytes() + copies);
   CHECK(beside([&] { interpolate(x, 16, 16, {}); }) < x.nbytes() / 4 + copies);

@@ -150,9 +150,10 @@ void MetaStep::start() {
                     updates_in_backward(run_, 0), 0);
 }
 
-Batch MetaStep::batch(int64_t samples) const {
+Batch MetaStep::batch(int64_t samples, bool evaluated) const {
   if (whole_) return *whole_;
-  Batch made = run_.shape ? run_.shape(samples, device_) : run_.task->shape(samples, device_);
+  const auto& shape = evaluated && run_.evaluated ? run_.evaluated : run_.shape;
+  Batch made = shape ? shape(samples, device_) : run_.task->shape(samples, device_);
   if (run_.counts_edges) made = with_extras_on_meta(std::move(made), held_);
   if (!made.held) return made;
   // A run keeps a copy of the input in the dtype of activations (train/place_batch.h).
@@ -163,10 +164,10 @@ Batch MetaStep::batch(int64_t samples) const {
 }
 
 // The batches that the loader prepares ahead.
-std::vector<Batch> MetaStep::in_flight(int64_t samples) const {
+std::vector<Batch> MetaStep::in_flight(int64_t samples, bool evaluated) const {
   std::vector<Batch> all;
   if (run_.ahead)
-    for (const int64_t ahead : run_.ahead(samples)) all.push_back(batch(ahead));
+    for (const int64_t ahead : run_.ahead(samples)) all.push_back(batch(ahead, evaluated));
   return all;
 }
 
@@ -284,12 +285,12 @@ int64_t MetaStep::evaluation(int64_t samples, int64_t checkpointed_blocks) {
   const ops::KernelMemoryScope kernels(run_.counts_kernels);
   const MetaAsCuda device(run_.on_cuda);
   const Peak peak(device_, own_);
-  const std::vector<Batch> ahead = in_flight(samples);
+  const std::vector<Batch> ahead = in_flight(samples, true);
   {
     NoGrad no_grad;
     Context context;
     context.training = false;
-    Batch now = batch(samples);
+    Batch now = batch(samples, true);
     run_forward(*run_.task, *model_, now, context, {.keep_output = reads_outputs(*run_.task)});
   }
   // The gradients of the last step still exist.

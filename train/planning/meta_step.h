@@ -56,8 +56,8 @@ class MetaStep {
   void start();  // makes the optimizer, without its state
   StepMemory run(SavePolicy* policy, StepRecorder* recorder, int64_t batch,
                  int64_t checkpointed_blocks, bool counts_kernels);
-  Batch batch(int64_t samples) const;
-  std::vector<Batch> in_flight(int64_t samples) const;
+  Batch batch(int64_t samples, bool evaluated = false) const;
+  std::vector<Batch> in_flight(int64_t samples, bool evaluated = false) const;
   int64_t parameter_bytes() const;
   class Borrow;  // while one lives, a network of the run is on meta; they nest
   class Watch;

@@ -30,6 +30,8 @@ struct MetaRun {
   TaskPtr task;
   // Makes a batch of so many samples, which is not filled; empty: Task::shape() makes it.
   std::function<Batch(int64_t samples, Device device)> shape = {};
+  // Makes a batch of evaluations; empty: they are like those of training.
+  std::function<Batch(int64_t samples, Device device)> evaluated = {};
   // Gives the number of steps of the run; empty: so many that a policy learns again and again
   // (compress::Learner).
   std::function<int64_t()> steps = {};

@@ -13,6 +13,7 @@
 #include "core/words/quoted.h"
 #include "data/fetch/sources.h"
 #include "data/missing_files.h"
+#include "data/text/sequence_batches.h"
 #include "train/metrics/metric_names.h"
 
 namespace frugal::apps {
@@ -228,6 +229,14 @@ data::PictureList labelled_pictures(const Config& config, Split split) {
 
 std::vector<int64_t> samples_ahead(const Config& config, int64_t batch) {
   return open_data(config)->samples_ahead(config, batch);
+}
+
+int64_t columns_of_largest(const Config& config, Split split, int64_t batch) {
+  return reading(config, [&]() -> int64_t {
+    const std::vector<int64_t>& lengths = open_data(config)->row_lengths(config, split);
+    const int64_t whole = batch * std::max(config.distributed.ranks, 1);
+    return lengths.empty() ? 0 : data::columns_of_largest(lengths, whole);
+  });
 }
 
 std::vector<int64_t> category_ids(const Config& config) {

@@ -316,6 +316,7 @@ class OpenTexts final : public OpenData {
  public:
   BatchSpec spec(const Config& config) override;
   std::unique_ptr<data::BatchSource> batches(const Config& config, Split split) override;
+  const std::vector<int64_t>& row_lengths(const Config& config, Split split) override;
   std::vector<std::string> class_names(const Config& config) override;
   std::shared_ptr<const data::Tokenizer> tokenizer(const Config& config) override;
   void describe(const Config& config, RunEncoding& known) override;
@@ -348,6 +349,7 @@ class OpenTexts final : public OpenData {
   std::optional<StreamTokens> stream_;
   std::optional<LabelledLines> lines_;
   std::map<std::string, Sequences> samples_;  // conversations, by file
+  std::map<Split, std::vector<int64_t>> row_lengths_;
   TensorFiles arrays_;
   std::optional<int64_t> array_vocabulary_;  // one more than the highest id in the arrays
 };
@@ -593,6 +595,16 @@ std::unique_ptr<data::BatchSource> sequences_or_none(const Config& config,
                                                      int64_t padding) {
   if (all.empty()) return nullptr;
   return sequences(config, std::move(all), split == Split::train, padding);
+}
+
+const std::vector<int64_t>& OpenTexts::row_lengths(const Config& config, Split split) {
+  const auto found = row_lengths_.find(split);
+  if (found != row_lengths_.end()) return found->second;
+  std::vector<int64_t> lengths;
+  if (const auto source = batches(config, split); source != nullptr)
+    lengths = source->row_lengths();
+  std::sort(lengths.begin(), lengths.end());
+  return row_lengths_[split] = std::move(lengths);
 }
 
 std::unique_ptr<data::BatchSource> OpenTexts::batches(const Config& config, Split split) {

@@ -10,6 +10,10 @@ std::unique_ptr<data::BatchSource> OpenData::training_samples(const Config&) {
   return nullptr;
 }
 std::vector<int64_t> OpenData::samples_ahead(const Config&, int64_t) { return {}; }
+const std::vector<int64_t>& OpenData::row_lengths(const Config&, Split) {
+  static const std::vector<int64_t> none;
+  return none;
+}
 std::vector<std::string> OpenData::class_names(const Config&) { return {}; }
 std::vector<int64_t> OpenData::category_ids(const Config&) { return {}; }
 std::vector<int64_t> OpenData::mask_values(const Config&) { return {}; }

@@ -31,6 +31,9 @@ class OpenData {
   virtual std::unique_ptr<data::BatchSource> batches(const Config& config, Split split) = 0;
   virtual std::unique_ptr<data::BatchSource> training_samples(const Config& config);
   virtual std::vector<int64_t> samples_ahead(const Config& config, int64_t batch);
+  // The columns of the rows of the split, ascending, where a batch has as many as its longest row;
+  // empty: batches have those of the spec, or the split has none.
+  virtual const std::vector<int64_t>& row_lengths(const Config& config, Split split);
   // The names of the classes, in the order of the outputs; empty: not known.
   virtual std::vector<std::string> class_names(const Config& config);
   virtual std::vector<int64_t> category_ids(const Config& config);

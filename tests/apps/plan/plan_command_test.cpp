@@ -8,6 +8,7 @@
 #include "apps/config/planned_run.h"
 #include "apps/config/resolve.h"
 #include "apps/json.h"
+#include "ops/precision.h"
 #include "tests/apps/run.h"
 #include "tests/data/formats/arrays.h"
 
@@ -162,12 +163,23 @@ TEST_CASE("a plan of a graph counts what its data hold: features, all labels and
   const std::string path = folder / "c.json", out = folder / "run";
   // Few features, so labels and masks are 5 % of the peak and more; and GAT, whose first layer
   // would write over features that nobody holds.
-  for (const auto& [model, features] : {std::pair{"gcn", 4}, std::pair{"gat", 64}}) {
-    CAPTURE(features);
-    write_file(path, fmt::format(R"({{"model": {{"name": "{}", "layers": 2, "width": 16}},
+  // In bf16, kernels of GAT and of the largest neighbours hold copies in f32.
+  const char* const half = ops::processor_multiplies_bf16() ? "bf16" : "bf16_in_f32";
+  struct Case {
+    const char *model, *precision;
+    int features;
+  };
+  for (const auto& [model, precision, features] :
+       {Case{R"("name": "gcn")", "f32", 4}, Case{R"("name": "gat")", "f32", 64},
+        Case{R"("name": "gcn")", half, 64}, Case{R"("name": "gat")", half, 64},
+        Case{R"("name": "sage", "aggregation": "max")", half, 64}}) {
+    CAPTURE(model);
+    CAPTURE(precision);
+    write_file(path, fmt::format(R"({{"model": {{{}, "layers": 2, "width": 16}},
       "data": {{"name": "random_graph", "nodes": 2000, "edges": 3000, "features": {}}},
-      "optim": {{"name": "adamw", "lr": 0.001}}, "threads": 1, "train": {{"epochs": 2}}}})",
-                                 model, features));
+      "optim": {{"name": "adamw", "lr": 0.001}}, "threads": 1, "precision": "{}",
+      "train": {{"epochs": 2}}}})",
+                                 model, features, precision));
     const Ran ran = frugal("train " + path + " --quiet --overwrite --out " + out);
     REQUIRE_MESSAGE(ran.status == 0, ran.err);
     const int64_t trained = peak_of(Json::parse(read_file(out + "/summary.json")).at("memory"));
@@ -249,6 +261,8 @@ TEST_CASE("frugal plan shows levels, the largest that fits and what takes most, 
   CHECK(batch("4 bits") > batch("whole"));
   CHECK(batch("2 bits") > batch("4 bits"));
   CHECK(batch("whole, recomputed") > batch("whole"));
+  CHECK(Json::parse(frugal(plan + " --memory 1e8 --max batch --json").out).at("memory_bytes") ==
+        100'000'000);
   const Json none = Json::parse(frugal(plan + " --memory 1MiB --max batch --json").out);
   CHECK(row_named(none.at("levels"), "whole").at("largest").is_null());
 
@@ -295,6 +309,9 @@ TEST_CASE("wrong uses of plan") {
            {" --max batch", "--memory"},
            {" --memory 1GiB --max depth", "depth"},
            {" --memory much --max batch", "--memory"},
+           {" --memory 1.5e0", "--memory"},
+           {" --memory -1e9", "--memory"},
+           {" --memory ''", "--memory"},
            {" --memory 1GiB --max batch --explain", "--explain"},
            {" --memory 1GiB --max width --set model.name=densenet121", "model.width"},
            {" --memory 1GiB --max resolution --set data.name=cifar10 --set data.shape=null",

@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <cmath>
 
+#include "autograd/adapter_functions.h"
 #include "autograd/engine.h"
 #include "autograd/functions.h"
 #include "compress/policies/acgc_policy.h"
 #include "ops/dense/copy.h"
+#include "ops/dense/matmul.h"
 #include "tests/compress/policies/acgc_samples.h"
 #include "tests/compress/quantize/samples.h"
 
@@ -508,6 +510,59 @@ TEST_CASE("a residual block's bounds count what backward reads, and dy behind re
     CHECK(bounds[k] <= own * (1 + 5e-3));
     if (!options.keep.recipes) CHECK(bounds[k] >= own * (1 - 5e-3));
   }
+}
+
+TEST_CASE("what an adapter reads is bounded by the gradient of its first matrix alone") {
+  constexpr int64_t kRows = 400, kIn = 12, kOut = 8, kRank = 3;
+  const Variable x(noise({kRows, kIn}, 4)), y(noise({kRows, kOut}, 6));
+  const Variable a = Variable::parameter(noise({kRank, kIn}, 1, 0.3f));
+  const Variable b = Variable::parameter(noise({kOut, kRank}, 2, 0.3f));
+  const Tensor dy = noise({kRows, kOut}, 5);
+  LowRankOptions low;
+  low.scale = 1.5;
+  double larger = 1;
+  SUBCASE("without dropout") {}
+  SUBCASE("with dropout") {
+    low.dropout = 0.5, low.key = {7, 9};
+    larger = 2;
+  }
+  AcgcOptions options = small_acgc(16);
+  options.e = 0.5;
+  AcgcPolicy policy(options);
+  begin_step(0);
+  {
+    PolicyScope scope(&policy);
+    const Variable out = add_low_rank(y, x, a, b, low);
+    backward(out, dy, {}, policy.observer());
+  }
+  policy.learned();  // takes the backward in
+  std::vector<double> bounds;
+  for (const auto& item : policy.items())
+    if (item.op == std::string("add_low_rank") && item.elements == kRows * kIn)
+      bounds = policy.bounds2(item.seq);
+  REQUIRE(bounds.size() == 1);
+  const Tensor dz = ops::linear_backward_input(dy, b.value());
+  const double price =
+      product_price(kRows, low.scale * low.scale * larger * kIn, squares(dz), options.count);
+  CHECK(bounds[0] * price / (0.25 * squares(a.grad())) == doctest::Approx(1).epsilon(2e-3));
+  // Independent errors of the input change the gradient as much as they may.
+  const Tensor exact = ops::clone(a.grad());
+  const double bound = 0.2;
+  const double expected =
+      bound * bound *
+      product_price(kRows, low.scale * low.scale * larger * kIn, squares(dz), Count::expected);
+  double mean = 0;
+  constexpr int kDraws = 200;
+  for (uint64_t draw = 0; draw < kDraws; ++draw) {
+    std::vector<float> d(kRows * kIn);  // errors of variance bound^2 / 4
+    for (size_t i = 0; i < d.size(); ++i)
+      d[i] = (uniform({draw, 1}, i) < 0.5f ? -0.5f : 0.5f) * static_cast<float>(bound);
+    const Variable first = Variable::parameter(a.value());
+    begin_step(0);
+    backward(add_low_rank(y, Variable(plus(x.value(), d)), first, b, low), dy);
+    mean += distance2(first.grad(), exact) / kDraws;
+  }
+  CHECK(mean / expected == doctest::Approx(1).epsilon(0.1));
 }
 
 TEST_CASE("the published bound of a normalization takes the largest dy of its channel") {

@@ -5,12 +5,14 @@
 
 #include <cmath>
 
+#include "autograd/adapter_functions.h"
 #include "autograd/engine.h"
 #include "autograd/functions.h"
 #include "compress/policies/levels.h"
 #include "compress/policies/offload_policy.h"
 #include "compress/policies/policy_kind.h"
 #include "core/parallel.h"
+#include "ops/dense/matmul.h"
 #include "ops/optimizer/sgd.h"
 #include "tests/compress/offload/offload_samples.h"
 #include "tests/compress/quantize/samples.h"
@@ -147,6 +149,28 @@ TEST_CASE("the sensitivity of a dense layer is fan times the gradient's squared 
       predicted += *item.sensitivity / 6 * w[n] / 4 / std::pow((1 << bits[n]) - 1, 2);
   }
   CHECK(policy.predicted_variance() == doctest::Approx(predicted));
+}
+
+TEST_CASE("the sensitivity of what an adapter reads is that of its first matrix") {
+  ActnnPolicy policy(actnn_options(2));
+  const Variable x(noise({64, 32}, 1)), y(noise({64, 16}, 2));
+  const Variable a = Variable::parameter(noise({4, 32}, 3)),
+                 b = Variable::parameter(noise({16, 4}, 4));
+  const Tensor dy = noise({64, 16}, 5);
+  LowRankOptions low;
+  low.scale = 1.5;
+  begin_step(0);
+  {
+    PolicyScope scope(&policy);
+    const Variable out = add_low_rank(y, x, a, b, low);
+    backward(out, dy, {}, policy.observer());
+  }
+  const auto items = policy.items();
+  REQUIRE(items.size() == 2);
+  const double scale = low.scale * low.scale,
+               norm = ops::sum_of_squares(ops::linear_backward_input(dy, b.value()));
+  CHECK(items[0].sensitivity.value() == doctest::Approx(scale * 32 * norm));
+  CHECK(items[1].sensitivity.value() == doctest::Approx(scale * 4 * ops::sum_of_squares(dy)));
 }
 
 TEST_CASE("dither and rounding to nearest add half of what stochastic rounding adds") {

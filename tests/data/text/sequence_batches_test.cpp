@@ -239,6 +239,27 @@ TEST_CASE("the largest batches of all come first") {
   while (few.next()) continue;
 }
 
+TEST_CASE("the columns of the largest batch follow from the lengths of all rows") {
+  // A last batch that is not full has the longest rows and is smaller than the one before it.
+  CHECK(columns_of_largest({1, 2, 3, 4, 5, 6, 7}, 3) == 6);
+  CHECK(columns_of_largest({1, 2, 3, 4, 5, 6, 20}, 3) == 20);
+  CHECK(columns_of_largest({1, 2, 3}, 8) == 3);
+  // Whatever an epoch draws, no batch is larger, and some batch of some epoch is as large.
+  for (const int count : {7, 30, 150, 300}) {
+    CAPTURE(count);
+    SequenceBatchOptions options;
+    options.batch_size = 2;
+    SequenceBatches source(sequences(count), options);
+    std::vector<int64_t> lengths = source.row_lengths();
+    std::sort(lengths.begin(), lengths.end());
+    std::pair<int64_t, int64_t> largest{0, 0};  // elements and columns
+    for (int epoch = 0; epoch < 6; ++epoch)
+      while (const auto batch = source.next())
+        largest = std::max(largest, std::pair(batch->input.numel(), batch->input.size(1)));
+    CHECK(columns_of_largest(lengths, options.batch_size) == largest.second);
+  }
+}
+
 TEST_CASE("the last batch") {
   SequenceBatches kept(sequences(10), {.batch_size = 4}),
       dropped(sequences(10), {.batch_size = 4, .drop_last = true});

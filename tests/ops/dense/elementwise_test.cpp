@@ -181,6 +181,9 @@ TEST_CASE("binary: broadcasting agrees with the definition, on every path") {
                                    {{4, 1, 3}, {1, 5, 3}},
                                    {{2, 3, 4, 5}, {2, 1, 1, 5}},
                                    {{300, 20}, {300, 1}},
+                                   {{3, 9000}, {9000}},
+                                   {{2, 9000}, {2, 1}},
+                                   {{9, 500, 3}, {9, 1, 3}},
                                    {{1, 1, 1}, {2, 2}},
                                    {{0, 3}, {3}}};
   const auto apply = [](Binary op, double a, double b) {
@@ -203,6 +206,11 @@ TEST_CASE("binary: broadcasting agrees with the definition, on every path") {
         for (size_t i = 0; i < wide_a.size(); ++i)
           expected.push_back(apply(op, wide_a[i], wide_b[i]));
         CHECK(error(y, expected) < (dtype == DType::f32 ? 1e-7 : 1e-15));
+        if (dtype != DType::f32) continue;
+        // bf16 has the bits of f32, rounded.
+        const Tensor half_a = cast(a, DType::bf16), half_b = cast(b, DType::bf16);
+        const Tensor exact = binary(op, cast(half_a, DType::f32), cast(half_b, DType::f32));
+        CHECK(same_bits(binary(op, half_a, half_b), cast(exact, DType::bf16)));
       }
 }
 
@@ -210,6 +218,8 @@ TEST_CASE("binary: transposed operands and slices are read through their strides
   const Tensor a = normals({30, 20}, 1), b = normals({20, 30}, 2);
   CHECK(same_bits(add(a, b.transpose(0, 1)), add(a, contiguous(b.transpose(0, 1)))));
   CHECK(same_bits(mul(a.transpose(0, 1), b), mul(contiguous(a.transpose(0, 1)), b)));
+  const Tensor half = cast(a, DType::bf16), other = cast(b, DType::bf16);
+  CHECK(same_bits(mul(half.transpose(0, 1), other), mul(contiguous(half.transpose(0, 1)), other)));
   const Tensor part = a.slice(1, 3, 11);
   CHECK(same_bits(sub(part, part.slice(0, 0, 1)),
                   sub(contiguous(part), contiguous(part.slice(0, 0, 1)))));
