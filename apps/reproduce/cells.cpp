@@ -21,7 +21,7 @@ constexpr const char* kProfile = "compression.advanced.profile";
 // hashes cover only keys that differ from the defaults, so a new key leaves old results valid.
 constexpr int kDefaults = 4;
 // Version of the order of batches of texts, which trainings with texts of many lengths have.
-constexpr int kTextBatches = 2;
+constexpr int kTextBatches = 3;
 
 // Later values of a path replace earlier ones, at the earlier place. Null takes the path away.
 void add(Sets& all, const Sets& more) {

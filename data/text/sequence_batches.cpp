@@ -168,11 +168,13 @@ void SequenceBatches::begin_epoch() {
       return (span.end - span.begin) * padded_length(span);
     };
     const auto first = spans_.begin() + std::min(options_.largest_first, batches_);
-    if (state_.epoch == 0)
+    if (state_.epoch == 0) {
       for (auto at = spans_.begin(); at != first; ++at)
         std::iter_swap(at, std::max_element(at, spans_.end(), [&](const Span& a, const Span& b) {
                          return tokens(a) < tokens(b);
                        }));
+      std::reverse(spans_.begin(), first);
+    }
   }
   epoch_ready_ = true;
 }

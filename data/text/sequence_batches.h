@@ -36,9 +36,9 @@ struct SequenceBatchOptions {
   // is left. 0: a row holds one sample. The samples of a row count as one in batch_size, drop_last,
   // shares and samples().
   int64_t join_to = 0;
-  // With shuffle and group_by_length: so many of the largest batches of the first epoch come first.
-  // A step and a batch more: the optimizer makes its state in the first step alone, so the second
-  // one is what shows the most that a step takes.
+  // With shuffle and group_by_length: so many of the largest batches of the first epoch come first,
+  // the largest of them last. So it is in the second step, which has the state that the optimizer
+  // made in the first one, and which shows the most that a step takes.
   int64_t largest_first = 2;
 };
 

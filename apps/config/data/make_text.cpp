@@ -492,7 +492,9 @@ std::unique_ptr<data::BatchSource> sequences(const Config& config, std::vector<d
   options.padding = padding;
   options.next_tokens = next_tokens;
   if (join) options.join_to = config.data.max_length;
-  options.largest_first = config.train.gradient_accumulation + 1;
+  // All of the first step, and the batch of the second one that meets gradients of others.
+  const int64_t parts = config.train.gradient_accumulation;
+  options.largest_first = parts + std::min<int64_t>(parts, 2);
   return std::make_unique<data::SequenceBatches>(std::move(all), options);
 }
 

@@ -222,7 +222,7 @@ TEST_CASE("groups of like length need little padding and keep batches random") {
   CHECK(rises < steps * 3 / 4);
 }
 
-TEST_CASE("the largest batches of all come first") {
+TEST_CASE("the largest batches of all come first, the largest of them last") {
   for (const int64_t first : {1, 3}) {
     SequenceBatches grouped(sequences(2100), {.batch_size = 16, .seed = 3, .largest_first = first});
     std::vector<int64_t> tokens;
@@ -230,8 +230,9 @@ TEST_CASE("the largest batches of all come first") {
     std::vector<int64_t> sorted = tokens;
     std::sort(sorted.begin(), sorted.end(), std::greater<>());
     const auto n = static_cast<size_t>(first);
-    CHECK(std::equal(sorted.begin(), sorted.begin() + first, tokens.begin()));
     CHECK(tokens[n] < sorted[n]);  // chance does not do it
+    std::reverse(tokens.begin(), tokens.begin() + first);
+    CHECK(std::equal(sorted.begin(), sorted.begin() + first, tokens.begin()));
   }
   // There are fewer batches than that.
   SequenceBatches few(sequences(40), {.batch_size = 16, .largest_first = 9});
