@@ -6,6 +6,7 @@
 #include "apps/config/keys/config_table.h"
 #include "apps/config/keys/level_keys.h"
 #include "apps/config/make_choice.h"
+#include "compress/policies/acgc_policy.h"
 #include "compress/policies/policy_kind.h"
 #include "core/words/quoted.h"
 #include "data/formats/atomic_file.h"
@@ -173,7 +174,7 @@ std::string assumed_on_meta(const Config& config) {
                      !(c.policy == PolicyKind::gact && c.gact.greedy);
   std::string widths = exact ? "" : widths_on_meta(config);
   if (is_acgc)
-    widths += fmt::format("; {} in the first step", bits_text(compress::AcgcOptions().start_bits));
+    widths += fmt::format("; {} in the first step", bits_text(compress::start_bits(c.acgc)));
   return widths;
 }
 

@@ -43,10 +43,11 @@ constexpr const char* kAcgc = name_of(PolicyKind::acgc).data();  // Learned::pol
 constexpr double kStepsAtOne = 15;  // e = 1 counts as the 15 steps of a width of 4 bits
 
 FixedPolicyOptions acgc_keep(const AcgcOptions& options) {
-  FRUGAL_CHECK(options.start_bits >= 1 && options.start_bits <= 16,
-               "[acgc] expected start_bits in 1..16, got {}", options.start_bits);
+  FRUGAL_CHECK(options.start_bits >= 0 && options.start_bits <= 16,
+               "[acgc] expected start_bits in 1..16, or 0 for the default, got {}",
+               options.start_bits);
   FixedPolicyOptions keep = options.keep;
-  keep.bits = options.start_bits;
+  keep.bits = start_bits(options);
   keep.corrected = false;  // error-bounded codecs do not tell their variance
   keep.signs = Signs::masks;
   keep.rounding = options.rounding;
@@ -59,7 +60,7 @@ FixedPolicyOptions acgc_keep(const AcgcOptions& options) {
 
 QuantizeOptions start_of(const AcgcOptions& options) {
   QuantizeOptions start;
-  start.bits = options.start_bits;
+  start.bits = start_bits(options);
   start.group = options.keep.group;
   start.rounding = options.rounding;
   start.seed = options.keep.seed;
@@ -96,6 +97,12 @@ std::unique_ptr<ErrorBounded> codec_of(const AcgcOptions& options) {
 }
 
 }  // namespace
+
+int start_bits(const AcgcOptions& options) {
+  if (options.start_bits > 0) return options.start_bits;
+  // Tensors take few bits later, so 8 would make the first step the peak of a run.
+  return options.count == acgc::Count::expected ? 4 : 8;
+}
 
 double assumed_bits(const AcgcOptions& options) {
   const bool zeros = options.codec == "fixed_z";

@@ -5,7 +5,7 @@
 // Every `interval` steps the backward pass is observed and gives bounds (acgc_bounds.h). The mean
 // of the last `window` squared bounds counts. With the published rule it is a weighted mean, which
 // equals the ratio of the mean numerator and the mean denominator (acgc_collect.h). Before the
-// first bounds, tensors take `start_bits` bits. Tensors are packed by an error-bounded codec
+// first bounds, tensors take start_bits(). Tensors are packed by an error-bounded codec
 // (error_bounded.h). As published, recipes are off (keep.recipes is false) and masks take 1 bit.
 // With recipes, the bounds of a rebuilt tensor become bounds of the tensors that it is rebuilt
 // from.
@@ -14,10 +14,10 @@
 // the ops before it. A test compares whole gradients with what is allowed.
 //
 // On `meta` there are no values: steps are observed, which takes memory, and give no bounds, and
-// every tensor takes assumed_bits(), or start_bits in a first step (Learner::set_first_on_meta()).
-// The widths of a run come from a profile (width_profile.h).
+// every tensor takes assumed_bits(), or start_bits() in a first step
+// (Learner::set_first_on_meta()). The widths of a run come from a profile (width_profile.h).
 // Tensors are known by SaveInfo::seq. If a step saves other tensors than the steps before, the new
-// ones take `start_bits`. Ref: Evans & Aamodt 2021 (AC-GC).
+// ones take start_bits(). Ref: Evans & Aamodt 2021 (AC-GC).
 #pragma once
 #include <deque>
 #include <map>
@@ -32,6 +32,8 @@
 
 namespace frugal::compress {
 
+// The bits of a tensor that has no bounds yet, as in the first step.
+int start_bits(const AcgcOptions& options);
 // The bits that steps on `meta` count for each element, an average.
 //   published: that of the public program's own runs (ResNet-50, CIFAR-10, e = 1: 7.3, with zeros
 //              6.7), and 1 for the bit that the program executes and does not count
@@ -68,7 +70,7 @@ class AcgcPolicy final : public SavePolicy, public Learner, public Adjustable, p
     uint64_t seq = 0;
     std::string op;  // name of the op that saved it
     int64_t elements = 0, bytes = 0;
-    bool bounded = false;  // false: it has start_bits
+    bool bounded = false;  // false: it has start_bits()
   };
   std::vector<Item> items() const;  // by seq
   double average_bits() const;      // over the items' elements, metadata included

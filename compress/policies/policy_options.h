@@ -103,7 +103,8 @@ struct AcgcOptions {
   Rounding rounding = Rounding::stochastic;  // nearest or stochastic
   int64_t interval = 100;
   int64_t window = 10;
-  int start_bits = 8, min_bits = 2, max_bits = 16;
+  int start_bits = 0;  // before the first bounds; 0: 8 as published, 4 with expected errors
+  int min_bits = 2, max_bits = 16;
   FixedPolicyOptions keep = {};  // bits, signs and rounding do not count
   bool operator==(const AcgcOptions&) const = default;
   static std::vector<by_name::Option<AcgcOptions>> list();
