@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # csvkit 1.0.7 and 2.0.1 (agate): csvsort and csvjson write other cells than they have read. A column of 0 and 1 alone
 # becomes one of True and False, leading zeros go, and 10:30 becomes a duration of 0:10:30. What a column becomes
-# depends on all of its cells, so the parts of one data set get different classes. csvcut leaves cells as they are. So do the
-# others with --no-inference, but that n/a becomes empty, as NA, none, null and a point do; --blanks keeps these.
+# depends on all of its cells, so the parts of one data set get different classes. csvcut leaves cells as they are. So
+# do the others with --no-inference, but that n/a becomes empty, as NA, none, null and a point do; --blanks keeps these.
 # Seen, two files of one data set that are sorted: the labels 1, 0, 1 of the first one come as True, False, True, and 2,
 # 0, 1 of the second one stay. The ids 007 and 012 come as 7 and 12, 1e5 as 1E+5, n/a as an empty cell. csvjson writes
 # true for the label 1 and 7.0 for 007. With --no-inference --blanks the sorted lines are those of the file.
