@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # R 4.2.2, data.table 1.14.8 and readr 2.1.4 read one CSV file as three tables, and data.table does not read the texts
 # that it has written. readr takes a D for an exponent, as Fortran does, and read.csv() reads hexadecimal numbers. Both
-# make T and F logical. fread() leaves quotes inside of a text doubled. So classes, ids and texts depend on the function.
+# make T and F logical. fread() leaves quotes in a text doubled. So classes, ids and texts depend on the function.
 # Seen: a column 1d5, 2D3, 3e1 is text in read.csv() and fread(), and 100000, 2000, 30 in read_csv(). 0x1A is 26 in
 # read.csv() and text in the others. A label T is TRUE in read.csv() and read_csv(), and T in fread(). A text he said
 # "no", whose quotes fwrite() doubles as all do, is he said ""no"" in fread() and right in the others.
