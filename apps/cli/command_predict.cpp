@@ -15,6 +15,7 @@
 #include "apps/cli/signals.h"
 #include "apps/config/data/data_kinds.h"
 #include "apps/config/data/make_data.h"
+#include "apps/config/data/tensor_data.h"
 #include "apps/config/keys/value_named.h"
 #include "apps/config/make_model.h"
 #include "apps/config/resolve.h"
@@ -302,13 +303,16 @@ Tensor samples_in(const Tensor& input, const std::string& file, const StoredRun&
   check(input.dim() == (grey ? 3 : 4) && input.numel() == input.size(0) * sample.numel() &&
             input.size(1) == wanted[0] && input.size(2) == wanted[1],
         fmt::format("[N, {}, {}, {}]", wanted[0], wanted[1], wanted[2]));
+  const auto& known = run.config.data.known;
+  const bool is_bytes = input.dtype() == DType::u8;
+  const Tensor pictures =
+      pictures_like(known != nullptr ? known->of_bytes.value_or(is_bytes) : is_bytes, input,
+                    fmt::format("[predict] {}: expected an array input", in_quotes(file)));
   data::SampleTargets none;
   none.labels.resize(static_cast<size_t>(input.size(0)));
   none.classes = 1;
-  const data::TensorDataset all(file,
-                                (input.dtype() == DType::u8 ? input : data::to_f32(input))
-                                    .view({input.size(0), wanted[0], wanted[1], wanted[2]}),
-                                none, first);
+  const data::TensorDataset all(
+      file, pictures.view({input.size(0), wanted[0], wanted[1], wanted[2]}), none, first);
   Tensor samples = Tensor::empty({input.size(0), sample[0], sample[1], sample[2]});
   for (int64_t i = 0; i < input.size(0); ++i)
     all.get_into(i, {}, samples.mut<float>() + i * sample.numel());

@@ -198,6 +198,7 @@ std::string data_json(const Config& config) {
     json["column_means"] = known.column_means;
     json["column_scales"] = known.column_scales;
   }
+  if (known.of_bytes) json["of_bytes"] = *known.of_bytes;
   if (known.parts && known.parts->by_name())
     json["parts"] = {{"validation", known.parts->validation_names},
                      {"test", known.parts->test_names}};
@@ -219,6 +220,7 @@ void read_data_json(const Json& json, RunEncoding& known) {
                  "expected as many \"column_scales\" as \"column_means\", got {} and {}",
                  known.column_scales.size(), known.column_means.size());
   }
+  if (json.contains("of_bytes")) known.of_bytes = json.at("of_bytes").get<bool>();
   if (const auto parts = json.find("parts"); parts != json.end()) {
     known.parts.emplace();
     const Json& test = parts->at("test");

@@ -52,6 +52,7 @@ struct RunEncoding {
       {};  // with a folder's tokenizer, which it holds
   // For features of nodes: a column less its mean, then times its scale; empty: they stay.
   std::vector<double> column_means = {}, column_scales = {};
+  std::optional<bool> of_bytes = {};      // arrays of pictures: bytes, which become 0 to 1
   std::optional<KeptParts> parts = {};    // none: the data have parts, or not known
   std::optional<DataDigest> digest = {};  // none: made in memory, or not known
 };

@@ -40,6 +40,11 @@ Shape TensorFile::shape(const std::string& name) const {
   return impl_->npz ? impl_->npz->info(name).shape : impl_->safetensors->info(name).shape;
 }
 
+DType TensorFile::dtype(const std::string& name) const {
+  shape(name);
+  return impl_->npz ? impl_->npz->info(name).dtype : impl_->safetensors->info(name).dtype;
+}
+
 Tensor TensorFile::read(const std::string& name) const {
   shape(name);
   const CategoryScope scope(Category::input);

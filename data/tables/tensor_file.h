@@ -18,6 +18,7 @@ class TensorFile {
   const std::string& path() const { return path_; }
   bool contains(const std::string& name) const;
   Shape shape(const std::string& name) const;  // Errors: no such array, with a list of them
+  DType dtype(const std::string& name) const;  // Errors: no such array, with a list of them
   Tensor read(const std::string& name) const;  // Errors: no such array, with a list of them
 
  private:

@@ -102,6 +102,58 @@ TEST_CASE_FIXTURE(Arrays, "arrays that do not fit the run are named") {
   CHECK(has(ran.err, "[N, 4, 4, 3]"));
 }
 
+TEST_CASE_FIXTURE(Arrays, "pictures of bytes and pictures of numbers do not mix in silence") {
+  const std::string other = folder / "other";
+  fs::create_directory(other);
+  const auto move_to = [&](const char* name) {
+    fs::rename(file, other + "/" + std::string(name) + ".npz");
+  };
+  const auto train = [&] {
+    write_file(config, fmt::format(R"({{"model": {{"name": "mlp", "hidden": [8]}}, "threads": 1,
+        "data": {{"name": "tensors", "dir": "{}", "batch_size": 8}}, "train": {{"steps": 2}}}})",
+                                   other));
+    return frugal("train " + config + " --quiet --overwrite --out " + run);
+  };
+  const auto numbers = [&](float factor) {  // those of the bytes, by a factor
+    std::vector<float> values;
+    std::vector<int64_t> targets;
+    for (int64_t i = 0; i < 8 * 16; ++i) values.push_back(factor * static_cast<float>(i % 7) / 7);
+    for (int64_t i = 0; i < 8; ++i) targets.push_back(i % 4);
+    write_file(file,
+               frugal_test::zip({{"input.npy", frugal_test::npy("<f4", "(8, 4, 4)",
+                                                                frugal_test::raw_bytes(values))},
+                                 {"target.npy", frugal_test::npy_of("<i8", targets)}}));
+  };
+  write("(40, 4, 4)", 16, "|u1");
+  move_to("train");
+  numbers(255);
+  move_to("val");
+  const Ran mixed = train();
+  CHECK(mixed.status == 1);
+  CHECK(has(mixed.err,
+            "val.npz\": expected input of bytes (u8), as training has, or of numbers "
+            "from 0 to 1, which bytes become, got "));
+  numbers(1);  // what bytes become
+  move_to("val");
+  const Ran alike = train();
+  CHECK_MESSAGE(alike.status == 0, alike.err);
+  numbers(255);
+  const Ran large = frugal("predict " + run + " " + file);
+  CHECK(large.status == 1);
+  CHECK(has(large.err, "expected an array input of bytes (u8), as training has"));
+  numbers(1);
+  CHECK(frugal("predict " + run + " " + file).status == 0);
+  // A network that was trained on numbers does not take bytes.
+  move_to("train");
+  CHECK(train().status == 0);
+  write("(40, 4, 4)", 16, "|u1");
+  const Ran bytes = frugal("predict " + run + " " + file);
+  CHECK(bytes.status == 1);
+  CHECK(has(bytes.err,
+            "expected an array input of the numbers that training has, which stay as "
+            "they are, got bytes (u8), which become 0 to 1"));
+}
+
 // Whatever the data, the key that says where they are is read where they are in files.
 TEST_CASE("data.dir is read with every name of data in files, and with no other") {
   for (const std::string& name : dataset_names())

@@ -86,12 +86,17 @@ data::TargetTask task_of(const Config& config) {
                                                     {"values", TargetTask::values}});
 }
 
+bool has_pictures(const Config& config) {
+  return config.data.layout == "nhwc" || config.data.layout == "nchw";
+}
+
 TensorParts read_parts(const Config& config) {
   TensorParts parts;
   parts.places = places_of(find_parts(config, endings()));
   const TensorPlace& place = parts.places.train;
   const data::TensorFile file(place.file);
   parts.sample = sample_of(config, place, file.shape(place.before + "input"));
+  parts.of_bytes = has_pictures(config) && file.dtype(place.before + "input") == DType::u8;
   parts.has_targets = config.data.layout != "tokens" ||
                       (!is_decoder(config) && file.contains(place.before + "target"));
   if (parts.has_targets)
@@ -111,6 +116,25 @@ std::vector<int64_t> labels_to_split(const data::SampleTargets& targets) {
 
 }  // namespace
 
+Tensor pictures_like(bool of_bytes, const Tensor& input, const std::string& expected) {
+  const bool is_bytes = input.dtype() == DType::u8;
+  FRUGAL_CHECK(of_bytes || !is_bytes,
+               "{} of the numbers that training has, which stay as they are, got bytes (u8), which "
+               "become 0 to 1",
+               expected);
+  if (is_bytes) return input;
+  const Tensor numbers = data::to_f32(input);
+  if (!of_bytes) return numbers;
+  const float* const values = numbers.data<float>();
+  for (int64_t i = 0; i < numbers.numel(); ++i)
+    FRUGAL_CHECK(
+        !(values[i] < 0 || values[i] > 1),
+        "{} of bytes (u8), as training has, or of numbers from 0 to 1, which bytes become, "
+        "got {} in {}",
+        expected, values[i], describe(input));
+  return numbers;
+}
+
 const TensorParts& TensorFiles::parts(const Config& config) {
   if (!parts_) parts_ = read_parts(config);
   return *parts_;
@@ -127,8 +151,12 @@ DatasetPtr TensorFiles::open(const Config& config, Split split) {
   FRUGAL_CHECK(sample == parts.sample,
                "[tensors] {}: expected samples {}, as in the training part, got {}",
                in_quotes(place.file), parts.sample, sample);
-  const bool pictures = config.data.layout != "rows";
-  if (!pictures || input.dtype() != DType::u8) input = data::to_f32(input);
+  if (!has_pictures(config))
+    input = data::to_f32(input);
+  else
+    input = pictures_like(
+        parts.of_bytes, input,
+        fmt::format("[tensors] {}: expected {}input", in_quotes(place.file), place.before));
   if (config.data.layout == "nhwc")
     input = input.view({input.size(0), sample[0], sample[1], sample[2]});
   const bool first = split == Split::train || places.split;
@@ -206,6 +234,7 @@ std::vector<std::string> TensorFiles::class_names(const Config& config) {
 
 void TensorFiles::describe(const Config& config, RunEncoding& known) {
   const TensorParts& parts = this->parts(config);
+  if (has_pictures(config)) known.of_bytes = parts.of_bytes;
   if (!parts.places.split || !parts.has_targets) return;
   known.parts = parts_of(split_by(config, labels_to_split(parts.train_targets)));
 }

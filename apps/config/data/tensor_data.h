@@ -28,6 +28,7 @@ struct TensorParts {
   Shape sample;                       // [H, W, C], [F] or [T]
   data::SampleTargets train_targets;  // none: tokens without targets
   bool has_targets = true;
+  bool of_bytes = false;  // pictures: bytes, which become 0 to 1
 };
 
 // Whole token ids of a split, [N, T] i64, and their labels; undefined: there is no such split.
@@ -36,6 +37,11 @@ struct TokenArray {
   std::vector<int64_t> labels;  // empty without targets
   bool one_part = false;        // there are no others: a decoder's is cut by data.validation
 };
+
+// Pictures of an array, for a network that was trained on bytes (which become 0 to 1) or on numbers
+// that stay as they are: bytes, or else f32. Errors begin with `expected`: bytes beside numbers;
+// numbers outside of 0 to 1 beside bytes.
+Tensor pictures_like(bool of_bytes, const Tensor& input, const std::string& expected);
 
 // The arrays of an open data set (open_data.h).
 class TensorFiles {
