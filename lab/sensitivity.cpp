@@ -65,8 +65,11 @@ void study_sensitivity(const LabArguments& arguments) {
   for (const Item& item : items) seqs.push_back(item.seq);
   const Batch part = bench.task().part(batch, 0, samples);
   auto measure = [&](const Batch& by, uint64_t number) {
-    return measure_sensitivity(bench.task(), bench.model(), adaptive, by, n,
-                               {number, key, config.train.label_smoothing, false}, seqs);
+    const auto found =
+        measure_sensitivity(bench.task(), bench.model(), adaptive, by, n,
+                            {number, key, config.train.label_smoothing, false}, seqs);
+    FRUGAL_CHECK(found, "[sensitivity] expected a finite loss and gradient, got others");
+    return *found;
   };
   // One pair of gradients estimates c_l with an error of a few percent. The mean of several pairs
   // counts as exact.

@@ -1,6 +1,8 @@
 #include "train/early_stop.h"
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "core/words/quoted.h"
 #include "train/option_error.h"
@@ -63,7 +65,9 @@ EarlyStop::EarlyStop(const EarlyStopOptions& options, const Task& task)
 }
 
 bool EarlyStop::add(const EpochResult& result, int64_t epochs) {
-  const double value = measure(result, options_.metric, higher_is_better_);
+  // A checkpoint holds finite numbers alone, and an infinite perplexity is the worst of all.
+  const double value = std::max(measure(result, options_.metric, higher_is_better_),
+                                std::numeric_limits<double>::lowest());
   if (!state_.best || value > *state_.best + options_.min_delta) {
     state_.best = value;
     state_.waited = 0;

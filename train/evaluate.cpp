@@ -86,11 +86,11 @@ std::optional<Evaluation> evaluate(const Task& task, Module& model, data::BatchS
       const Outcome outcome =
           run_forward(task, model, *batch, context, {.keep_output = keep_output});
       // JSON has no such number, so neither the metrics nor a checkpoint could hold the loss.
-      FRUGAL_CHECK(
-          std::isfinite(outcome.result.loss),
-          "[evaluate] expected a finite loss, got {} behind {} samples: are the weights those "
-          "of a run that diverged, or the data broken? {}",
-          outcome.result.loss, totals.samples, advice_against_divergence(0));
+      if (!std::isfinite(outcome.result.loss))
+        throw NotFinite(fmt::format(
+            "[evaluate] expected a finite loss, got {} behind {} samples: are the weights those "
+            "of a run that diverged, or the data broken? {}",
+            outcome.result.loss, totals.samples, advice_against_divergence(0)));
       totals.add(outcome.result);
       samples += counted_samples(task.spec(), outcome.result);
       read += outcome.result.samples;

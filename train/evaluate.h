@@ -16,7 +16,7 @@ namespace frugal::train {
 // ranks, each takes its share of the batches (BatchSource::set_share()), and all get the measures
 // of the whole. Metrics see all outputs in the order in which one process sees them, or add up what
 // they counted.
-// Errors: a loss that is not finite; no target that counts.
+// Errors: NotFinite for a loss; no target that counts.
 std::optional<Evaluation> evaluate(const Task& task, Module& model, data::BatchSource& batches,
                                    const std::function<bool()>& stop = {},
                                    const Ranks& ranks = one_rank());

@@ -592,6 +592,12 @@ void Trainer::finish(const StepResult& step, Watch& watch, double lr, double sec
   if (report.logs) state_.interval = {};
 }
 
+// A sentence and a blank, or nothing where the run has no checkpoint.
+std::string Trainer::what_is_kept() const {
+  const bool has = options_.folder != nullptr && options_.folder->has_checkpoint();
+  return has ? "The last checkpoint is kept. " : "";
+}
+
 void Trainer::check_finite(double value, const char* what) {
   if (std::isfinite(value)) return;
   batches_.seek(last_batch_);
@@ -609,11 +615,10 @@ void Trainer::check_finite(double value, const char* what) {
     for (size_t r = 0; r < found.size() && where.empty(); ++r)
       if (!found[r].empty()) where = fmt::format("{} of rank {}", found[r], r);
   }
-  throw NotFinite(
-      fmt::format("[train] step {}: the {} is {}; first non-finite tensor: {}. The last checkpoint "
-                  "is kept. {}",
-                  state_.step + 1, what, value, where.empty() ? "none, a sum overflows" : where,
-                  advice_against_divergence(schedule_->lr(state_.step))));
+  throw NotFinite(fmt::format("[train] step {}: the {} is {}; first non-finite tensor: {}. {}{}",
+                              state_.step + 1, what, value,
+                              where.empty() ? "none, a sum overflows" : where, what_is_kept(),
+                              advice_against_divergence(schedule_->lr(state_.step))));
 }
 
 bool Trainer::is_better(const EpochResult& a, const EpochResult& b) const {
@@ -628,19 +633,18 @@ bool Trainer::evaluate_epoch(EpochReport& report) {
   std::optional<Evaluation> validation;
   std::optional<optim::Ema::Swap> average;
   if (optim::Ema* const ema = optimizer_.averages()) average.emplace(*ema);
-  if (options_.validation != nullptr &&
-      !(validation = evaluate(task_, model_, *options_.validation, options_.stop, ranks_)))
-    return false;
-  const auto test = evaluate(task_, model_, *options_.test, options_.stop, ranks_);
-  if (!test) return false;
-  const auto check = [&](const char* what, double loss) {
-    if (std::isfinite(loss)) return;
-    throw NotFinite(fmt::format(
-        "[train] step {}: the {} loss is {}. The last checkpoint is kept. {}", state_.step, what,
-        loss, advice_against_divergence(schedule_->lr(std::max<int64_t>(state_.step - 1, 0)))));
+  const auto judge = [&](const char* set, data::BatchSource& batches) {
+    try {
+      return evaluate(task_, model_, batches, options_.stop, ranks_);
+    } catch (const NotFinite& e) {
+      throw NotFinite(fmt::format("[train] step {}, the {} set: {}{}", state_.step, set,
+                                  what_is_kept(), e.what()));
+    }
   };
-  if (validation) check("validation", validation->loss);
-  check("test", test->loss);
+  if (options_.validation != nullptr && !(validation = judge("validation", *options_.validation)))
+    return false;
+  const auto test = judge("test", *options_.test);
+  if (!test) return false;
   state_.last = {report.epoch, state_.step, state_.epoch.mean_loss(), state_.epoch.accuracy(),
                  *test,        validation};
   report.result = state_.last;

@@ -33,12 +33,6 @@ class LossWatch;
 class StepTimes;
 struct UpdateTime;
 
-// Thrown when a loss or a gradient is not finite.
-class NotFinite : public Error {
- public:
-  using Error::Error;
-};
-
 // The 2-norm of the gradient of each layer, by the layer's name. A layer's weight and bias have one
 // norm together.
 using LayerNorms = std::vector<std::pair<std::string, double>>;
@@ -228,6 +222,7 @@ class Trainer {
   void checkpoint();
   void save_average();  // does nothing where the optimizer keeps no averages
   // Throws if `value` is not finite, naming the first tensor that is not; repeats the last batch.
+  std::string what_is_kept() const;
   void check_finite(double value, const char* what);
   bool stops();  // does a rank want to end the run here? The streams of all ranks then agree
 

@@ -6,6 +6,7 @@
 
 #include "autograd/engine.h"
 #include "autograd/saved_tensor.h"
+#include "core/error.h"
 #include "core/memory.h"
 #include "data/dataset.h"
 #include "models/module.h"
@@ -13,6 +14,12 @@
 #include "train/task.h"
 
 namespace frugal::train {
+
+// Thrown when a loss or a gradient is not finite.
+class NotFinite : public Error {
+ public:
+  using Error::Error;
+};
 
 class Ranks;
 const Ranks& one_rank();  // train/ranks/ranks.h

@@ -266,8 +266,9 @@ std::string summary_table(const std::vector<std::string>& names,
       const Pointer key(fmt::format("/{}/test_{}", which, metric.name));
       add(fmt::format("{}test {}", which == std::string_view("best") ? "best " : "", metric.name),
           [&](const Json& s) {
-            return s.contains(key) ? fmt::format("{:.4f}", s.at(key).get<double>())
-                                   : std::string("-");
+            if (!s.contains(key)) return std::string("-");
+            // JSON has no infinity, which a perplexity may be.
+            return s.at(key).is_null() ? "inf" : fmt::format("{:.4f}", s.at(key).get<double>());
           });
     }
   }

@@ -103,6 +103,7 @@ TrainingRun::TrainingRun(const Config& config, const TrainOptions& options)
       folder_(is_first() ? open_folder(options, config) : nullptr),
       spec_(batch_spec(config)),
       run_(run_recipe(config, planner_, options.ranks)) {
+  check_metric(config, spec_, spec_.metric);
   run_.batches();
   if (config.train.patience > 0 && run_.validation() == nullptr)
     throw ConfigError("train.patience",

@@ -42,6 +42,12 @@ void try_on_meta(const ModelConfig& model, const BatchSpec& spec);
 // Errors (ConfigError): values that do not fit the data; a network for other data.
 void resolve_model(Config& config, const BatchSpec& spec);
 
+// A metric that counts pairs of classes knows those of the data. resolve_model() asks for
+// train.metric alone, because a command may have no evaluation by what the data usually have.
+// Errors (ConfigError): such a metric of a network with another number of outputs.
+// REQUIRES: resolve_model(config, spec).
+void check_metric(const Config& config, const BatchSpec& spec, const std::string& metric);
+
 // config.adapter for this network. A last layer that starts anew is trained with the adapters.
 models::AdapterOptions adapter_options(const Config& config, Module& network);
 

@@ -48,19 +48,6 @@ void check_maximum(const Config& config, const BatchSpec& spec) {
         fmt::format("expected mean with the data.sampler {}, which weights edges", sampler));
 }
 
-// A metric that counts pairs of classes knows those of the data. What data measure by themselves is
-// not refused here, since a run may end without an evaluation.
-void check_metric(const Config& config, const BatchSpec& spec) {
-  const MetricName* const known = find_metric(config.train.metric);
-  if (known == nullptr || !known->counts_pairs || spec.has_several_labels()) return;
-  const bool tokens = spec.target_of_each_token();
-  const int64_t outputs = tokens ? *config.model.vocab_size : *config.model.num_classes;
-  if (outputs != spec.classes)
-    throw ConfigError(tokens ? "model.vocab_size" : "model.num_classes",
-                      fmt::format("expected {}, the classes of {}, with train.metric {}, got {}",
-                                  spec.classes, config.data.name, known->name, outputs));
-}
-
 // What would contradict a network that follows another one and has no labels.
 void check_self_supervised(const Config& config) {
   const std::string& name = config.model.name;
@@ -82,6 +69,17 @@ void check_self_supervised(const Config& config) {
 }
 
 }  // namespace
+
+void check_metric(const Config& config, const BatchSpec& spec, const std::string& metric) {
+  const MetricName* const known = find_metric(metric);
+  if (known == nullptr || !known->counts_pairs || spec.has_several_labels()) return;
+  const bool tokens = spec.target_of_each_token();
+  const int64_t outputs = tokens ? *config.model.vocab_size : *config.model.num_classes;
+  if (outputs != spec.classes)
+    throw ConfigError(tokens ? "model.vocab_size" : "model.num_classes",
+                      fmt::format("expected {}, the classes of {}, with train.metric {}, got {}",
+                                  spec.classes, config.data.name, known->name, outputs));
+}
 
 void resolve_model(Config& config, const BatchSpec& spec) {
   ModelConfig& model = config.model;
@@ -134,7 +132,7 @@ void resolve_model(Config& config, const BatchSpec& spec) {
                                     first > 0 ? fmt::format(" and {} more", first) : "",
                                     spec.sample[0] + first, *longest));
   }
-  check_metric(config, spec);
+  check_metric(config, spec, config.train.metric);
   const Family family = family_of(model);
   if (model.name == kSequential || family == Family::segmentation ||
       (family == Family::images && !is_self_supervised(model)))

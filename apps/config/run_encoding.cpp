@@ -210,7 +210,7 @@ std::string data_json(const Config& config) {
 
 void read_data_json(const Json& json, RunEncoding& known) {
   FRUGAL_CHECK(json.at("version") == kDataVersion, "expected version {}, got {}", kDataVersion,
-               json.at("version").dump());
+               printable(json.at("version").dump(), 80));
   if (json.contains("class_ids"))
     known.class_ids = json.at("class_ids").get<std::vector<std::string>>();
   if (json.contains("column_means")) {

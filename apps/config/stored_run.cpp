@@ -116,7 +116,7 @@ int64_t whole(const Json& json, const char* key, int64_t least = 0) {
   const Json& value = json.at(key);
   FRUGAL_CHECK(value.is_number_integer() && value >= least && value <= kMost,
                "expected a whole number of at least {} as \"{}\", got {}", least, key,
-               value.dump());
+               printable(value.dump(), 80));
   return value.get<int64_t>();
 }
 
@@ -137,7 +137,7 @@ train::ModelDescription description_from(const Json& json) {
   const Json& sample = json.at("sample");
   const size_t axes = name_and_axes(spec.kind).second;
   FRUGAL_CHECK(sample.is_array() && sample.size() == axes,
-               "expected {} numbers as \"sample\", got {}", axes, sample.dump());
+               "expected {} numbers as \"sample\", got {}", axes, printable(sample.dump(), 80));
   for (const Json& extent : sample) spec.sample.push_back(whole({{"sample", extent}}, "sample", 1));
   spec.classes = whole(json, "classes", 1);
   spec.metric = json.at("metric").get<std::string>();
@@ -155,7 +155,7 @@ train::ModelDescription description_from(const Json& json) {
   if (const auto ids = json.find("category_ids"); ids != json.end()) {
     for (const Json& id : *ids) {
       FRUGAL_CHECK(id.is_number_integer() || (found.category_ids.empty() && id.is_null()),
-                   "expected whole numbers as \"category_ids\", got {}", id.dump());
+                   "expected whole numbers as \"category_ids\", got {}", printable(id.dump(), 80));
       found.category_ids.push_back(id.is_null() ? 0 : id.get<int64_t>());
     }
     FRUGAL_CHECK(static_cast<int64_t>(found.category_ids.size()) == spec.classes,

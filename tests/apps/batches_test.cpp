@@ -64,6 +64,11 @@ TEST_CASE_FIXTURE(SmallTable,
   CHECK(wrong.status == 2);
   CHECK(has(wrong.err, "train.class_weights"));
   CHECK(has(wrong.err, "each of 2 classes, got 3"));
+  // In f32 they would be 0, and the loss no number.
+  const Ran tiny = train(model, Json::object(), {{"epochs", 1}, {"class_weights", {1, 1e-300}}});
+  CHECK(tiny.status == 2);
+  CHECK_MESSAGE(has(tiny.err, "train.class_weights[1]: expected a number in [1e-30, 1000000.0]"),
+                tiny.err);
 }
 
 TEST_CASE("weights of classes are read with each kind of classes") {

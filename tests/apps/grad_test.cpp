@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <filesystem>
 #include <map>
 
 #include "apps/config/make_model.h"
@@ -194,6 +195,10 @@ TEST_CASE_FIXTURE(Grad, "bad batches and weights") {
   fails("10");
   data::write_safetensors(folder / "b", {{"input", noise({4, 1, 3, 3}, 3)}});
   fails("wrong shape", 2);
+  std::filesystem::remove(folder / "g");
+  data::write_safetensors(folder / "b", {{"input", Tensor::full({4, 1, 2, 3}, 3e38)}});
+  fails("[grad] expected a finite loss, got ");
+  CHECK_FALSE(std::filesystem::exists(folder / "g"));
   const Ran foreign = run("--set model.alpha=0.3");
   CHECK(foreign.status == 2);
   CHECK_MESSAGE(foreign.err.find("model.alpha: expected null") != std::string::npos, foreign.err);

@@ -135,6 +135,28 @@ TEST_CASE("Ctrl-C ends lr-find and predictions cleanly") {
   }
 }
 
+TEST_CASE("a rate at which measured sensitivities are not finite ends the range, and no command") {
+  const TempFolder folder;
+  write_file(folder / "c.json", R"({
+    "model": {"name": "mlp", "hidden": [64, 64]},
+    "data": {"name": "random", "shape": [6, 6, 1], "classes": 3, "batch_size": 32,
+             "train_samples": 1280, "test_samples": 64},
+    "compression": {"bits": 2.5, "policy": "gact", "gact": {"interval": 1},
+                    "advanced": {"min_elements": 96}},
+    "train": {"epochs": 1}, "threads": 1})");
+  const Ran found =
+      frugal("lr-find " + (folder / "c.json") + " --json --from 1e-2 --to 1e6 --steps 10");
+  REQUIRE_MESSAGE(found.status == 0, found.err);
+  CHECK(Json::parse(found.out)["diverged"] == true);
+  const Ran trained =
+      frugal("train " + (folder / "c.json") + " --set optim.lr=1e4 --out " + (folder / "run"));
+  CHECK(trained.status == 1);
+  CHECK_MESSAGE(has(trained.err, "error: [train] step "), trained.err);
+  CHECK(has(trained.err, "Try a lower optim.lr"));
+  // The run is shorter than its first checkpoint.
+  CHECK_FALSE(has(trained.err, "checkpoint is kept"));
+}
+
 TEST_CASE("curve draws runs, alone and together") {
   const TempFolder folder;
   write_file(folder / "c.json", kTinyConfig);

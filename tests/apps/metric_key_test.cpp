@@ -123,6 +123,14 @@ TEST_CASE_FIXTURE(Measured, "train.metric: dice of pixels, and early stopping by
   const Json details = Json::parse(frugal("eval " + (folder / "dice") + " --json").out)["details"];
   CHECK(details.contains("miou"));
   CHECK(details.contains("iou.0"));
+  // What the data usually have counts pairs, too. An evaluation would end the run after an epoch.
+  const Ran more = train("more", "--set model.num_classes=20");
+  CHECK(more.status == 2);
+  CHECK(has(more.err,
+            "model.num_classes: expected 3, the classes of random_masks, with train.metric miou, "
+            "got 20"));
+  CHECK_FALSE(std::filesystem::exists(folder / "more"));
+  REQUIRE(train("more", "--set model.num_classes=20 --set train.metric=accuracy").status == 0);
 }
 
 TEST_CASE_FIXTURE(Measured, "train.metric: the best epoch of a text is that of the perplexity") {
@@ -139,6 +147,17 @@ TEST_CASE_FIXTURE(Measured, "train.metric: the best epoch of a text is that of t
   check("perplexity", false);
   REQUIRE(train("auto", "").status == 0);
   CHECK(file("auto", "summary.json")["best"] == file("perplexity", "summary.json")["best"]);
+  // A perplexity that no number holds is no reason why a run cannot go on, nor be compared.
+  REQUIRE(train("large", "--set optim.name=adam --set optim.lr=10 --set train.steps=2").status ==
+          0);
+  CHECK(file("large", "summary.json")["final"]["test_perplexity"].is_null());
+  const Ran longer = train(
+      "large", "--set optim.name=adam --set optim.lr=10 --set train.steps=2 --resume --extend 3");
+  CHECK_MESSAGE(longer.status == 0, longer.err);
+  CHECK(file("large", "summary.json")["steps"] == 3);
+  const Ran compared = frugal("compare " + (folder / "large") + " " + (folder / "auto"));
+  CHECK_MESSAGE(compared.status == 0, compared.err);
+  CHECK(has(compared.out, " inf "));
   const Ran more = train("more", "--set train.metric=f1 --set model.vocab_size=999");
   CHECK(more.status == 2);
   CHECK(has(more.err, "model.vocab_size: expected"));

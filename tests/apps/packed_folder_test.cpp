@@ -376,6 +376,35 @@ TEST_CASE("bitsandbytes: what is not understood names the file and the entry") {
   rejects([&] { state({{"nested_dtype", "float16"}}); }, "nested_dtype: expected float32");
   rejects([&] { made.tensor("quant_state.bitsandbytes__nf4").bytes[0] = '['; }, "expected JSON");
   rejects([&] { made.tensor("norm.weight").dtype = "I8"; }, "got");
+  rejects([&] { made.tensor("quant_state.bitsandbytes__nf4").dtype = "I8"; },
+          "expected a JSON text of at most 65536 bytes, got ");
+  rejects(
+      [&] {
+        RawTensor& t = made.tensor("quant_state.bitsandbytes__nf4");
+        t.bytes = "[]";
+        t.shape = {2};
+      },
+      "expected a JSON object");
+  rejects([&] { state({{"nested_offset", "much"}}); }, "nested_offset: expected a number, got");
+  rejects(
+      [&] {
+        state({{"nested_blocksize", 0}});
+      },
+      "nested_blocksize: expected a whole number from 1 to 2^30, got 0");
+  rejects([&] { state({{"nested_blocksize", nullptr}}); }, ".absmax\": expected f32 [");
+  rejects(
+      [&] {
+        RawTensor second = made.tensor("quant_state.bitsandbytes__nf4");
+        second.name.replace(second.name.size() - 3, 3, "fp4");
+        made.tensors.push_back(second);
+      },
+      "expected one quant_state for the weight, got two");
+  rejects(
+      [&] {
+        RawTensor& t = made.tensor("quant_state.bitsandbytes__nf4");
+        t.name.replace(t.name.size() - 3, 3, "nf8");
+      },
+      "expected the type nf4 or fp4");
   const auto config = [&](const Json& patch, const std::string& why) {
     const Json before = made.quantization;
     rejects([&] { made.quantization.merge_patch(patch); }, why);
@@ -385,6 +414,36 @@ TEST_CASE("bitsandbytes: what is not understood names the file and the entry") {
   config({{"bits", 4}}, "quantization_config.bits: expected no such key");
   config({{"load_in_8bit", true}}, "expected either load_in_4bit or load_in_8bit");
   config({{"bnb_4bit_quant_storage", "bfloat16"}}, "bnb_4bit_quant_storage: expected \"uint8\"");
+}
+
+TEST_CASE(
+    "bitsandbytes: parts of other forms than int8 and 4 bits have name the file and the entry") {
+  const auto rejects = [](PackedFolders& made, const std::string& why) {
+    made.write();
+    const Ran seen = frugal("inspect " + (made.folder / "packed"));
+    CHECK(seen.status == 1);
+    CHECK_MESSAGE(has(seen.err, why), seen.err);
+    CHECK(has(seen.err, "packed/"));
+  };
+  Packing eight;
+  eight.type = "int8";
+  PackedFolders made(eight);
+  const std::vector<RawTensor> good = made.tensors;
+  made.tensor(".weight_format").bytes[0] = 1;
+  rejects(made, "weight_format\": expected 0, which stands for rows in their order");
+  made.tensors = good;
+  made.tensor("_proj.weight").dtype = "U8";
+  rejects(made, "expected a matrix of I8 beside ");
+  made.tensors = good;
+  made.tensor(".SCB").shape.push_back(1);
+  rejects(made, ".SCB\": expected f32 [");
+  Packing flat;
+  flat.nested = false;
+  PackedFolders plain(flat);
+  RawTensor extra = plain.tensor(".absmax");
+  extra.name.replace(extra.name.size() - 6, 6, "nested_absmax");
+  plain.tensors.push_back(extra);
+  rejects(plain, "expected no such part, as the quant_state has no nested_blocksize");
 }
 
 }  // namespace frugal::apps

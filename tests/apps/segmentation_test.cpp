@@ -181,6 +181,17 @@ TEST_CASE(
     CHECK(mask_of(folder / "p/masks/b/x.png").pixels == found.pixels);
     CHECK(!std::filesystem::exists(folder / "p/masks/masks"));
   }
+  // Masks have values for the classes of the data, of which a network may have more.
+  REQUIRE(frugal(train +
+                 " --set model.num_classes=200 --set train.metric=accuracy --set "
+                 "train.steps=1 --set optim.lr=1e-9 --out " +
+                 (folder / "more"))
+              .status == 0);
+  const Ran wide = frugal("predict " + (folder / "more") + " " + (folder / "data/image/3.png") +
+                          " --json --out " + (folder / "wide"));
+  REQUIRE_MESSAGE(wide.status == 0, wide.err);
+  for (const uint8_t value : mask_of(folder / "wide/3.png").pixels)
+    CHECK((value == 0 || value == 255));
   const Ran judged = frugal("eval " + (folder / "a") + " --json");
   REQUIRE_MESSAGE(judged.status == 0, judged.err);
   CHECK(Json::parse(judged.out)["miou"] == final["test_miou"]);

@@ -28,6 +28,8 @@ def main():
             with open(path) as file:
                 text = file.read().splitlines()
             for line in entry["lines"]:
+                if line.get("gcovr/noncode") or line.get("gcovr/excluded"):
+                    continue
                 lines += 1
                 executed += line["count"] > 0
                 code = text[line["line_number"] - 1].split("//")[0]

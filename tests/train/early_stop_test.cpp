@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
+
 #include "autograd/functions.h"
 #include "data/loader.h"
 #include "data/memory_dataset.h"
@@ -133,6 +135,14 @@ TEST_CASE("what is measured: the validation set where there is one; a perplexity
   CHECK_FALSE(stop.add(result_of(2, 0.5, 7.0)));
   CHECK_FALSE(stop.add(result_of(2, 0.5, 6.0)));
   CHECK(stop.add(result_of(2, 0.5, 6.5)));
+  // The best one so far goes into a checkpoint, which holds finite numbers.
+  EarlyStop infinite({2, 0, "metric"}, *text);
+  CHECK_FALSE(infinite.add(result_of(800, 0.5, HUGE_VAL)));
+  CHECK(std::isfinite(infinite.state().best.value()));
+  CHECK_FALSE(infinite.add(result_of(800, 0.5, HUGE_VAL)));
+  CHECK(infinite.state().waited == 1);
+  CHECK_FALSE(infinite.add(result_of(2, 0.5, 1e300)));
+  CHECK(infinite.state().waited == 0);
   result.validation = result_of(3, 0.25).test;
   CHECK(measure_of(result, "loss", *text) == -3);
   CHECK(score_of(result, *text) == 0.25);  // there is no metric

@@ -11,6 +11,8 @@
 #include "data/memory_dataset.h"
 #include "models/layers.h"
 #include "optim/optimizers.h"
+#include "train/evaluate.h"
+#include "train/tasks/make_task.h"
 #include "train/trainer.h"
 
 using namespace frugal;
@@ -92,6 +94,10 @@ TEST_CASE("an evaluation that is not finite says what training says") {
   options.test = &test;
   options.spec = three_classes();
   Trainer trainer(model, sgd, optim::constant_schedule(0.5), batches, options);
-  CHECK_THROWS_WITH_AS(trainer.run(), doctest::Contains("Try a lower optim.lr, optim.clip_norm"),
-                       Error);
+  CHECK_THROWS_WITH_AS(trainer.run(),
+                       doctest::Contains("[train] step 1, the test set: [evaluate] expected a "
+                                         "finite loss, got "),
+                       NotFinite);
+  CHECK_THROWS_WITH_AS(evaluate(*make_task(three_classes()), model, test),
+                       doctest::Contains("Try a lower optim.lr, optim.clip_norm"), NotFinite);
 }

@@ -7,11 +7,13 @@
 
 #include "data/loader.h"
 #include "data/memory_dataset.h"
+#include "distributed/communicator.h"
 #include "models/zoo/resnet_cifar.h"
 #include "optim/averaged.h"
 #include "optim/optimizers.h"
 #include "tests/train/temp_folder.h"
 #include "train/option_error.h"
+#include "train/planning/borrowed_model.h"
 #include "train/tasks/make_task.h"
 
 using namespace frugal;
@@ -82,6 +84,23 @@ std::string refused(const std::function<void(TrainerOptions&)>& change) {
   }
   return "";
 }
+
+struct NoBatches final : data::BatchSource {
+  std::optional<Batch> next() override { return std::nullopt; }
+  int64_t batches() const override { return 0; }
+  int64_t samples() const override { return 0; }
+  data::LoaderState state() const override { return {}; }
+  void seek(const data::LoaderState&) override {}
+};
+
+// It says nothing about its state.
+struct OwnOptimizer final : Optimizer {
+  void step(double) override {}
+  void zero_grad() override {}
+  bool step_leaf(const GradAccumulator&, double) override { return true; }
+  NamedTensors state() const override { return {}; }
+  void load_state(const NamedTensors&) override {}
+};
 
 }  // namespace
 
@@ -192,4 +211,52 @@ TEST_CASE("budgets that cannot be kept, and options that contradict one, are ref
   has(refused([](TrainerOptions& o) { o.compression.choice = compress::budget("20 KiB"); }),
       "budget.memory");
   has(refused([](TrainerOptions& o) { o.compression.choice = compress::budget("many"); }), "many");
+
+  // Without a trainer, which compares what ranks have before it plans.
+  const auto plan = [](BudgetRun& run, const Optimizer& optimizer, data::BatchSource& batches) {
+    BatchSpec spec;
+    spec.sample = {16, 16, 3};
+    spec.classes = 3;
+    run.options.task = make_task(spec);
+    try {
+      plan_of_own(run.options, run.model, optimizer, batches);
+    } catch (const Error& e) {
+      return std::string(e.what());
+    }
+    return std::string();
+  };
+  BudgetRun of_two;
+  of_two.options.ranks.communicator = distributed::imagined(2);
+  has(plan(of_two, of_two.sgd, of_two.batches), "expected none with 2 ranks in an embedded");
+  BudgetRun evaluates;
+  data::Loader large{noise(512, 2), {.batch_size = 512, .shuffle = false, .threads = 0}};
+  evaluates.options.test = &large;
+  evaluates.options.compression.choice = compress::budget("6 MiB", {.min_elements = 96});
+  const std::string said = plan(evaluates, evaluates.sgd, evaluates.batches);
+  has(said, "budget.memory: expected test batches of at most ");
+  has(said, "of more takes more than 6 MiB, got batches of 512");
+  BudgetRun empty;
+  NoBatches none;
+  has(plan(empty, empty.sgd, none), "[plan] expected a source with batches, got one without");
+  BudgetRun own;
+  const OwnOptimizer unknown;
+  has(plan(own, unknown, own.batches), "expected an optimizer with a without_state()");
+  CHECK(own.weights() == BudgetRun().weights());  // what was lent is back
+}
+
+TEST_CASE("a network that was lent and changed since is refused as it is") {
+  models::Init init;
+  struct Growing final : Module {
+    Variable forward(Variable x, Context&) override { return x; }
+    void grow() { register_parameter(fmt::format("p{}", parameters().size()), Tensor::zeros({2})); }
+  } model;
+  model.grow();
+  BorrowedModel borrowed(model);
+  { const BorrowedModel::Scope scope(borrowed); }
+  model.grow();
+  CHECK_THROWS_WITH_AS(BorrowedModel::Scope{borrowed},
+                       doctest::Contains("1 parameters and 0 buffers, as when it was planned for, "
+                                         "got 2 and 0"),
+                       Error);
+  for (const auto& p : model.parameters()) CHECK(p.parameter->value().device() == kCpu);
 }

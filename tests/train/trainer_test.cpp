@@ -77,6 +77,30 @@ struct BarsRun {
   }
 };
 
+// A planner of parts of its own.
+void plan(BarsRun& run, const std::string& budget) {
+  PlannerOptions options;
+  options.run.make_model = [](Device device) -> std::shared_ptr<Module> {
+    models::Init init{Rng(0), device};
+    return std::make_shared<models::Mlp>(
+        init, models::MlpOptions{kBarSide * kBarSide, {64, 32}, kBarClasses, 0.2});
+  };
+  options.run.make_optimizer = [](Module& model) -> std::unique_ptr<Optimizer> {
+    return std::make_unique<optim::Sgd>(std::vector<ParameterGroup>{all_of(model)},
+                                        optim::SgdOptions{0.9, false});
+  };
+  BatchSpec spec;
+  spec.sample = {kBarSide, kBarSide, 1};
+  spec.classes = kBarClasses;
+  options.run.task = make_task(spec);
+  options.choice = compress::budget(budget, {.min_elements = 96});
+  options.budget = parse_budget(budget, "budget");
+  options.batch = 32;
+  options.test_batch = 64;
+  run.options.compression.planner = std::make_shared<Planner>(options);
+  run.options.compression.choice.policy = options.choice.policy;
+}
+
 std::string path_of_error(const TrainerOptions& options) {
   BarsRun run;
   run.options = options;
@@ -315,28 +339,6 @@ TEST_CASE("short epochs share a checkpoint; the last one and a stop write their 
 }
 
 TEST_CASE("a run keeps to a memory budget that a planner of its own parts planned") {
-  const auto plan = [](BarsRun& run, const std::string& budget) {
-    PlannerOptions options;
-    options.run.make_model = [](Device device) -> std::shared_ptr<Module> {
-      models::Init init{Rng(0), device};
-      return std::make_shared<models::Mlp>(
-          init, models::MlpOptions{kBarSide * kBarSide, {64, 32}, kBarClasses, 0.2});
-    };
-    options.run.make_optimizer = [](Module& model) -> std::unique_ptr<Optimizer> {
-      return std::make_unique<optim::Sgd>(std::vector<ParameterGroup>{all_of(model)},
-                                          optim::SgdOptions{0.9, false});
-    };
-    BatchSpec spec;
-    spec.sample = {kBarSide, kBarSide, 1};
-    spec.classes = kBarClasses;
-    options.run.task = make_task(spec);
-    options.choice = compress::budget(budget, {.min_elements = 96});
-    options.budget = parse_budget(budget, "budget");
-    options.batch = 32;
-    options.test_batch = 64;
-    run.options.compression.planner = std::make_shared<Planner>(options);
-    run.options.compression.choice.policy = options.choice.policy;
-  };
   BarsRun run;
   plan(run, "1/4 activations");
   std::vector<std::string> kinds;
@@ -378,4 +380,15 @@ TEST_CASE("a trainer refuses options that say nothing or contradict each other")
   options.compression.tracking.emplace().guard = 0.1;
   CHECK(path_of_error(options) == "tracking.guard");
   CHECK(path_of_error({}).empty());
+
+  // A planner, and options that it did not plan for.
+  BarsRun planned;
+  plan(planned, "1/4 activations");
+  options = planned.options;
+  options.freeze_epochs = 1;
+  CHECK(path_of_error(options) == "trainer.freeze_epochs");
+  planned.options.compression.choice = compress::bits(4);
+  CHECK_THROWS_WITH_AS(
+      planned.trainer(),
+      "[compression] expected a budget policy beside a planner, got another policy", Error);
 }

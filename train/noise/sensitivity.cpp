@@ -11,9 +11,10 @@
 namespace frugal::train {
 namespace {
 
-// Computes the gradient of `batch` and takes it away from the parameters.
-std::vector<Tensor> gradient(const Task& task, Module& model, SavePolicy& policy,
-                             const Batch& batch, const PassSettings& step) {
+// Computes the gradient of `batch` and takes it away from the parameters. Nothing where the loss is
+// not finite.
+std::optional<std::vector<Tensor>> gradient(const Task& task, Module& model, SavePolicy& policy,
+                                            const Batch& batch, const PassSettings& step) {
   RecomputeScope no_trace;
   Rng stream;
   stream.restore(step.rng);
@@ -24,10 +25,10 @@ std::vector<Tensor> gradient(const Task& task, Module& model, SavePolicy& policy
   begin_step(step.number);
   const BatchResult result =
       forward_backward(task, model, batch, context, &policy, {step.label_smoothing, 1, {}});
-  FRUGAL_CHECK(std::isfinite(result.loss), "[sensitivity] the loss is not finite");
   std::vector<Tensor> all;
   for (const auto& p : model.parameters()) all.push_back(p.parameter->grad());
   model.zero_grad();
+  if (!std::isfinite(result.loss)) return std::nullopt;
   return all;
 }
 
@@ -48,9 +49,10 @@ compress::AdaptivePolicy& adaptive_of(const PolicyParts& policy) {
 
 }  // namespace
 
-std::vector<double> measure_sensitivity(const Task& task, Module& model, PolicyParts policy,
-                                        const Batch& batch, int64_t of, const PassSettings& step,
-                                        const std::vector<uint64_t>& seqs) {
+std::optional<std::vector<double>> measure_sensitivity(const Task& task, Module& model,
+                                                       PolicyParts policy, const Batch& batch,
+                                                       int64_t of, const PassSettings& step,
+                                                       const std::vector<uint64_t>& seqs) {
   compress::AdaptivePolicy& adaptive = adaptive_of(policy);
   std::map<uint64_t, const compress::AdaptivePolicy::Item> items;
   for (const auto& item : adaptive.items()) items.emplace(item.seq, item);
@@ -59,12 +61,15 @@ std::vector<double> measure_sensitivity(const Task& task, Module& model, PolicyP
     const compress::AdaptivePolicy::Probe probe(adaptive, seq);
     return gradient(task, model, *policy.policy, batch, step);
   };
-  const std::vector<Tensor> base = with_other({});
+  const std::optional<std::vector<Tensor>> base = with_other({});
+  if (!base) return std::nullopt;
   std::vector<double> all;
   for (const uint64_t seq : seqs) {
     const auto& item = items.at(seq);
-    const double distance = squared_distance(base, with_other(seq));
-    FRUGAL_CHECK(std::isfinite(distance), "[sensitivity] the gradient is not finite");
+    std::optional<std::vector<Tensor>> other = with_other(seq);
+    if (!other) return std::nullopt;
+    const double distance = squared_distance(*base, std::move(*other));
+    if (!std::isfinite(distance)) return std::nullopt;
     all.push_back(share * distance / (2 * compress::AdaptivePolicy::variance(item, item.bits)));
   }
   return all;
@@ -158,8 +163,11 @@ void Adaptation::refresh(const Measured& kept, int64_t step, const PassSettings&
   std::vector<uint64_t> seqs;
   for (const auto& item : items) seqs.push_back(item.seq);
   const Batch part = task_.part(batch, 0, samples);
-  const std::vector<double> found = ranks_.mean(
-      seqs, measure_sensitivity(task_, model_, policy_, part, n, pass, seqs), "sensitivities");
+  const std::optional<std::vector<double>> mine =
+      measure_sensitivity(task_, model_, policy_, part, n, pass, seqs);
+  // The update before may have made the loss or the gradient infinite. The next step says so.
+  if (ranks_.any(!mine, "a measurement that is not finite")) return;
+  const std::vector<double> found = ranks_.mean(seqs, *mine, "sensitivities");
   for (size_t i = 0; i < seqs.size(); ++i)
     adaptive_.measured(seqs[i], (items[i].sensitivity.value_or(found[i]) + found[i]) / 2, step);
   options_.allocate ? options_.allocate() : adaptive_.allocate();

@@ -12,6 +12,8 @@
 // its own share of the batch, and the mean of what they found counts.
 #pragma once
 #include <functional>
+#include <optional>
+#include <vector>
 
 #include "compress/policies/adaptive_policy.h"
 #include "compress/policies/choice.h"
@@ -31,11 +33,12 @@ struct SensitivityOptions : compress::Measuring {
 // c_l of the tensors `seqs` for the whole batch of `of` samples, measured with `batch`, a part of
 // it. Gradients are dropped before and after, and one copy of them lives meanwhile; parameters,
 // buffers, the policy's state and random streams stay as they are. REQUIRES: the policy, in which
-// an AdaptivePolicy is, decided a whole step of this model. Errors: a loss or a gradient that is
+// an AdaptivePolicy is, decided a whole step of this model. Nothing where a loss or a gradient is
 // not finite.
-std::vector<double> measure_sensitivity(const Task& task, Module& model, PolicyParts policy,
-                                        const Batch& batch, int64_t of, const PassSettings& step,
-                                        const std::vector<uint64_t>& seqs);
+std::optional<std::vector<double>> measure_sensitivity(const Task& task, Module& model,
+                                                       PolicyParts policy, const Batch& batch,
+                                                       int64_t of, const PassSettings& step,
+                                                       const std::vector<uint64_t>& seqs);
 
 // What a refresh takes of a batch.
 struct Measured {
@@ -54,7 +57,7 @@ class Adaptation {
   // where the step releases its input, a copy of the samples that will be measured.
   Measured keep(const Batch& batch) const;
   // Refreshes sensitivities, of which the mean with the last is taken, and widths with that step's
-  // batch.
+  // batch. Both stay where a loss or a gradient of the measurement is not finite.
   void refresh(const Measured& kept, int64_t step, const PassSettings& pass);
   void refresh(const Batch& batch, int64_t step, const PassSettings& pass) {
     refresh(Measured{batch, batch.input.size(0)}, step, pass);

@@ -84,6 +84,13 @@ Model::Model(std::shared_ptr<Module> network, ModelDescription description)
                     static_cast<int64_t>(pictures.mean.size()) == pictures.view.channels),
                "[model] expected a mean and a std for each of {} channels, got {} and {}",
                pictures.view.channels, pictures.mean.size(), pictures.std.size());
+  for (const double deviation : pictures.std)
+    FRUGAL_CHECK(std::isfinite(deviation) && deviation > 0,
+                 "[model] expected deviations above 0, got {}", deviation);
+  const auto values = static_cast<int64_t>(description_.mask_values.size());
+  FRUGAL_CHECK(values == 0 || values == description_.spec.classes,
+               "[model] expected a value in masks for each of {} classes, got {}",
+               description_.spec.classes, values);
 }
 
 // [N, outputs] f32 on the host.
@@ -147,8 +154,6 @@ void Model::check_size_of_pictures() const {
 
 void Model::check_texts() const {
   const BatchSpec& spec = description_.spec;
-  FRUGAL_CHECK(spec.kind == Kind::sequences,
-               "[predict] expected a network that reads text; this one reads {}", unit_of(spec));
   FRUGAL_CHECK(!spec.target_of_each_token(),
                "[predict] expected a classifier of texts; this network gives an output for each "
                "token: `frugal generate` continues a text with it");
@@ -215,14 +220,13 @@ Prediction Model::only_answer(const std::vector<const float*>& views,
 }
 
 Prediction Model::predict(const Tensor& image, const PredictOptions& options) const {
+  check(options);
   check_pictures();
   const data::ViewOptions& view = description_.pictures.view;
   FRUGAL_CHECK(image.defined() && image.dtype() == DType::f32 &&
                    image.shape() == Shape({view.height, view.width, view.channels}),
                "[predict] expected a picture [{}, {}, {}] f32, got {}", view.height, view.width,
-               view.channels,
-               image.defined() ? image.shape().str() + " " + std::string(name_of(image.dtype()))
-                               : "an undefined tensor");
+               view.channels, describe(image));
   FRUGAL_CHECK(options.views != data::Views::ten_crop,
                "[predict] expected a decoded picture or a file for ten crops, got a tensor");
   const Tensor here = ops::contiguous(to_device(image, kCpu));
@@ -230,6 +234,7 @@ Prediction Model::predict(const Tensor& image, const PredictOptions& options) co
 }
 
 Prediction Model::predict(const data::Picture& picture, const PredictOptions& options) const {
+  check(options);
   check_pictures();
   const data::ViewOptions& view = description_.pictures.view;
   const std::vector<data::Crop> crops = data::crops_of(options.views);
@@ -266,9 +271,7 @@ void Model::predict_rows(
   const int64_t width = spec.sample[0];
   FRUGAL_CHECK(
       rows.defined() && rows.dtype() == DType::f32 && rows.dim() == 2 && rows.size(1) == width,
-      "[predict] expected rows [N, {}] f32, got {}", width,
-      rows.defined() ? rows.shape().str() + " " + std::string(name_of(rows.dtype()))
-                     : "an undefined tensor");
+      "[predict] expected rows [N, {}] f32, got {}", width, describe(rows));
   predict_arrays(rows, options, on_answer);
 }
 
@@ -285,10 +288,7 @@ void Model::check_arrays(const Tensor& samples) const {
                             : samples.numel() == samples.size(0) * spec.sample.numel() &&
                                   samples.size(-1) == spec.sample[axes - 1]);
   FRUGAL_CHECK(fits, "[predict] expected samples {} {}, one behind the other, got {}", spec.sample,
-               tokens ? "i64" : "f32",
-               samples.defined()
-                   ? samples.shape().str() + " " + std::string(name_of(samples.dtype()))
-                   : "an undefined tensor");
+               tokens ? "i64" : "f32", describe(samples));
 }
 
 // REQUIRES: samples contiguous on the cpu, and checked.
@@ -387,15 +387,8 @@ void Model::each_picture(
 std::vector<uint8_t> Model::classes_of(const data::Picture& picture,
                                        const PredictOptions& options) const {
   const BatchSpec& spec = description_.spec;
-  check_size_of_pictures();
-  FRUGAL_CHECK(spec.target_of_each_pixel() && spec.classes <= 256,
-               "[predict] expected a network that gives one of at most 256 classes to each pixel");
-  FRUGAL_CHECK(options.views == data::Views::centre,
-               "[predict] expected no views with a network that gives a class to each pixel");
   const data::ViewOptions& view = description_.pictures.view;
-  FRUGAL_CHECK(picture.channels == view.channels,
-               "[predict] expected a picture of {} channels, got one of {}", view.channels,
-               picture.channels);
+  FRUGAL_ASSERT(picture.channels == view.channels);
   struct Window {
     int64_t top, left;
   };
@@ -423,6 +416,8 @@ std::vector<uint8_t> Model::classes_of(const data::Picture& picture,
       }
     }
     const Tensor found = outputs(batch_of(std::move(pixels), count));  // [count * H * W, C]
+    // A network may have more outputs than the data have classes. Only these have values in masks.
+    const int64_t choices = std::min(spec.classes, found.size(1));
     for (int64_t i = 0; i < count; ++i) {
       const Window& window = windows[static_cast<size_t>(begin + i)];
       for (int64_t y = 0; y < std::min(view.height, picture.height - window.top); ++y)
@@ -432,7 +427,7 @@ std::vector<uint8_t> Model::classes_of(const data::Picture& picture,
           known[at] = true;
           const float* const row =
               found.data<float>() + ((i * view.height + y) * view.width + x) * found.size(1);
-          classes[at] = static_cast<uint8_t>(std::max_element(row, row + found.size(1)) - row);
+          classes[at] = static_cast<uint8_t>(std::max_element(row, row + choices) - row);
         }
     }
   }
@@ -450,7 +445,14 @@ data::Picture Model::mask_of(const data::Picture& picture, std::vector<uint8_t> 
 void Model::each_mask(
     const std::vector<std::string>& inputs, const PredictOptions& options,
     const std::function<bool(int64_t index, const Answer& answer)>& on_answer) const {
+  const BatchSpec& spec = description_.spec;
   check_size_of_pictures();
+  FRUGAL_CHECK(spec.classes >= 1 && spec.classes <= 256,
+               "[predict] expected a network that gives one of 1 to 256 classes to each pixel, got "
+               "one of {}",
+               spec.classes);
+  FRUGAL_CHECK(options.views == data::Views::centre,
+               "[predict] expected no views with a network that gives a class to each pixel");
   for (size_t i = 0; i < inputs.size(); ++i) {
     Answer answer;
     try {
@@ -460,10 +462,10 @@ void Model::each_mask(
                                description_.pictures.view.exif);
       const std::vector<uint8_t> classes = classes_of(picture, options);
       answer.mask = mask_of(picture, classes);
-      std::vector<float> shares(static_cast<size_t>(description_.spec.classes));
+      std::vector<float> shares(static_cast<size_t>(spec.classes));
       for (const uint8_t each : classes) shares[each] += 1;
       for (float& share : shares) share /= static_cast<float>(classes.size());
-      answer.prediction = best_of(shares.data(), description_.spec.classes, options.top);
+      answer.prediction = best_of(shares.data(), spec.classes, options.top);
       std::erase_if(answer.prediction, [](const Guess& guess) { return guess.probability == 0; });
     } catch (const OutOfMemory&) {
       throw;

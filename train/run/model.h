@@ -79,12 +79,12 @@ struct Answer {
 // Thread safety: none.
 class Model {
  public:
-  // Errors: no network; targets of views without a task; pictures without sizes; means and
-  // deviations of another number of channels.
+  // Errors: no network; targets of views without a task; means and deviations of another number of
+  // channels; a deviation that is not above 0; values of masks of another number of classes.
   Model(std::shared_ptr<Module> network, ModelDescription description);
 
   // A picture as a tensor: [H, W, C] f32 in [0, 1], of the network's size.
-  // Errors, all three: another shape or dtype; a network of other inputs.
+  // Errors, all three: another shape or dtype; a network of other inputs; options below 1.
   Prediction predict(const Tensor& image, const PredictOptions& options = {}) const;
   // A decoded picture of any size: it is resized and cut as in evaluations.
   Prediction predict(const data::Picture& picture, const PredictOptions& options = {}) const;
@@ -94,7 +94,8 @@ class Model {
 
   // Several inputs, in their order. `on_answer` gets each answer and ends the work by returning
   // false. Files of the next batch are decoded while the network computes. An input that cannot be
-  // read is an answer with an error. Errors: a network of other inputs; views of a text.
+  // read is an answer with an error. Errors: a network of other inputs; views of a text or of
+  // masks; options below 1; more than 256 classes of pixels.
   void predict_each(
       const std::vector<std::string>& inputs, const PredictOptions& options,
       const std::function<bool(int64_t index, const Answer& answer)>& on_answer) const;

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "core/words/quoted.h"
 #include "data/formats/json_strict.h"
 #include "train/compression_state.h"
 
@@ -22,20 +23,22 @@ Json to_json(const Totals& totals) {
           {"samples", totals.samples}};
 }
 
+std::string shown(const Json& value) { return printable(value.dump(), 80); }
+
 // A whole number within limits: a conversion alone would take -1 for a large one.
 int64_t whole(const Json& json, const char* key, int64_t least = 0, int64_t most = kLargest) {
   const Json& value = json.at(key);
   const bool fits = value.is_number_integer() &&
                     (!value.is_number_unsigned() || value.get<uint64_t>() <= uint64_t{kLargest});
   FRUGAL_CHECK(fits && value.get<int64_t>() >= least && value.get<int64_t>() <= most,
-               "expected {} to {} as \"{}\", got {}", least, most, key, value.dump());
+               "expected {} to {} as \"{}\", got {}", least, most, key, shown(value));
   return value.get<int64_t>();
 }
 
 uint64_t word(const Json& json, const char* key) {
   const Json& value = json.at(key);
   FRUGAL_CHECK(value.is_number_unsigned(),
-               "expected a whole number of at least 0 as \"{}\", got {}", key, value.dump());
+               "expected a whole number of at least 0 as \"{}\", got {}", key, shown(value));
   return value.get<uint64_t>();
 }
 
@@ -44,7 +47,7 @@ double number(const Json& json, const char* key,
   const Json& value = json.at(key);
   FRUGAL_CHECK(
       value.is_number() && std::isfinite(value.get<double>()) && value.get<double>() >= least,
-      "expected a finite number of at least {} as \"{}\", got {}", least, key, value.dump());
+      "expected a finite number of at least {} as \"{}\", got {}", least, key, shown(value));
   return value.get<double>();
 }
 
@@ -92,7 +95,10 @@ Evaluation evaluation_from(const Json& json, const std::string& prefix = "") {
   evaluation.accuracy = number(json, (prefix + "accuracy").c_str(), 0);
   evaluation.samples = whole(json, (prefix + "samples").c_str());
   const std::string metric = prefix + "metric";
-  if (json.contains(metric)) evaluation.metric = number(json, metric.c_str());
+  // JSON has no infinity, which a perplexity is where the loss is large.
+  if (const auto found = json.find(metric); found != json.end())
+    evaluation.metric =
+        found->is_null() ? std::numeric_limits<double>::infinity() : number(json, metric.c_str());
   if (const auto found = json.find(prefix + "details"); found != json.end())
     found->get_to(evaluation.details);
   return evaluation;
@@ -118,7 +124,7 @@ Json results_json(const std::vector<EpochResult>& results) {
 }
 
 std::vector<EpochResult> results_from(const Json& json) {
-  FRUGAL_CHECK(json.is_array(), "expected a list as \"kept\", got {}", json.dump());
+  FRUGAL_CHECK(json.is_array(), "expected a list as \"kept\", got {}", shown(json));
   std::vector<EpochResult> results;
   for (const Json& entry : json) {
     const auto result = result_from(entry);
@@ -145,7 +151,7 @@ std::string ended_from(const Json& json, bool finished) {
   FRUGAL_CHECK(value.is_string() && all.contains(value.get<std::string>()) &&
                    value.get<std::string>().empty() != finished,
                "expected why training ended as \"ended\", or nothing before that, got {}",
-               value.dump());
+               shown(value));
   return value.get<std::string>();
 }
 
@@ -163,7 +169,7 @@ StepMemory memory_from(const Json& json) {
   memory.peak = whole(json, "peak");
   const Json& at_peak = json.at("at_peak");
   FRUGAL_CHECK(at_peak.is_array() && at_peak.size() == kCategories,
-               "expected {} numbers as \"at_peak\", got {}", kCategories, at_peak.dump());
+               "expected {} numbers as \"at_peak\", got {}", kCategories, shown(at_peak));
   for (size_t i = 0; i < kCategories; ++i)
     memory.at_peak[i] = whole({{"at_peak", at_peak[i]}}, "at_peak");
   return memory;

@@ -20,9 +20,10 @@ void check_class_weights(const ClassOptions& options, int64_t classes) {
   const std::vector<double>& weights = options.class_weights;
   FRUGAL_CHECK(weights.empty() || static_cast<int64_t>(weights.size()) == classes,
                "[task] expected a weight for each of {} classes, got {}", classes, weights.size());
-  FRUGAL_CHECK(
-      std::all_of(weights.begin(), weights.end(), [](double weight) { return weight > 0; }),
-      "[task] expected weights of classes above 0");
+  for (size_t i = 0; i < weights.size(); ++i)
+    FRUGAL_CHECK(weights[i] >= kLeastClassWeight && weights[i] <= kLargestClassWeight,
+                 "[task] expected weights of classes from {} to {}, got {} for class {}",
+                 kLeastClassWeight, kLargestClassWeight, weights[i], i);
 }
 
 Classification::Classification(BatchSpec spec, ClassOptions options)
@@ -50,10 +51,16 @@ double Classification::weight(const Batch& batch) const {
 }
 
 double Classification::weight_of(const Tensor& target) const {
+  const std::vector<double>& weights = options_.class_weights;
   double sum = 0;
   const auto* wanted = target.data<int64_t>();
-  for (int64_t i = 0; i < target.numel(); ++i)
-    if (wanted[i] != kIgnored) sum += options_.class_weights.at(static_cast<size_t>(wanted[i]));
+  for (int64_t i = 0; i < target.numel(); ++i) {
+    if (wanted[i] == kIgnored) continue;
+    FRUGAL_CHECK(wanted[i] >= 0 && wanted[i] < static_cast<int64_t>(weights.size()),
+                 "[task] expected targets in [0, {}) or the ignored {}, got {} in row {}",
+                 weights.size(), kIgnored, wanted[i], i);
+    sum += weights[static_cast<size_t>(wanted[i])];
+  }
   return sum;
 }
 

@@ -6,11 +6,14 @@
 
 namespace frugal::train {
 
+// Weights of classes lie in this range: f32, in which they are applied, holds what is made of them.
+constexpr double kLeastClassWeight = 1e-30, kLargestClassWeight = 1e30;
+
 struct ClassOptions {
   // The weight of each class, or of each of several labels, while training; empty: all are 1.
   std::vector<double> class_weights = {};
 };
-// Errors: weights of another number than `classes`, or not above 0.
+// Errors: weights of another number than `classes`, or outside of the range above.
 void check_class_weights(const ClassOptions& options, int64_t classes);
 
 // Targets are classes, [N] or [N, ...] i64 with kIgnored where none counts, or shares of classes
@@ -21,9 +24,10 @@ void check_class_weights(const ClassOptions& options, int64_t classes);
 // shares of classes or rows with weights of their own.
 class Classification : public SupervisedTask {
  public:
-  // Errors: weights of another number than the classes, or not above 0.
+  // Errors: those of check_class_weights().
   explicit Classification(BatchSpec spec, ClassOptions options = {});
-  // Where the loss is divided by weights of classes, their sum over the targets.
+  // Where the loss is divided by weights of classes, their sum over the targets. Errors: a target
+  // without a weight.
   double weight(const Batch& batch) const override;
   void judge(const Judged& judged, ForwardPass& pass) const override;
   Variable loss_of(Judged judged, const LossOptions& options) const override;

@@ -58,7 +58,7 @@ std::vector<by_name::Option<TaskOptions>> TaskOptions::list() {
            &TaskOptions::pixel_loss},
           {{"focal_gamma", range::number(0, 16), "loss=focal: the exponent of 1 - p."},
            &TaskOptions::focal_gamma},
-          {{"class_weights", range::list(range::positive(1e6), 0, 1 << 16),
+          {{"class_weights", range::list(range::number(kLeastClassWeight, 1e6), 0, 1 << 16),
             "Weights of the classes in the loss that is trained with: the cross-entropy is the "
             "weighted sum over the sum of the weights. A class for each pixel: also in the focal "
             "loss. Several labels: of each label's loss, in their mean. Evaluations report the "

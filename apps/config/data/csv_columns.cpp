@@ -14,7 +14,7 @@ using data::CsvEncoding;
 CsvEncoding::Number number_from(const Json& json) {
   const CsvEncoding::Number found = {json.at("mean").get<double>(), json.at("std").get<double>()};
   FRUGAL_CHECK(std::isfinite(found.mean) && std::isfinite(found.std) && found.std > 0,
-               "expected a finite mean and a std above 0, got {}", json.dump());
+               "expected a finite mean and a std above 0, got {}", printable(json.dump(), 80));
   return found;
 }
 

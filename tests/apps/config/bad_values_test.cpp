@@ -122,6 +122,11 @@ TEST_CASE_FIXTURE(BadValues, "a state whose weights are not finite is not resume
   check_fails(frugal(resume), 1, {"state.safetensors", "each key once"});
 }
 
+TEST_CASE_FIXTURE(BadValues, "numbers above 0 that are 0 in f32") {
+  check_fails(frugal("train " + config + " --set optim.name=adam --set optim.eps=1e-300"), 2,
+              {"optim.eps: expected a number in [1e-30, 1.0], got 1e-300"});
+}
+
 TEST_CASE_FIXTURE(BadValues, "configurations that say something twice, or end before their end") {
   const auto train = [&](const std::string& text, const std::string& more = "") {
     write_file(folder / "x.json", text);

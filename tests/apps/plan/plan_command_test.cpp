@@ -305,8 +305,10 @@ TEST_CASE("wrong uses of plan") {
   const TempFolder folder;
   write_file(folder / "c.json", kResNet20);
   const std::string plan = "plan " + folder / "c.json";
+  const std::string long_number = " --memory " + std::string(400, '9');
   for (const auto& [arguments, said] : std::initializer_list<std::pair<const char*, const char*>>{
            {" --max batch", "--memory"},
+           {long_number.c_str(), "--memory: expected bytes, got a number too long: \"999"},
            {" --memory 1GiB --max depth", "depth"},
            {" --memory much --max batch", "--memory"},
            {" --memory 1.5e0", "--memory"},

@@ -92,7 +92,8 @@ struct Noisy {
     std::vector<double> sums(seqs.size());
     for (pass.number = 0; pass.number < kMeans; ++pass.number) {
       const auto c = measure_sensitivity(task(), model(), policy, by, samples(), pass, seqs);
-      for (size_t i = 0; i < seqs.size(); ++i) sums[i] += c[i] / kMeans;
+      REQUIRE(c);
+      for (size_t i = 0; i < seqs.size(); ++i) sums[i] += (*c)[i] / kMeans;
     }
     for (size_t i = 0; i < seqs.size(); ++i) policy.measured(seqs[i], sums[i], 0);
   }

@@ -49,7 +49,7 @@ struct Measurable : PolicyRun {
     return all;
   }
   std::vector<double> measured(const Batch& by, int64_t of) {
-    return measure_sensitivity(task(), model(), *policy, by, of, pass, seqs());
+    return measure_sensitivity(task(), model(), *policy, by, of, pass, seqs()).value();
   }
   std::vector<double> state() {
     std::vector<double> all = weights();
@@ -189,11 +189,26 @@ TEST_CASE("a graph is measured whole, and is charged for as what it costs") {
   CHECK(measured == 2);
 }
 
-TEST_CASE("a loss that is not finite has no sensitivities") {
+TEST_CASE("a loss that is not finite has no sensitivities, and changes no widths") {
   Measurable p;
+  SensitivityOptions options;
+  options.batch = kSamples;
+  Adaptation adaptation(p.task(), p.model(), *p.policy, options);
+  adaptation.refresh(p.batch, 1, p.pass);
+  const auto known = p.adaptive.items();
   for (const auto& each : p.model().parameters())
     Tensor(each.parameter->value()).mut<float>()[0] = NAN;
-  CHECK_THROWS_AS(p.measured(p.batch, kSamples), Error);
+  CHECK_FALSE(
+      measure_sensitivity(p.task(), p.model(), *p.policy, p.batch, kSamples, p.pass, p.seqs()));
+  adaptation.refresh(p.batch, 2, p.pass);
+  const auto items = p.adaptive.items();
+  REQUIRE(items.size() == known.size());
+  for (size_t i = 0; i < known.size(); ++i) {
+    CHECK(items[i].bits == known[i].bits);
+    CHECK(items[i].sensitivity == known[i].sensitivity);
+    CHECK(items[i].measured == 1);
+  }
+  for (const auto& each : p.model().parameters()) CHECK_FALSE(each.parameter->grad().defined());
 }
 
 TEST_CASE("widths from sensitivities beat one width") {

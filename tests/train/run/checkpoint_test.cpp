@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;  // the written form of a state
 
 // Six steps, and a checkpoint after every second one.
-RunRecipe six_steps(const compress::Choice& choice, int64_t track) {
+RunRecipe six_steps(const compress::Choice& choice, int64_t track, double guard = 0) {
   const std::vector<int64_t> hidden = {64, 32};
   RunRecipe recipe = tiny_run("mlp", {{"hidden", hidden}, {"dropout", 0.2}},
                               TinyImages{.side = 6, .channels = 1, .batch = 32, .samples = 1280});
@@ -34,7 +34,8 @@ RunRecipe six_steps(const compress::Choice& choice, int64_t track) {
   TrainerOptions& options = recipe.options;
   options.compression.choice = choice;
   options.compression.choice.keep().min_elements = 96;
-  if (track > 0) options.compression.tracking = TrackingOptions{.interval = track, .batch = 32};
+  if (track > 0)
+    options.compression.tracking = TrackingOptions{.interval = track, .batch = 32, .guard = guard};
   options.steps = 6;
   options.log_interval = 1;
   options.checkpoint_interval = 2;
@@ -64,19 +65,19 @@ void rewrite(const std::string& state, const std::function<void(Json&)>& change)
 TEST_CASE("a state with values that no run has is refused, and says which") {
   const int64_t large = int64_t{1} << 62;
   struct Change {
-    const char* what;  // what the message says
+    std::string what;  // what the message says
     std::function<void(Json&)> change;
   };
   const auto set = [](const char* path, const Json& value) {
     return [=](Json& run) { run[Json::json_pointer(path)] = value; };
   };
   const auto refuse = [&](const compress::Choice& choice, int64_t track,
-                          const std::vector<Change>& changes) {
+                          const std::vector<Change>& changes, double guard = 0) {
     const TempFolder folder;
     const std::string whole = folder.path + "/run", cut = folder.path + "/cut";
     // The bytes of the last weights of a run in this folder.
     const auto train = [&](const std::string& out, const std::function<void(int64_t)>& saved) {
-      Run run(six_steps(choice, track));
+      Run run(six_steps(choice, track, guard));
       run.trainer([&](TrainerOptions& options) {
         options.folder = std::make_shared<RunFolder>(out, true);
         options.on_checkpoint = saved;
@@ -90,11 +91,11 @@ TEST_CASE("a state with values that no run has is refused, and says which") {
     const std::string state = cut + "/checkpoint/state.safetensors";
     const std::string good = content(state);
     for (const Change& each : changes) {
-      CAPTURE(std::string(each.what));
+      CAPTURE(each.what);
       rewrite(state, each.change);
       std::string said;
       try {
-        Run run(six_steps(choice, track));
+        Run run(six_steps(choice, track, guard));
         run.trainer([&](TrainerOptions& options) {
           options.folder = std::make_shared<RunFolder>(cut, true);
         });
@@ -110,6 +111,11 @@ TEST_CASE("a state with values that no run has is refused, and says which") {
     CHECK((train(cut, {}) == weights));  // what was refused changed nothing
   };
 
+  const auto evaluation = [](int64_t step) {
+    return Json{{"epoch", 1},          {"step", step},     {"train_loss", 1.0},
+                {"train_accuracy", 0}, {"test_loss", 1.0}, {"test_accuracy", 0},
+                {"test_samples", 64}};
+  };
   const auto without = [](const char* key) { return [=](Json& run) { run.erase(key); }; };
   refuse(
       compress::bits(4), 0,
@@ -138,6 +144,12 @@ TEST_CASE("a state with values that no run has is refused, and says which") {
        {"\"at_peak\"", set("/memory/at_peak", {1, 2})},
        {"\"kept\"", set("/kept", 3)},
        {"in \"kept\"", set("/kept", {nullptr})},
+       {"weights of step 2 at the most, got of step 9", set("/kept", Json::array({evaluation(9)}))},
+       {"an evaluation of step 2 at the most, got one of step 9", set("/last", evaluation(9))},
+       {"an evaluation of step 2 at the most, got one of step 9", set("/best", evaluation(9))},
+       {"at_peak\", got [\"\\xe2\\x80\\xae\"]", set("/memory/at_peak", {"\xe2\x80\xae"})},
+       {"\"ended\", or nothing before that, got \"" + std::string(79, 'a') + "...",
+        set("/ended", std::string(9000, 'a'))},
        {"\"waited\"", set("/early_stop/waited", -1)},
        {"\"ended\"", set("/ended", "rain")},
        {"\"ended\"", set("/finished", true)},
@@ -162,6 +174,11 @@ TEST_CASE("a state with values that no run has is refused, and says which") {
           {"numbers of a tracker", set("/tracking", Json::array())},
           {"expected more than", set("/tracking", {1.0})},
           {"bits of the last measurement", set("/tracking/1", -1)}});
+  refuse(compress::bits(4), 1,
+         {{"[guard] expected 1 to 16 bits, got 17", set("/tracking/0", 17)},
+          {"[guard] expected bits that were too low and measurements to wait, got -1",
+           set("/tracking/3", -1)}},
+         0.1);
   refuse(compress::paper("actnn", "L3"), 0,
          {{"numbers of a policy that learns, got none", set("/learned", nullptr)},
           {"[actnn] expected what version 3 of this policy learned, got what version 2",
@@ -173,8 +190,30 @@ TEST_CASE("a state with values that no run has is refused, and says which") {
          {{"state of a planner, got none", set("/planner", nullptr)},
           {"\"margin\"", set("/planner/margin", -1)},
           {"[budget] expected what one policy inside it learned", set("/adaptive", nullptr)},
+          {"[budget] expected a plan with a width for tensor 99, got none",
+           set("/planner/items/0/seq", 99)},
           {"[budget]", set("/learned/lists/mode", {7.0})},
           {"[budget]", set("/learned/lists/other", {7.0})}});
+}
+
+TEST_CASE("an infinite metric, which JSON has not, comes back") {
+  RunState state;
+  state.step = 4;
+  EpochResult result;
+  result.epoch = 1;
+  result.step = 4;
+  result.test = {800, 0.5, 10, std::numeric_limits<double>::infinity()};
+  result.validation = result.test;
+  state.last = state.best = result;
+  state.kept = {result};
+  CompressionState none;
+  const std::string text = text_of(state, none);
+  CHECK(text_of(run_state_from(text, none), none) == text);
+  const RunState back = run_state_from(text, none);
+  for (const EpochResult& each : {*back.last, *back.best, back.kept.at(0)}) {
+    CHECK(each.test.metric == std::numeric_limits<double>::infinity());
+    CHECK(each.validation->metric == std::numeric_limits<double>::infinity());
+  }
 }
 
 }  // namespace frugal::train

@@ -9,6 +9,7 @@
 #include "data/loader.h"
 #include "data/memory_dataset.h"
 #include "data/tables/csv_table.h"
+#include "data/text/wordpiece.h"
 #include "models/zoo/mlp.h"
 #include "optim/optimizers.h"
 #include "train/rate_range.h"
@@ -124,6 +125,112 @@ TEST_CASE("a model refuses what its network does not read") {
   CHECK_THROWS_AS(
       model.predict_each({"a"}, {.batch_size = 0}, [](int64_t, const Answer&) { return true; }),
       Error);
+}
+
+TEST_CASE("a model says what its network does instead") {
+  Net net;
+  using Kind = BatchSpec::Kind;
+  using Target = BatchSpec::Target;
+  const auto with = [&](auto change) {
+    ModelDescription all = description();
+    change(all);
+    return Model(net.mlp, std::move(all));
+  };
+  const auto refuses = [](const auto& call, const char* why) {
+    CHECK_THROWS_WITH_AS(call(), doctest::Contains(why), Error);
+  };
+  const Tensor picture = Tensor::zeros({4, 4, 1}), rows = Tensor::zeros({3, 16});
+  const auto each = [](int64_t, const Answer&) { return true; };
+
+  const Model values = with([](auto& all) { all.spec.target = Target::values; });
+  refuses([&] { values.predict(picture); }, "a network of classes; this one predicts numbers");
+  const Model pixels = with([](auto& all) { all.spec.target = Target::class_of_pixel; });
+  refuses([&] { pixels.predict(picture); }, "this one gives a class to each pixel");
+  refuses(
+      [&] {
+        pixels.predict_arrays(picture.view({1, 4, 4, 1}), {}, each);
+      },
+      "one answer for each sample; this one has others");
+  refuses([&] { pixels.predict_each({"x.png"}, {.views = data::Views::flip}, each); },
+          "no views with a network that gives a class to each pixel");
+  const Model many = with([](auto& all) {
+    all.spec.target = Target::class_of_pixel;
+    all.spec.classes = 300;
+  });
+  refuses([&] { many.predict("x.png"); }, "1 to 256 classes to each pixel, got one of 300");
+  const Model boxes = with([](auto& all) {
+    all.spec.target = Target::boxes;
+    all.spec.metric = "map";
+  });
+  refuses([&] { boxes.predict(picture); }, "models::Detector::detect() gives them");
+
+  const Model of_rows = with([](auto& all) {
+    all.spec.kind = Kind::rows;
+    all.spec.sample = {16};
+  });
+  refuses([&] { of_rows.predict(picture); }, "reads pictures; this one reads rows");
+  refuses([&] { of_rows.predict("a text"); }, "reads pictures; this one reads rows");
+  refuses(
+      [&] {
+        of_rows.predict_rows(Tensor::zeros({3, 15}), {}, each);
+      },
+      "rows [N, 16] f32, got [3, 15] f32 on cpu");
+  refuses([&] { of_rows.predict_rows({}, {}, each); }, "got an undefined tensor");
+  const Model model(net.mlp, description());
+  refuses([&] { model.predict_rows(rows, {}, each); }, "reads rows; this one reads images");
+  refuses([&] { model.predict_arrays(rows, {}, each); },
+          "expected samples [4, 4, 1] f32, one behind the other, got [3, 16] f32 on cpu");
+  refuses(
+      [&] {
+        model.predict(Tensor::zeros({5, 4, 1}));
+      },
+      "expected a picture [4, 4, 1] f32, got [5, 4, 1] f32 on cpu");
+
+  const auto text = [](auto& all) {
+    all.spec.kind = Kind::sequences;
+    all.spec.sample = {8};
+  };
+  const Model texts = with(text);
+  refuses([&] { texts.predict("a text"); }, "a tokenizer for encoders; the run has none");
+  const Model reader = with([&](auto& all) {
+    text(all);
+    all.text.tokenizer = std::make_shared<data::WordPiece>(
+        data::Vocabulary({"[PAD]", "[UNK]", "[CLS]", "[SEP]"}, "a test"));
+  });
+  refuses([&] { reader.predict_each({"a text"}, {.views = data::Views::flip}, each); },
+          "expected no views with a network that reads text");
+  const Model tokens = with([&](auto& all) {
+    text(all);
+    all.spec.target = Target::class_of_token;
+  });
+  refuses([&] { tokens.predict("a text"); }, "gives an output for each token: `frugal generate`");
+  refuses(
+      [&] {
+        texts.predict_arrays(Tensor::zeros({2, 9}, DType::i64), {}, each);
+      },
+      "expected samples [8] i64, one behind the other, got [2, 9] i64 on cpu");
+  const Model channels = with([](auto& all) {
+    all.spec.sample = {4, 4, 2};
+    all.pictures.view = {4, 4, 2, 0};
+  });
+  refuses([&] { channels.predict(picture); },
+          "pictures of 1 or 3 channels; the samples of this one are [4, 4, 2]");
+
+  for (const PredictOptions& wrong :
+       {PredictOptions{.top = 0}, {.batch_size = 0}, {.threads = 0}}) {
+    refuses([&] { model.predict(picture, wrong); }, "threads and guesses of at least 1");
+    refuses(
+        [&] {
+          model.predict(data::Picture{4, 4, 1, std::vector<uint8_t>(16)}, wrong);
+        },
+        "threads and guesses of at least 1");
+  }
+  refuses([&] { with([](auto& all) { all.pictures.mean = all.pictures.std = {0}; }); },
+          "expected deviations above 0, got 0");
+  refuses([&] { with([](auto& all) {
+                  all.mask_values = {0, 7, 9};
+                }); },
+          "a value in masks for each of 2 classes, got 3");
 }
 
 TEST_CASE("the range test finds where the loss is lowest, and ends where it diverges") {

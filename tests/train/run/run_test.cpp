@@ -6,6 +6,7 @@
 #include "data/memory_dataset.h"
 #include "models/zoo/mlp.h"
 #include "optim/optimizers.h"
+#include "train/option_error.h"
 
 namespace frugal {
 namespace {
@@ -89,6 +90,15 @@ TEST_CASE("trials of a run keep its memory budget, as its training does") {
   train::Run other(budgeted);
   REQUIRE(other.train());
   CHECK(other.trainer().state().memory.saved() <= 10 << 10);
+}
+
+TEST_CASE("a recipe that does not say how another number grows is asked for the batch alone") {
+  int made = 0;
+  train::Run run(recipe(made));
+  CHECK_NOTHROW(run.planned().growing(train::Growth::batch));
+  CHECK_THROWS_WITH_AS(run.planned().growing(train::Growth::layers),
+                       "run: expected a recipe that says how the number grows (planned)",
+                       train::OptionError);
 }
 
 TEST_CASE("a recipe without a network, an optimizer or data is refused") {

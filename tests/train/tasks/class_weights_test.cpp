@@ -129,7 +129,39 @@ TEST_CASE("weights that no classes have are refused") {
     return make_task(spec, {.class_weights = weights});
   };
   CHECK_THROWS_WITH_AS(make({1, 2}), doctest::Contains("3 classes, got 2"), Error);
-  CHECK_THROWS_AS(make({1, 0, 1}), Error);
+  // In f32, in which they are applied, these are 0 or infinite.
+  for (const double wrong : {0.0, 1e-300, 1e300, HUGE_VAL, -1.0, double(NAN)})
+    CHECK_THROWS_WITH_AS(make({1, wrong, 1}),
+                         doctest::Contains("weights of classes from 1e-30 to 1e+30, got "), Error);
+  CHECK_THROWS_WITH_AS(make({1, 1, 1e300}), doctest::Contains("got 1e+300 for class 2"), Error);
   spec.target = BatchSpec::Target::values;
   CHECK_THROWS_WITH_AS(make(kWeights), doctest::Contains("data of classes"), Error);
+}
+
+TEST_CASE("targets and rows that weights of classes do not go with are refused") {
+  Fixed model;
+  BatchSpec spec;
+  spec.classes = kLabels;
+  const TaskPtr task = make_task(spec, {.class_weights = kWeights});
+  for (const int64_t wrong : {int64_t{3}, int64_t{-1}}) {
+    Batch batch = batch_of(spec.kind);
+    batch.target.mut<int64_t>()[4] = wrong;
+    CHECK_THROWS_WITH_AS(
+        static_cast<void>(task->weight(batch)),
+        doctest::Contains(
+            fmt::format("[task] expected targets in [0, 3) or the ignored -100, got {} in row 4",
+                        wrong)
+                .c_str()),
+        Error);
+  }
+  const char* const weighted = "rows without weights of their own beside weights of classes";
+  Batch nodes = batch_of(BatchSpec::Kind::graph);
+  nodes.extras.emplace_back("node_weight", Tensor::full({kTargets}, 1));
+  spec.kind = BatchSpec::Kind::graph;
+  CHECK_THROWS_WITH_AS(loss_of(*make_task(spec, {.class_weights = kWeights}), model, nodes, true),
+                       doctest::Contains(weighted), Error);
+  spec.target = BatchSpec::Target::labels;
+  nodes.target = Tensor::zeros({kTargets, kLabels});
+  CHECK_THROWS_WITH_AS(loss_of(*make_task(spec, {.class_weights = kWeights}), model, nodes, true),
+                       doctest::Contains(weighted), Error);
 }

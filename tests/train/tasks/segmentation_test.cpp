@@ -320,4 +320,6 @@ TEST_CASE("weights of pixels that no classes have are refused") {
   CHECK_THROWS_WITH_AS(Segmentation(spec_of(3), {.class_weights = {1, 2}}),
                        doctest::Contains("3 classes, got 2"), Error);
   CHECK_THROWS_AS(Segmentation(spec_of(2), {.class_weights = {1, 0}}), Error);
+  CHECK_THROWS_WITH_AS(Segmentation(spec_of(2), {.focal_gamma = -1}),
+                       "[segmentation] expected a gamma of at least 0, got -1", Error);
 }

@@ -221,4 +221,10 @@ TEST_CASE("a batch on meta has both views, and one without a second view is refu
   single.input = Tensor::zeros({4, kPictureSide, kPictureSide, 3});
   CHECK_THROWS_WITH_AS(forward_pass(*task_for(), net, single, context, {}),
                        doctest::Contains("second_view"), Error);
+  models::Init init;
+  models::CifarResNet other(init, models::cifar_resnet_options("resnet20"));
+  CHECK_THROWS_WITH_AS(forward_pass(*task_for(), other, single, context, {}),
+                       doctest::Contains("a network of two views, which is made as "
+                                         "models::SelfSupervised, got another one"),
+                       Error);
 }

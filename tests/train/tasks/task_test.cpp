@@ -12,6 +12,7 @@
 #include "tests/train/task_of.h"
 #include "train/evaluate.h"
 #include "train/metrics/metric_names.h"
+#include "train/tasks/classification.h"
 #include "train/tasks/make_task.h"
 #include "train/trainer.h"
 
@@ -163,6 +164,33 @@ TEST_CASE("a metric that no task has, or that measures other targets, is refused
                                          "none, for targets of the kind class_of_sample, got "
                                          "\"r2\""),
                        Error);
+}
+
+TEST_CASE("boxes need a network that finds them, and batches that have them") {
+  BatchSpec spec;
+  spec.target = BatchSpec::Target::boxes;
+  spec.sample = {8, 8, 3};
+  spec.classes = 2;
+  const TaskPtr task = make_task(spec);
+  models::Init init;
+  models::Mlp other(init, {8 * 8 * 3, {4}, 2, 0.0});
+  Batch batch;
+  batch.input = Tensor::zeros({1, 8, 8, 3});
+  Context context;
+  CHECK_THROWS_WITH_AS(forward_pass(*task, other, batch, context, {}),
+                       doctest::Contains("[detection] expected "), Error);
+  const auto metric = task->metric();
+  REQUIRE(metric != nullptr);
+  CHECK_THROWS_WITH_AS(metric->add(Tensor::zeros({1, 1, 6}), batch),
+                       "[detection] expected batches with the tensor boxes, got none", Error);
+}
+
+TEST_CASE("a task of classes that is made without make_task() knows its own metrics alone") {
+  BatchSpec spec;
+  spec.classes = 3;
+  spec.metric = "r2";
+  CHECK_THROWS_WITH_AS(static_cast<void>(Classification(spec).metric()),
+                       doctest::Contains("[metric] expected one of the metrics f1, "), Error);
 }
 
 TEST_CASE("the target decides the task, and any of its metrics may be measured") {
