@@ -23,7 +23,7 @@ RngKey epoch_key(uint64_t seed, const RandomStream& stream, int64_t epoch) {
 
 int64_t columns_of_largest(const std::vector<int64_t>& lengths, int64_t batch_size) {
   const auto rows = static_cast<int64_t>(lengths.size());
-  // Of several pools, any may have the longest row, and then it is in a full batch.
+  // Any of several pools may have the longest row, and then it is in a full batch.
   if (rows > kPoolBatches * batch_size) return lengths.back();
   int64_t columns = 0, most = 0;
   for (int64_t begin = 0; begin < rows; begin += batch_size) {
