@@ -51,4 +51,9 @@ bool PackedParts::knows_variance() const {
                      [](const PackedPart& part) { return part.packed->knows_variance(); });
 }
 
+bool PackedParts::loses_nothing() const {
+  return std::all_of(parts_.begin(), parts_.end(),
+                     [](const PackedPart& part) { return part.packed->loses_nothing(); });
+}
+
 }  // namespace frugal

@@ -31,6 +31,7 @@ class PackedParts final : public Packed {
   void prefetch() override;
   bool run(PackedPass& pass) const override;  // PackedPass::Variance
   bool knows_variance() const override;
+  bool loses_nothing() const override;
 
  private:
   std::vector<PackedPart> parts_;

@@ -210,9 +210,13 @@ bool SavedEntry::serves_one_op() const {
   return packed != nullptr && (*packed)->serves_one_op();
 }
 
-Rebuilt SavedEntry::quality() const {
+bool SavedEntry::loses_nothing() const {
   const auto* packed = std::get_if<std::shared_ptr<Packed>>(&content_);
-  if (is_lossless() || (packed != nullptr && (*packed)->loses_nothing())) return Rebuilt::exact;
+  return is_lossless() || (packed != nullptr && (*packed)->loses_nothing());
+}
+
+Rebuilt SavedEntry::quality() const {
+  if (loses_nothing()) return Rebuilt::exact;
   return recipe() != nullptr ? recipe()->quality : Rebuilt::unbiased;
 }
 

@@ -70,16 +70,18 @@ class SavedEntry {
   // See SaveInfo::told_curved; `curved`: what SaveInfo said of this.
   void set_curved(bool curved) { curved_ = curved; }
   bool told_curved() const {
-    return recipe() != nullptr ? recipe()->told_curved : curved_ || is_lossless();
+    return recipe() != nullptr ? recipe()->told_curved : curved_ || loses_nothing();
   }
   // What SaveInfo said of this, or of the sources of this.
   void set_source_bits(int bits) { source_bits_ = bits; }
   int source_bits() const {
     if (recipe() != nullptr) return recipe()->source_bits;
-    return is_lossless() ? kAnyBits : source_bits_;
+    return loses_nothing() ? kAnyBits : source_bits_;
   }
   bool is_raw() const { return std::holds_alternative<Raw>(content_); }
   bool is_lossless() const { return is_raw() || std::holds_alternative<SignOf>(content_); }
+  // Also true where a codec keeps the tensor as it is, as one that was moved to a file.
+  bool loses_nothing() const;
   const Recipe* recipe() const { return std::get_if<Recipe>(&content_); }
   const Raw* raw() const { return std::get_if<Raw>(&content_); }
   // Bytes of the tensor, and of the codes of a packed one. The second is measured for an active

@@ -100,6 +100,7 @@ if [ "${FRUGAL_TRY_TORCH:-0}" = 1 ]; then
   echo "== PyTorch"
   install python3-torch
   python3 -B python/torch_test.py
+  python3 -B python/torch_values_test.py
 fi
 
 echo "== removal"

@@ -124,6 +124,7 @@ class StepRecorder::Recorded final : public Packed {
     return inner_->run(pass);
   }
   bool knows_variance() const override { return inner_->knows_variance(); }
+  bool loses_nothing() const override { return inner_->loses_nothing(); }
 
  private:
   std::unique_ptr<Packed> inner_;

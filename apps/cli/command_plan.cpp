@@ -145,22 +145,31 @@ int64_t tokens_of_largest(const Config& config) {
   return columns_of_largest(config, Split::train, config.data.batch_size);
 }
 
-// "resnet20, batch 128 of [32, 32, 3], cpu f32". Graphs have no batch. With several ranks, the
-// batch is that of one rank. Texts have a second line where they are not as long as they may be.
+bool samples_graph(const Config& config) {
+  return family_of(config.model) == Family::graph && config.data.sampler != "full";
+}
+
+// "resnet20, batch 128 of [32, 32, 3], cpu f32". With several ranks, the batch is that of one rank.
+// Whole graphs have none. A second line says that texts are not as long as they may be, or that
+// steps on parts of a graph are counted as steps on all of it.
 std::string title(const Config& config) {
   Shape sample = batch_spec(config).sample;
-  std::string shorter;
+  std::string second;
   if (const int64_t tokens = tokens_of_largest(config); tokens > 0 && tokens < sample[0]) {
-    shorter = fmt::format("\nthe largest training batch has rows of {}, data.max_length is {}",
-                          with_noun(tokens, "token"), sample[0]);
+    second = fmt::format("\nthe largest training batch has rows of {}, data.max_length is {}",
+                         with_noun(tokens, "token"), sample[0]);
     sample = {tokens};
   }
+  if (samples_graph(config))
+    second = fmt::format(
+        "\nbatches of data.sampler={} are counted as the whole graph, the most that they can be",
+        config.data.sampler);
   const std::string batch =
       is_read(config, "data.batch_size") ? fmt::format("batch {} of ", config.data.batch_size) : "";
   const int ranks = config.distributed.ranks;
   return fmt::format("{}, {}{}, {} {}{}{}", config.model.name, batch, sample.str(),
                      config.run.device, config.run.precision,
-                     ranks > 1 ? fmt::format(", one of {} ranks", ranks) : "", shorter);
+                     ranks > 1 ? fmt::format(", one of {} ranks", ranks) : "", second);
 }
 
 // Errors: a memory budget, whose table says how each tensor is kept.
@@ -268,6 +277,7 @@ void plan_command(const PlanArguments& arguments) {
     }
     if (thaws) report["from_epoch"] = frozen_epochs + 1;
     if (const int64_t tokens = tokens_of_largest(config); tokens > 0) report["tokens"] = tokens;
+    if (samples_graph(config)) report["whole_graph"] = true;
     report["levels"] = to_json(plan.ways);
     if (!assumed.empty()) report["widths"] = assumed;
     if (found) report["recommended"] = to_json(*found);

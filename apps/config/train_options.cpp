@@ -63,11 +63,27 @@ RanksOptions ranks_options(const Config& config) {
 }
 
 // What data of a graph hold beside a batch: the labels as they were read, those of validation and
-// test, and the masks of the three parts.
-int64_t bytes_beside_graph(const BatchSpec& spec) {
+// test, and the masks of the three parts. Where batches are parts of the graph, which are copies,
+// also the graph. GraphSAINT's have a weight for each node and edge, as its source has.
+int64_t bytes_beside_graph(const Config& config, const BatchSpec& spec) {
   constexpr int64_t kRounding = 64;  // sizes of blocks are multiples of it
-  const int64_t labels = shape_of_batch(spec, 1, kMeta).target.nbytes();
-  return 3 * (round_up(labels, kRounding) + round_up(spec.sample[0], kRounding));
+  const Batch whole = shape_of_batch(spec, 1, kMeta);
+  const int64_t labels = whole.target.nbytes(), nodes = spec.sample[0];
+  const std::string& sampler = config.data.sampler;
+  int64_t bytes = 3 * (round_up(labels, kRounding) + round_up(nodes, kRounding));
+  if (sampler == "full") return bytes;
+  if (whole.input.defined()) bytes += round_up(whole.input.nbytes(), kRounding);
+  int64_t edges = 0;
+  for (const auto& [name, tensor] : spec.extras) {
+    bytes += round_up(tensor.nbytes(), kRounding);
+    if (name == "edge_index") edges = tensor.numel() / 2;
+  }
+  const int64_t weights = static_cast<int64_t>(sizeof(float)) * (nodes + edges);
+  if (sampler == "neighbours")  // a GCN's have a weight for each edge, and loops
+    bytes += weights + 2 * static_cast<int64_t>(sizeof(int64_t)) * nodes;
+  else if (sampler != "clusters")
+    bytes += 2 * weights;
+  return bytes;
 }
 
 // Makes the largest batch of so many samples that the splits have, or the training samples where
@@ -119,7 +135,7 @@ MetaRun meta_run(const Config& config) {
     run.shape = largest_of(config, spec, {Split::train});
     run.evaluated = largest_of(config, spec, {Split::validation, Split::test});
   }
-  if (spec.kind == BatchSpec::Kind::graph) run.data_bytes = bytes_beside_graph(spec);
+  if (spec.kind == BatchSpec::Kind::graph) run.data_bytes = bytes_beside_graph(config, spec);
   run.ranks = ranks_options(config);
   run.ranks.communicator = distributed::imagined(config.distributed.ranks);
   return run;

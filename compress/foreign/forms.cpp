@@ -467,7 +467,9 @@ std::unique_ptr<Kept> keep_groups(const Tensor& values, const GroupOptions& opti
                  "[pack] expected columns that divide {} values, got {}", elements, columns);
     const Tensor rows = columns == 0 ? flat : flat.view({elements / columns, columns});
     const Tensor payload = codes_from(memory, codec.packed_bytes(rows.shape()), device);
-    return std::make_unique<Groups>(codec.pack_into(payload, rows, info), Tensor(), values);
+    std::unique_ptr<Packed> codes = codec.pack_into(payload, rows, info);
+    if (device == kCpu && codec.nonfinite_groups() > 0) return nullptr;
+    return std::make_unique<Groups>(std::move(codes), Tensor(), values);
   }
   FRUGAL_CHECK(
       columns > 0 && options.bits >= 2,
@@ -492,6 +494,7 @@ std::unique_ptr<Kept> keep_groups(const Tensor& values, const GroupOptions& opti
     info.sign = &sign;
     const Tensor payload = codes_from(memory, codec.packed_bytes(rows.shape(), true), device);
     codes = codec.pack_into(payload, rows, info);
+    if (device == kCpu && codec.nonfinite_groups() > 0) return nullptr;
   }
   return std::make_unique<Groups>(std::move(codes), std::move(tail), values);
 }

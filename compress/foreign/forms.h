@@ -58,6 +58,8 @@ struct GroupOptions {
 };
 // Codes in groups, rounded without bias. `values`: contiguous and floating, on CUDA f32, bf16 or
 // f16. `scratch`: see Kept::unpack_into().
+// Null: a value is not finite, or beyond the limit of its group (compress/quantize/quantize.h). On
+// CUDA all values of its group become NaN instead.
 // Errors: those of Quantizer; columns that do not divide the number of values.
 std::unique_ptr<Kept> keep_groups(const Tensor& values, const GroupOptions& options,
                                   const Memory& memory = {}, const Memory& scratch = {});

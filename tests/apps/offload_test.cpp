@@ -38,6 +38,29 @@ TEST_CASE("a run with its activations in a file ends with the same weights") {
   }
 }
 
+// The query of the last layer is of the first tokens alone, so that it stays whole, beside keys and
+// values in codes. The report of a run has a step whose tensors are looked at: the second one here.
+TEST_CASE(
+    "a step that is recorded has the bits of its attention, also where tensors lie in a file") {
+  const TempFolder folder;
+  write_file(folder / "c.json", R"({
+    "model": {"name": "bert_tiny", "layers": 2, "width": 16, "heads": 2, "vocab_size": 30},
+    "data": {"name": "random_tokens", "max_length": 12, "batch_size": 4, "train_samples": 20,
+             "test_samples": 4, "classes": 2},
+    "optim": {"name": "sgd", "lr": 1}, "schedule": {"name": "constant"}, "threads": 1,
+    "train": {"steps": 3},
+    "compression": {"bits": 4, "advanced": {"min_elements": 16, "group_size": 32}}})");
+  const std::string train = "train " + folder / "c.json" + " --quiet --out ";
+  const Ran here = frugal(train + folder / "here"),
+            away = frugal(train + folder / "away --set compression.offload=" +
+                          std::filesystem::path(folder / "").parent_path().string());
+  REQUIRE_MESSAGE(here.status == 0, here.err);
+  REQUIRE_MESSAGE(away.status == 0, away.err);
+  CHECK(read_file(folder / "here/metrics.jsonl").find("\"type\":\"tensors\"") != std::string::npos);
+  CHECK((read_file(folder / "here/checkpoint/last.safetensors") ==
+         read_file(folder / "away/checkpoint/last.safetensors")));
+}
+
 TEST_CASE("the window is a number of bytes, or a text that says one") {
   const auto window = [](const Json& value) {
     return parse_config({{"compression", {{"advanced", {{"offload_window", value}}}}}})

@@ -102,14 +102,9 @@ TEST_CASE("a process killed after its first checkpoint goes on to the same bits"
   }
 }
 
-// An evaluation takes the whole graph, whose features become bf16 once.
+// An evaluation takes the whole graph, whose features become bf16 once. Weights of classes are a
+// tensor of the loss.
 TEST_CASE("a step takes the same memory behind an evaluation and behind a checkpoint") {
-  const TempFolder folder;
-  write_file(folder / "c.json", R"({
-    "model": {"name": "sage", "layers": 2, "width": 8},
-    "data": {"name": "random_graph", "nodes": 60, "edges": 200, "features": 8, "classes": 3,
-             "sampler": "neighbours", "fan_outs": [3, 3], "batch_size": 10},
-    "precision": "bf16_in_f32", "train": {"epochs": 1}, "threads": 1})");
   const auto lines_of_memory = [](const std::string& run) {
     std::istringstream lines(read_file(run + "/metrics.jsonl"));
     std::string found;
@@ -117,13 +112,27 @@ TEST_CASE("a step takes the same memory behind an evaluation and behind a checkp
       if (line.find("\"type\":\"memory\"") != std::string::npos) found += line + "\n";
     return found;
   };
-  const std::string train = "train " + folder / "c.json" + " --quiet --out ";
-  REQUIRE(frugal(train + folder / "whole --set train.epochs=2").status == 0);
-  REQUIRE(frugal(train + folder / "cut").status == 0);
-  REQUIRE(frugal(train + folder / "cut --resume --extend 2").status == 0);
-  const std::string whole = lines_of_memory(folder / "whole");
-  CHECK(std::count(whole.begin(), whole.end(), '\n') == 2);
-  CHECK((lines_of_memory(folder / "cut") == whole));
+  for (const char* const config : {R"({
+    "model": {"name": "sage", "layers": 2, "width": 8},
+    "data": {"name": "random_graph", "nodes": 60, "edges": 200, "features": 8, "classes": 3,
+             "sampler": "neighbours", "fan_outs": [3, 3], "batch_size": 10},
+    "precision": "bf16_in_f32", "train": {"epochs": 1}, "threads": 1})",
+                                   R"({
+    "model": {"name": "mlp", "hidden": [8]},
+    "data": {"name": "random", "shape": [4, 4, 1], "classes": 3, "train_samples": 12,
+             "test_samples": 4, "batch_size": 4, "workers": 0},
+    "train": {"epochs": 1, "class_weights": [1, 2, 3]}, "threads": 1})"}) {
+    CAPTURE(config);
+    const TempFolder folder;
+    write_file(folder / "c.json", config);
+    const std::string train = "train " + folder / "c.json" + " --quiet --out ";
+    REQUIRE(frugal(train + folder / "whole --set train.epochs=2").status == 0);
+    REQUIRE(frugal(train + folder / "cut").status == 0);
+    REQUIRE(frugal(train + folder / "cut --resume --extend 2").status == 0);
+    const std::string whole = lines_of_memory(folder / "whole");
+    CHECK(std::count(whole.begin(), whole.end(), '\n') == 2);
+    CHECK((lines_of_memory(folder / "cut") == whole));
+  }
 }
 
 }  // namespace frugal::apps

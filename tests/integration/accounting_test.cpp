@@ -45,6 +45,7 @@ class FaultyPacked final : public Packed {
   }
   bool run(PackedPass& pass) const override { return faults_.pass(), inner_->run(pass); }
   bool knows_variance() const override { return inner_->knows_variance(); }
+  bool loses_nothing() const override { return inner_->loses_nothing(); }
 
  private:
   std::unique_ptr<Packed> inner_;

@@ -35,14 +35,17 @@ Tensor Classification::class_weights(const Tensor& logits) const {
   if (options_.class_weights.empty()) return {};
   const DType dtype = logits.dtype() == DType::bf16 ? DType::f32 : logits.dtype();
   const int64_t outputs = logits.size(-1);
-  if (weights_.defined() && weights_.dtype() == dtype && weights_.device() == logits.device() &&
-      weights_.numel() == outputs)
+  const bool once = logits.device().type == DeviceType::cuda;
+  if (once && weights_.defined() && weights_.dtype() == dtype &&
+      weights_.device() == logits.device() && weights_.numel() == outputs)
     return weights_;
   std::vector<double> all = options_.class_weights;
   all.resize(std::max(all.size(), static_cast<size_t>(outputs)), 1.0);
   const CategoryScope scope(Category::input);
   const Tensor made = Tensor::from(all, {static_cast<int64_t>(all.size())});
-  return weights_ = to_device(ops::cast(made, dtype), logits.device());
+  const Tensor weights = to_device(ops::cast(made, dtype), logits.device());
+  if (once) weights_ = weights;
+  return weights;
 }
 
 double Classification::weight(const Batch& batch) const {

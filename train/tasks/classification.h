@@ -45,7 +45,8 @@ class Classification : public SupervisedTask {
  private:
   double weight_of(const Tensor& target) const;
   ClassOptions options_;
-  // Made at the first step, so that a step that is captured copies nothing from the host.
+  // On CUDA, made at the first step, so that a step that is captured copies nothing from the host.
+  // Elsewhere each step makes them, and takes the same memory behind a start from a checkpoint.
   mutable Tensor weights_;
 };
 

@@ -23,8 +23,9 @@ struct SegmentationOptions {
 // Targets [N, H, W] i64, kIgnored where a pixel does not count. The logits of a ResizedModule are
 // made in parts where they are large and the loss is the cross-entropy, unless they are kept. The
 // loss of an evaluation is the plain cross-entropy, which does not depend on how samples were cut
-// into batches. The terms of cross_entropy_dice are cross_entropy and dice. Beside a second head
-// the first one's loss is the term out, unless it has terms, and the weighted second one is aux.
+// into batches. Dice does: it is that of a batch, or of a rank's share of one, and a step has their
+// mean. The terms of cross_entropy_dice are cross_entropy and dice. Beside a second head the first
+// one's loss is the term out, unless it has terms, and the weighted second one is aux.
 // Metrics: miou and dice, each of which has the other one and those of single classes as details
 // (train/metrics/named_metrics.h); f1, macro_f1, matthews. The share of right pixels is the
 // accuracy.

@@ -50,8 +50,9 @@ SeveralLabels::SeveralLabels(BatchSpec spec, ClassOptions options)
 Tensor SeveralLabels::label_weights(int64_t rows, DType dtype, Device device) const {
   const auto classes = static_cast<int64_t>(options_.class_weights.size());
   const DType wanted = dtype == DType::bf16 ? DType::f32 : dtype;
-  if (weights_.defined() && weights_.numel() == rows * classes && weights_.dtype() == wanted &&
-      weights_.device() == device)
+  const bool once = device.type == DeviceType::cuda;
+  if (once && weights_.defined() && weights_.numel() == rows * classes &&
+      weights_.dtype() == wanted && weights_.device() == device)
     return weights_;
   std::vector<double> all;
   all.reserve(static_cast<size_t>(rows * classes));
@@ -59,7 +60,9 @@ Tensor SeveralLabels::label_weights(int64_t rows, DType dtype, Device device) co
     for (const double weight : options_.class_weights)
       all.push_back(weight / static_cast<double>(rows * classes));
   const CategoryScope scope(Category::input);
-  return weights_ = to_device(ops::cast(Tensor::from(all, {rows * classes}), wanted), device);
+  const Tensor weights = to_device(ops::cast(Tensor::from(all, {rows * classes}), wanted), device);
+  if (once) weights_ = weights;
+  return weights;
 }
 
 Variable SeveralLabels::loss_of(Judged judged, const LossOptions&) const {

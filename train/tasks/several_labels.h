@@ -23,7 +23,7 @@ class SeveralLabels : public SupervisedTask {
  private:
   Tensor label_weights(int64_t rows, DType dtype, Device device) const;
   ClassOptions options_;
-  mutable Tensor weights_;  // for the last number of rows
+  mutable Tensor weights_;  // on CUDA, for the last number of rows (train/tasks/classification.h)
 };
 
 }  // namespace frugal::train

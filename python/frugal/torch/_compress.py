@@ -844,7 +844,8 @@ class compress:
             name = self._widths.name(path, op)
             least = max(least, 2 if positive else 1)
             bits = self._widths.of(name, least)
-            entry.pack_values(flat, bits, positive, self._stream, self._widths.draws(name))
+            if not entry.pack_values(flat, bits, positive, self._stream, self._widths.draws(name)):
+                return "not finite"
             self._widths.note(name, entry.elements, bits, least, entry.kept_bytes)
         packed = 0 if entry.waiting is not None else entry.kept_bytes - before
         get = entry.positive if form == "positive" else entry.values

@@ -196,21 +196,25 @@ class Entry:
 
     def pack_values(
         self, flat: torch.Tensor, bits: int, positive: bool, stream: Stream, draws: int
-    ) -> None:
+    ) -> bool:
+        """False, with nothing done: a value is not finite, whose group would lose its other values."""
         seed, step, number = stream.next()
         number += draws << 40  # another stream of the same step
         columns = self.columns
         if positive:
             if columns == 0 or self.elements % (8 * columns) != 0:
                 columns = 16
-        self._codes = keep(
+        codes = keep(
             _frugal.keep_groups, flat, bits, columns=columns, positive=positive, seed=seed, step=step, seq=number
         )
-        self.bits = bits
+        if codes is None:
+            return False
+        self._codes, self.bits = codes, bits
         if positive:
             self._signs = None
         self.waiting = None
         self._account()
+        return True
 
     def pack_signs(self, flat: torch.Tensor) -> None:
         self._signs = keep(_frugal.keep_positive, flat)

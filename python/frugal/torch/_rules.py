@@ -159,7 +159,10 @@ def keeps_second(op: str, args: Tuple[Any, ...]) -> bool:
 def rules_of(op: str, args: Tuple[Any, ...]) -> Tuple[Saved, ...]:
     """What the op saves, by its arguments where these decide."""
     if op in ("pow", "pow_"):  # the gradient of a square is linear in its input, those of others are not
-        return _one("values") if len(args) > 1 and args[1] == 2 else ()
+        power = args[1] if len(args) > 1 else None  # a tensor has a power for each element
+        return _one("values") if not isinstance(power, torch.Tensor) and power == 2 else ()
+    if op == "binary_cross_entropy_with_logits" and len(args) > 1 and args[1].requires_grad:
+        return ()  # the gradient of the target is linear in the logits, and not in their probabilities
     if op.startswith("clamp") and any(isinstance(a, torch.Tensor) for a in args[1:]):
         return ()  # the ends differ from element to element
     rules = INPUTS.get(op, ())

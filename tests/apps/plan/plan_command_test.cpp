@@ -187,6 +187,33 @@ TEST_CASE("a plan of a graph counts what its data hold: features, all labels and
   }
 }
 
+// Here the parts are all of the graph, or nearly: the least that such a plan may have.
+TEST_CASE("a plan of parts of a graph has the whole graph as batch, and as what the data hold") {
+  const TempFolder folder;
+  const std::string path = folder / "c.json", out = folder / "run";
+  for (const char* const data :
+       {R"("sampler": "neighbours", "fan_outs": [100, 100], "batch_size": 500)",
+        R"("sampler": "clusters", "clusters": 5, "batch_size": 5)",
+        R"("sampler": "random_walk", "sampler_batches": 3, "batch_size": 300, "walk_length": 8)"}) {
+    CAPTURE(data);
+    write_file(path, fmt::format(R"({{"model": {{"name": "gcn", "layers": 2, "width": 16}},
+      "data": {{"name": "random_graph", "nodes": 500, "edges": 2000, "features": 16, "classes": 3,
+                {}}}, "threads": 1, "train": {{"epochs": 2}}}})",
+                                 data));
+    const Ran ran = frugal("train " + path + " --quiet --overwrite --out " + out);
+    REQUIRE_MESSAGE(ran.status == 0, ran.err);
+    const int64_t trained = peak_of(Json::parse(read_file(out + "/summary.json")).at("memory"));
+    const int64_t planned = row_peak("plan --json " + path, "levels", "this config");
+    CAPTURE(trained);
+    CAPTURE(planned);
+    CHECK(static_cast<double>(planned) > 0.98 * static_cast<double>(trained));
+    CHECK(static_cast<double>(planned) < 1.15 * static_cast<double>(trained));
+  }
+  const std::string said = frugal("plan " + path).out;
+  CHECK(has(said, "batches of data.sampler=random_walk are counted as the whole graph"));
+  CHECK(Json::parse(frugal("plan --json " + path).out).at("whole_graph") == true);
+}
+
 TEST_CASE("a plan of policy acgc has the first step, and looks at gradients as often as the run") {
   const TempFolder folder;
   const std::string path = folder / "c.json", out = folder / "run";

@@ -143,6 +143,17 @@ TEST_CASE("forms: values that a form cannot keep are seen, wherever they are") {
   CHECK(keep_two_values(three) == nullptr);
   const Tensor endless = Tensor::full({kMany}, std::numeric_limits<double>::infinity());
   CHECK(keep_levels(endless, kLevels, 2, kTable, DType::f32, {4, 0}) == nullptr);
+  GroupOptions options;
+  for (const bool positive : {false, true}) {
+    options.columns = positive ? 16 : 0;
+    options.positive = positive;
+    for (const float odd : {std::nanf(""), std::numeric_limits<float>::infinity()}) {
+      Tensor x = ops::clone(normal());
+      CHECK(keep_groups(x, options) != nullptr);
+      x.mut<float>()[1234] = odd;
+      CHECK(keep_groups(x, options) == nullptr);
+    }
+  }
   CHECK(keep_windows(Tensor::full({3 * 128 * 128}, -5, DType::i64), kWindows) == nullptr);
   set_num_threads(before);
 }
