@@ -114,7 +114,7 @@ TEST_CASE_FIXTURE(Arrays, "pictures of bytes and pictures of numbers do not mix 
                                    other));
     return frugal("train " + config + " --quiet --overwrite --out " + run);
   };
-  const auto numbers = [&](float factor) {  // those of the bytes, by a factor
+  const auto numbers = [&](float factor) {
     std::vector<float> values;
     std::vector<int64_t> targets;
     for (int64_t i = 0; i < 8 * 16; ++i) values.push_back(factor * static_cast<float>(i % 7) / 7);

@@ -90,9 +90,9 @@ data::PictureList labelled_pictures(const Config& config, Split split);
 
 // How many batches a source holds ahead of the one in use, and of how many samples.
 std::vector<int64_t> samples_ahead(const Config& config, int64_t batch);
-// The columns of the largest batch of the split in which each rank has so many samples, where a batch
-// has as many as its longest row; 0: batches have those of batch_spec(), or the split has none. It
-// reads the files. Errors: those of the files.
+// The columns of the largest batch of the split in which each rank has so many samples, where a
+// batch has as many as its longest row; 0: batches have those of batch_spec(), or the split has
+// none. It reads the files. Errors: those of the files.
 int64_t columns_of_largest(const Config& config, Split split, int64_t batch);
 
 // The number of each class in lists of boxes; empty: classes have no numbers of their own.
