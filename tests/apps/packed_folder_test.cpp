@@ -376,8 +376,8 @@ TEST_CASE("bitsandbytes: what is not understood names the file and the entry") {
   rejects([&] { state({{"nested_dtype", "float16"}}); }, "nested_dtype: expected float32");
   rejects([&] { made.tensor("quant_state.bitsandbytes__nf4").bytes[0] = '['; }, "expected JSON");
   rejects([&] { made.tensor("norm.weight").dtype = "I8"; }, "got");
-  rejects([&] { made.tensor("quant_state.bitsandbytes__nf4").dtype = "I8"; },
-          "expected a JSON text of at most 65536 bytes, got ");
+  rejects([&] { made.tensor("quant_state.bitsandbytes__nf4").dtype = "BOOL"; },
+          "expected a JSON text of at most 65536 bytes, got bool [");
   rejects(
       [&] {
         RawTensor& t = made.tensor("quant_state.bitsandbytes__nf4");
