@@ -49,7 +49,7 @@ TEST_CASE("every family of networks trains from a configuration, with packed act
   write_file(folder / "graph.json", kGraph);
   write_file(folder / "words.txt", words());
   const Json bert =
-      summary_of(frugal("train " + folder / "bert.json" + " --json --set train.epochs=20"));
+      summary_of(frugal("train " + folder / "bert.json" + " --json --set train.epochs=40"));
   CHECK(bert["final"]["test_accuracy"].get<double>() > 0.8);  // the classes' words tell them
   CHECK(bert["memory"]["packed_bytes"].get<int64_t>() > 0);
   CHECK(!bert["final"].contains("validation"));
