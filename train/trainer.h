@@ -221,8 +221,8 @@ class Trainer {
   bool checkpoint_is_due();  // called at the end of an epoch
   void checkpoint();
   void save_average();  // does nothing where the optimizer keeps no averages
-  // Throws if `value` is not finite, naming the first tensor that is not; repeats the last batch.
   std::string what_is_kept() const;
+  // Throws if `value` is not finite, naming the first tensor that is not; repeats the last batch.
   void check_finite(double value, const char* what);
   bool stops();  // does a rank want to end the run here? The streams of all ranks then agree
 

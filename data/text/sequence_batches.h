@@ -42,8 +42,9 @@ struct SequenceBatchOptions {
   int64_t largest_first = 2;
 };
 
-// The columns of the batch that has the most elements, of those that SequenceBatches makes of rows
-// of such lengths in any epoch, where it groups them by length. REQUIRES: lengths ascend; some.
+// `lengths` has the columns of each row, ascending. SequenceBatches groups rows by length. This is
+// the number of columns of the batch with the most elements that it makes in any epoch.
+// REQUIRES: lengths is not empty and ascends; batch_size is at least 1.
 int64_t columns_of_largest(const std::vector<int64_t>& lengths, int64_t batch_size);
 
 // Batches: input [N, T] i64, target [N] i64 (labels), extras attention_mask [N, T] i64 (1 for

@@ -30,7 +30,7 @@ struct MetaRun {
   TaskPtr task;
   // Makes a batch of so many samples, which is not filled; empty: Task::shape() makes it.
   std::function<Batch(int64_t samples, Device device)> shape = {};
-  // Makes a batch of evaluations; empty: they are like those of training.
+  // Makes a batch of so many samples for an evaluation; empty: `shape` makes it.
   std::function<Batch(int64_t samples, Device device)> evaluated = {};
   // Gives the number of steps of the run; empty: so many that a policy learns again and again
   // (compress::Learner).

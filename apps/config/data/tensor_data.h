@@ -38,9 +38,9 @@ struct TokenArray {
   bool one_part = false;        // there are no others: a decoder's is cut by data.validation
 };
 
-// Pictures of an array, for a network that was trained on bytes (which become 0 to 1) or on numbers
-// that stay as they are: bytes, or else f32. Errors begin with `expected`: bytes beside numbers;
-// numbers outside of 0 to 1 beside bytes.
+// Gives the pictures of an array, u8 or f32, to a network that was trained on bytes, which become 0
+// to 1, or on numbers, which stay as they are. Errors, which begin with `expected`: bytes, where it
+// was trained on numbers; numbers outside of [0, 1], where it was trained on bytes.
 Tensor pictures_like(bool of_bytes, const Tensor& input, const std::string& expected);
 
 // The arrays of an open data set (open_data.h).
