@@ -80,6 +80,10 @@ void TrainingStep::add_part(State& state, int64_t number) {
   if (part.counts) state.result.units += units_of(subject_.task.spec(), part.batch);
   SavePolicy* const policy = state.observer.before_forward(part.batch, number, last, state.context);
   how.before_backward = state.observer.at_backward(number);
+  if (!subject_.ranks.alone() && part.copies == 1)
+    how.gather = [this](const Tensor& rows) { return subject_.ranks.gather(rows, "rows"); };
+  else
+    how.gather = {};
   // Gradients of several batches are added here first, and then over the ranks.
   if (last && (options_.in_backward || options_.checkpointed_blocks == 0))
     how.leaf_done = subject_.exchange.leaf_done(how.leaf_done);

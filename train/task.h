@@ -35,6 +35,9 @@ namespace frugal::train {
 struct LossOptions {
   double label_smoothing = 0;
   bool keep_output = false;  // false: the loss may write over the output, or make it in parts
+  // Brings together the rows of all ranks that share the batch, in the order of the ranks. Empty:
+  // the batch is whole.
+  std::function<Tensor(const Tensor& rows)> gather = {};
 };
 
 // How many targets of a batch count, and how many of these the network got right.

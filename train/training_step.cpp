@@ -108,7 +108,8 @@ BatchResult forward_backward(const Task& task, Module& model, Batch batch, Conte
   {
     const TimeSpan span(Timeline::Kind::phase, "forward pass");
     PolicyScope scope(policy);
-    pass = forward_pass(task, model, batch, context, {.label_smoothing = options.label_smoothing});
+    pass = forward_pass(task, model, batch, context,
+                        {.label_smoothing = options.label_smoothing, .gather = options.gather});
   }
   batch = {};
   StepMemory memory;

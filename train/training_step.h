@@ -63,8 +63,9 @@ struct PassSettings {
 
 struct PassOptions {
   double label_smoothing = 0;
-  double weight = 1;      // the factor of this batch's loss in the gradient
-  LeafFn leaf_done = {};  // see backward()
+  double weight = 1;  // the factor of this batch's loss in the gradient
+  std::function<Tensor(const Tensor& rows)> gather = {};  // see LossOptions
+  LeafFn leaf_done = {};                                  // see backward()
   // The backward pass of a loss that is not finite is run, too: other ranks wait for its gradients.
   bool backward_anyway = false;
   // Called when the forward pass has ended, with its loss and what it saved.

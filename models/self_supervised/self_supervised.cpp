@@ -160,7 +160,8 @@ Tensor SelfSupervised::copy_projection(const Tensor& x, const Context& context) 
   return target_projector_->forward(target_trunk_->forward(Variable(x), own), own).value();
 }
 
-SelfSupervisedLoss SelfSupervised::loss(Variable first, Variable second, Context& context) {
+SelfSupervisedLoss SelfSupervised::loss(Variable first, Variable second, Context& context,
+                                        const GatherRows& gather) {
   FRUGAL_CHECK(first.shape() == second.shape(),
                "[self_supervised] expected two views of one shape, got {} and {}", first.shape(),
                second.shape());
@@ -169,7 +170,7 @@ SelfSupervisedLoss SelfSupervised::loss(Variable first, Variable second, Context
     second = {};
     const Variable query = project(std::move(first), context);
     InfoNce result = info_nce(query, keys, *queue_, options_.temperature);
-    if (context.training && !recomputing()) enqueue(keys);
+    if (context.training && !recomputing()) enqueue(gather ? gather(keys) : keys);
     return {std::move(result.loss), std::move(result.margin)};
   }
   if (options_.method == SelfSupervision::byol) {

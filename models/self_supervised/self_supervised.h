@@ -93,14 +93,18 @@ class SelfSupervised : public Module {
   Variable forward(Variable x, Context& context) override;
   std::string head_prefix() override { return ""; }
 
+  // Brings the rows [N, D] of all processes that share a batch together, in one order everywhere.
+  using GatherRows = std::function<Tensor(const Tensor& rows)>;
   // first and second [N, H, W, C]: two views of each picture.
   //   simsiam: (d(p1, z2) + d(p2, z1)) / 2 with d(p, z) = -cos(p, z), p = predictor(z)
   //   byol:    sum of 2 + 2 d(p1, copy's z2) and 2 + 2 d(p2, copy's z1)
   //   moco_v2: info_nce(z1, copy's z2, queue); then the queue takes the copy's projections in the
   //            place of its oldest ones, unless the pass only recomputes or measures.
   // The copy runs first, without a graph: nothing of it is kept.
+  // gather: moco_v2 puts the keys of all processes into the queue. Empty: the batch is whole.
   // Errors: views of other shapes.
-  SelfSupervisedLoss loss(Variable first, Variable second, Context& context);
+  SelfSupervisedLoss loss(Variable first, Variable second, Context& context,
+                          const GatherRows& gather = {});
 
   // Moves the copy towards the network: copy += (1 - m) (network - copy). Call it after each
   // update. `progress`: the share of training that is done, in [0, 1]; BYOL's m is

@@ -199,6 +199,16 @@ train)
     grep -q '"steps": 320' three/summary.json || fail "$what: expected 320 steps in summary.json"
   done
 
+  # ---- The queue of MoCo takes the keys of all ranks. The last batch has 2 samples, fewer than 3 ranks.
+  sed 's/"name": "resnet20"/"name": "moco_v2", "trunk": "resnet20", "layers": 8, "projector": [16, 8], "queue": 20/
+       s/"epochs": 2/"epochs": 3/' resnet.json >moco.json
+  "$program" train moco.json --out moco --quiet >none
+  for ranks in 2 3; do
+    train $ranks moco.json --out moco$ranks
+    expect_code 0
+    close_metrics moco moco$ranks 2e-3
+  done
+
   # ---- A run with a budget goes on, with as many ranks and with one
   sed 's/"bits": 0/"memory_budget": "3\/4 activations"/' resnet.json >budget.json
   train 2 budget.json --out budget

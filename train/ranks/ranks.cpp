@@ -223,6 +223,27 @@ std::optional<std::vector<double>> Ranks::mean(const std::optional<std::vector<d
   return sums;
 }
 
+Tensor Ranks::gather(const Tensor& rows, const char* what) const {
+  if (alone()) return rows;
+  const Tensor counts = Tensor::zeros({size()}, DType::i64);
+  counts.mut<int64_t>()[rank()] = rows.size(0);
+  communicator_->all_gather(counts, what);
+  Shape shape = rows.shape();
+  const int64_t width = rows.numel() / std::max<int64_t>(rows.size(0), 1);
+  int64_t first = 0;
+  shape[0] = 0;
+  distributed::Bounds bounds = {0};
+  for (int r = 0; r < size(); ++r) {
+    if (r == rank()) first = shape[0];
+    shape[0] += counts.data<int64_t>()[r];
+    bounds.push_back(shape[0] * width);
+  }
+  const Tensor all = Tensor::empty(shape, rows.dtype(), rows.device());
+  ops::copy_into(all.slice(0, first, first + rows.size(0)), rows);
+  communicator_->all_gather(all, bounds, what);
+  return all;
+}
+
 NamedTensors Ranks::broadcast(const NamedTensors& tensors, const char* what) const {
   if (alone()) return tensors;
   // Names and shapes first, and then the values, which may be many bytes.

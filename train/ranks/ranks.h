@@ -69,6 +69,9 @@ class Ranks {
   std::optional<std::vector<double>> mean(const std::optional<std::vector<double>>& values,
                                           const char* what) const;
 
+  // The rows of all ranks' tensors, which differ in their numbers of rows alone, by rank.
+  Tensor gather(const Tensor& rows, const char* what) const;
+
   // Gives the tensors of rank 0 to all ranks. Shapes and names need not be known there.
   NamedTensors broadcast(const NamedTensors& tensors, const char* what) const;
 

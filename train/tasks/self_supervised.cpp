@@ -120,7 +120,7 @@ ForwardPass SelfSupervision::loss(Module& model, Batch& batch, Context& context,
                kSecond);
   batch.extras.clear();
   models::SelfSupervisedLoss result =
-      network.loss(Variable(std::move(batch.input)), std::move(second), context);
+      network.loss(Variable(std::move(batch.input)), std::move(second), context, options.gather);
   pass.loss = std::move(result.loss);
   pass.answers = std::move(result.margin);
   return pass;
