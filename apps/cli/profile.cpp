@@ -10,25 +10,25 @@
 namespace frugal::apps {
 namespace {
 
-using Kind = Timeline::Kind;
+using SpanKind = Timeline::Kind;
 
 constexpr std::array<const char*, Timeline::kKinds> kKindNames = {
     "phase", "forward", "backward", "pack", "unpack", "rebuild", "optimizer", "loader"};
 
-const char* category_of(Kind kind) { return kKindNames.at(static_cast<size_t>(kind)); }
+const char* category_of(SpanKind kind) { return kKindNames.at(static_cast<size_t>(kind)); }
 
 // Ops of the forward and of the backward pass are told apart by the phase around them.
 std::string title_of(const Timeline::Span& span) {
   switch (span.kind) {
-    case Kind::pack:
-    case Kind::unpack:
-    case Kind::rebuild:
+    case SpanKind::pack:
+    case SpanKind::unpack:
+    case SpanKind::rebuild:
       return fmt::format("{} {}", category_of(span.kind), span.name);
-    case Kind::phase:
-    case Kind::forward:
-    case Kind::backward:
-    case Kind::update:
-    case Kind::load:
+    case SpanKind::phase:
+    case SpanKind::forward:
+    case SpanKind::backward:
+    case SpanKind::update:
+    case SpanKind::load:
       break;
   }
   return span.name;
@@ -57,7 +57,7 @@ std::string trace_json(const train::Profile& profile) {
                   {"pid", 1},
                   {"tid", 1}};
     const std::string& layer = timeline.layers()[static_cast<size_t>(span.layer)];
-    if (!layer.empty() && span.kind != Kind::phase) event["args"] = {{"layer", layer}};
+    if (!layer.empty() && span.kind != SpanKind::phase) event["args"] = {{"layer", layer}};
     append(event);
   }
   static const std::vector<MemoryTrace::Event> kNone;

@@ -561,7 +561,7 @@ Json target_names(Module& network, const std::vector<Adapted>& adapted) {
   return exact ? Json(leaves) : Json(names);
 }
 
-std::string task_of(const Config& config) {
+std::string peft_task_of(const Config& config) {
   switch (family_of(config.model)) {
     case Family::decoder:
       return "CAUSAL_LM";
@@ -603,7 +603,7 @@ WrittenAdapter write_peft(Module& network, const Config& config, const fs::path&
   }
   constexpr const char* kBiases[] = {"none", "all", "lora_only"};
   const auto or_null = [](const Json& value) { return value.empty() ? Json(nullptr) : value; };
-  const std::string task = task_of(config);
+  const std::string task = peft_task_of(config);
   const Json json = {{"alpha_pattern", alphas},
                      {"auto_mapping", nullptr},
                      {"base_model_name_or_path",

@@ -13,14 +13,14 @@ namespace {
 
 using MetricUnit = Metric::Unit;
 
-struct Kind {
+struct CellRow {
   std::vector<std::string> metrics, measures;
   bool seeds = false, alone = false, parts = false;
 };
 
 // In the order of CellKind.
-const std::vector<Kind>& kinds() {
-  static const std::vector<Kind> all = {
+const std::vector<CellRow>& kinds() {
+  static const std::vector<CellRow> all = {
       {{"activation", "less", "packed", "peak", "peak_less"}, {}},
       {{"accuracy", "best_accuracy", "loss", "best_loss", "bits", "epoch_activation", "activation",
         "peak", "cost"},
@@ -35,7 +35,7 @@ const std::vector<Kind>& kinds() {
       {{"largest"}, {"max", "memory"}}};
   return all;
 }
-const Kind& row_of(CellKind kind) { return kinds().at(static_cast<size_t>(kind)); }
+const CellRow& row_of(CellKind kind) { return kinds().at(static_cast<size_t>(kind)); }
 
 const std::vector<Metric>& all_metrics() {
   static const std::vector<Metric> all = {

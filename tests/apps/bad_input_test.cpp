@@ -20,13 +20,6 @@ struct BadInput {
   BadInput() { write_file(config, kTinyConfig); }
 };
 
-void check_fails(const Ran& ran, int status, std::initializer_list<const char*> words) {
-  CHECK(ran.status == status);
-  CHECK_MESSAGE(ran.err.find("error: ") != std::string::npos, ran.err);
-  for (const char* word : words)
-    CHECK_MESSAGE(ran.err.find(word) != std::string::npos, word, ran.err);
-}
-
 std::string big_endian(uint32_t value) {
   std::string bytes;
   for (int shift = 24; shift >= 0; shift -= 8) bytes += static_cast<char>(value >> shift & 255);

@@ -9,7 +9,7 @@
 namespace frugal::apps {
 namespace {
 
-constexpr const char* kGraph = R"({
+constexpr const char* kGraphRun = R"({
   "model": {"name": "gcn", "width": 32, "dropout": 0},
   "data": {"name": "random_graph", "nodes": 600, "edges": 1800, "features": 24, "classes": 3,
            "sampler": "neighbours", "batch_size": 40, "fan_outs": [4, 4]},
@@ -129,7 +129,7 @@ TEST_CASE("a guarded run that was stopped goes on as if it had not been") {
 
 TEST_CASE("a watched run on subgraphs trains as one that is not; a guarded one changes bits") {
   const TempFolder folder;
-  write_file(folder / "c.json", kGraph);
+  write_file(folder / "c.json", kGraphRun);
   for (const char* sampler : {"neighbours", "clusters", "random_walk"}) {
     CAPTURE(sampler);
     const std::string train = fmt::format(

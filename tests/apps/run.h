@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <initializer_list>
 #include <sstream>
 #include <string>
 #include <thread>
@@ -126,6 +127,17 @@ inline Ran frugal(const std::string& arguments) {
   clean_environment();
   const int status = run_forked(*words, folder / "out", folder / "err");
   return {status, read_file(folder / "out"), read_file(folder / "err")};
+}
+
+// The command ended with this status and an error that has these words, in a few lines without
+// control characters.
+inline void check_fails(const Ran& ran, int status, std::initializer_list<std::string> words) {
+  CHECK(ran.status == status);
+  CHECK_MESSAGE(ran.err.find("error: ") != std::string::npos, ran.err);
+  for (const std::string& word : words)
+    CHECK_MESSAGE(ran.err.find(word) != std::string::npos, word, ran.err);
+  CHECK(ran.err.find('\x1b') == std::string::npos);
+  CHECK(ran.err.size() < 4000);
 }
 
 // Is there such a program in PATH? For cases that are skipped without it.

@@ -49,15 +49,6 @@ std::set<std::string> names_in(const std::string& folder) {
   return names;
 }
 
-void check_fails(const Ran& ran, int status, const std::vector<std::string>& parts) {
-  CAPTURE(ran.err);
-  CHECK(ran.status == status);
-  for (const std::string& part : parts) {
-    CAPTURE(part);
-    CHECK(ran.err.find(part) != std::string::npos);
-  }
-}
-
 }  // namespace
 
 TEST_CASE("an empty --out is refused before anything is trained") {

@@ -43,8 +43,6 @@ const std::vector<Convention>& conventions() {
   return all;
 }
 
-using Target = BatchSpec::Target;
-
 struct DataRow {
   const char* name;
   BatchSpec spec;
@@ -116,9 +114,6 @@ const DataRow& data_row(const std::string& name) {
   throw ConfigError("data.name", fmt::format("expected a known dataset, got '{}'", name));
 }
 
-int64_t or_all(int64_t wanted, int64_t all) { return wanted > 0 ? wanted : all; }
-
-constexpr int64_t kRandomTrain = 2048, kRandomTest = 512;
 constexpr int64_t kMostRandom = int64_t{1} << 28;  // an epoch's order lies in memory
 constexpr int64_t kSamplesAtWork = 8;  // copies of a sample that a thread augments, at most
 
@@ -369,14 +364,14 @@ BatchSpec OpenImages::spec(const Config& config) {
   const DataRow& row = data_row(config.data.name);
   BatchSpec spec = row.spec;
   if (is_random(config)) {
-    if (config.data.name == kRandomMasks) spec.target = Target::class_of_pixel;
+    if (config.data.name == kRandomMasks) spec.target = BatchSpec::Target::class_of_pixel;
     if (config.data.shape) spec.sample = Shape(std::span<const int64_t>(*config.data.shape));
     if (config.data.classes) spec.classes = *config.data.classes;
   }
   if (row.of_files()) {
     spec.sample = {config.data.image_size, config.data.image_size, config.data.channels};
     spec.classes = static_cast<int64_t>(classes(config).ids.size());
-    if (config.data.several_labels) spec.target = Target::labels;
+    if (config.data.several_labels) spec.target = BatchSpec::Target::labels;
   }
   if (row.of_arrays()) {
     const TensorParts& parts = arrays_.parts(config);
@@ -387,11 +382,11 @@ BatchSpec OpenImages::spec(const Config& config) {
   if (row.of_masks()) {
     spec.sample = {config.data.image_size, config.data.image_size, config.data.channels};
     spec.classes = mask_parts(config).values.classes;
-    spec.target = Target::class_of_pixel;
+    spec.target = BatchSpec::Target::class_of_pixel;
   }
   spec.mixes = config.data.mixup > 0 || config.data.cutmix > 0;
-  if (is_self_supervised(config.model) && spec.target == Target::class_of_sample)
-    spec.target = Target::views;
+  if (is_self_supervised(config.model) && spec.target == BatchSpec::Target::class_of_sample)
+    spec.target = BatchSpec::Target::views;
   spec.metric = usual_metric(spec.target);
   return spec;
 }
@@ -466,8 +461,7 @@ DatasetPtr OpenImages::open_images(const Config& config, Split split, Changes ch
     return nullptr;
   } else if (row.open == nullptr) {
     const BatchSpec spec = this->spec(config);
-    const int64_t samples =
-        or_all(limit, train ? std::max(kRandomTrain, 2 * c.batch_size) : kRandomTest);
+    const int64_t samples = random_samples(c, train);
     const auto seed = static_cast<uint64_t>(config.run.seed);
     const RandomStream& stream = train ? streams::kTrainImages : streams::kTestImages;
     if (spec.target_of_each_pixel())
@@ -721,7 +715,8 @@ void ImageKind::check(const Config& config) const {
                       with_noun(side, "pixel"), c.crop_padding));
   }
   const bool mixes = c.mixup > 0 || c.cutmix > 0;
-  if (mixes && (c.several_labels || images->spec(config).target != Target::class_of_sample))
+  if (mixes &&
+      (c.several_labels || images->spec(config).target != BatchSpec::Target::class_of_sample))
     throw ConfigError(c.mixup > 0 ? "data.mixup" : "data.cutmix",
                       fmt::format("expected 0 for {}, whose samples have several labels or values; "
                                   "samples of one class each are mixed",
@@ -837,7 +832,8 @@ DataTraits ImageKind::traits(const Config& config) const {
   traits.normalizes = row.convention != nullptr;
   traits.of_picture_files = row.of_files();
   traits.splits = row.files != DataRow::Files::own;
-  if (row.of_masks() || config.data.name == kRandomMasks) traits.target = Target::class_of_pixel;
+  if (row.of_masks() || config.data.name == kRandomMasks)
+    traits.target = BatchSpec::Target::class_of_pixel;
   return traits;
 }
 

@@ -6,6 +6,7 @@
 #include "apps/config/data/data_kinds.h"
 #include "apps/config/data/data_parts.h"
 #include "apps/config/data/make_tokenizer.h"
+#include "apps/config/data/random_dataset.h"
 #include "apps/config/data/tensor_data.h"
 #include "apps/config/keys/config_readers.h"
 #include "apps/config/make_model.h"
@@ -30,7 +31,6 @@ constexpr const char* kMask = "attention_mask";
 constexpr const char* kSegments = "token_type_ids";
 constexpr const char* kPositions = "position_ids";
 constexpr int64_t kUsualVocabulary = 30522;
-constexpr int64_t kRandomTrain = 2048, kRandomTest = 512;
 
 struct GlueRow {
   const char* name;
@@ -47,16 +47,10 @@ const data::GlueTask* glue_task(const std::string& name) {
 
 constexpr int64_t kMostTokens = int64_t{1} << 28;  // at most so many lie in memory
 
-int64_t random_count(const DataConfig& config, bool train) {
-  const int64_t wanted = train ? config.train_samples : config.test_samples;
-  const int64_t usual = train ? std::max(kRandomTrain, 2 * config.batch_size) : kRandomTest;
-  return wanted > 0 ? wanted : usual;
-}
-
 // ---- sequences of labels of their own, from memory: each class prefers a part of the vocabulary
 std::vector<data::Sequence> random_sequences(const Config& config, int64_t vocabulary,
                                              int64_t classes, bool train) {
-  const int64_t count = random_count(config.data, train);
+  const int64_t count = random_samples(config.data, train);
   const RandomStream& stream = train ? streams::kTrainSequences : streams::kTestSequences;
   Rng rng = stream.rng(static_cast<uint64_t>(config.run.seed));
   std::vector<data::Sequence> all(static_cast<size_t>(count));
@@ -190,10 +184,10 @@ void TextKind::check(const Config& config) const {
                                                kSequential));
   const int64_t most = kMostTokens / config.data.max_length;
   for (const bool train : {true, false})
-    if (config.data.name == "random_tokens" && random_count(config.data, train) > most)
+    if (config.data.name == "random_tokens" && random_samples(config.data, train) > most)
       throw ConfigError(train ? "data.train_samples" : "data.test_samples",
                         fmt::format("expected at most {} of data.max_length {}, got {}", most,
-                                    config.data.max_length, random_count(config.data, train)));
+                                    config.data.max_length, random_samples(config.data, train)));
 }
 
 const std::vector<std::string>& json_endings() {

@@ -1,10 +1,21 @@
 // Noise with a faint pattern per class: images of any size without files, which a network can
 // learn.
 #pragma once
+#include <algorithm>
+
+#include "apps/config/config.h"
 #include "core/random/random_streams.h"
 #include "data/dataset.h"
 
 namespace frugal::apps {
+
+// How many samples random data have: as many as asked for, or 2048 to train on, or two batches
+// where those are more, and 512 to test.
+inline int64_t random_samples(const DataConfig& config, bool train) {
+  const int64_t wanted = train ? config.train_samples : config.test_samples;
+  if (wanted > 0) return wanted;
+  return train ? std::max<int64_t>(2048, 2 * config.batch_size) : 512;
+}
 
 class RandomDataset : public Dataset {
  public:

@@ -21,14 +21,6 @@ struct BadValues {
   BadValues() { write_file(config, kTinyConfig); }
 };
 
-void check_fails(const Ran& ran, int status, std::initializer_list<const char*> words) {
-  CHECK(ran.status == status);
-  for (const char* word : words)
-    CHECK_MESSAGE(ran.err.find(word) != std::string::npos, word, ran.err);
-  CHECK(ran.err.find('\x1b') == std::string::npos);
-  CHECK(ran.err.size() < 2000);
-}
-
 Tensors read_all(const std::string& path) { return data::SafetensorsFile::open(path).read_all(); }
 
 }  // namespace

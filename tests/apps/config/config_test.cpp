@@ -14,7 +14,7 @@ namespace frugal::apps {
 namespace {
 
 // What parse_config complains about, as "path: what".
-std::string complaint(const std::string& text) {
+std::string parse_complaint(const std::string& text) {
   try {
     parse_config(Json::parse(text));
   } catch (const ConfigError& e) {
@@ -67,7 +67,7 @@ TEST_CASE("device names a GPU by its index, and it does not matter which one") {
   }
   CHECK(with("CUDA:1").run.device == "cuda:1");
   for (const char* device : {"cuda:", "cuda:-1", "cuda:x", "cuda:1 ", "cudax", "gpu", ""})
-    CHECK(has(complaint(Json{{"device", device}}.dump()),
+    CHECK(has(parse_complaint(Json{{"device", device}}.dump()),
               "device: expected a text such as cpu, cuda, cuda:1, meta, got"));
 }
 
@@ -82,49 +82,54 @@ TEST_CASE("the memory of a GPU is the limit where there is one") {
 }
 
 TEST_CASE("an unknown key names the nearest valid one") {
-  CHECK(has(complaint(R"({"optim": {"momentun": 0.9}})"),
+  CHECK(has(parse_complaint(R"({"optim": {"momentun": 0.9}})"),
             "optim.momentun: unknown key; the nearest valid key is 'optim.momentum'"));
-  CHECK(has(complaint(R"({"modle": {}})"), "nearest valid key is 'model'"));
-  CHECK(has(complaint(R"({"lr": 0.1})"), "nearest valid key is 'optim.lr'"));
-  CHECK(has(complaint(R"({"sede": 1})"), "nearest valid key is 'seed'"));
-  CHECK(has(complaint(R"({"train": {"batch_size": 1}})"), "'data.batch_size'"));
+  CHECK(has(parse_complaint(R"({"modle": {}})"), "nearest valid key is 'model'"));
+  CHECK(has(parse_complaint(R"({"lr": 0.1})"), "nearest valid key is 'optim.lr'"));
+  CHECK(has(parse_complaint(R"({"sede": 1})"), "nearest valid key is 'seed'"));
+  CHECK(has(parse_complaint(R"({"train": {"batch_size": 1}})"), "'data.batch_size'"));
 }
 
 TEST_CASE("wrong types and values out of range say where and what was expected") {
-  CHECK(has(complaint(R"({"optim": {"lr": "fast"}})"), "optim.lr: expected a number in (0"));
-  CHECK(has(complaint(R"({"optim": {"lr": "fast"}})"), "got \"fast\""));
-  CHECK(has(complaint(R"({"optim": {"lr": 0}})"), "optim.lr"));
-  CHECK(has(complaint(R"({"optim": {"momentum": 1}})"), "[0.0, 1.0)"));
-  CHECK(has(complaint(R"({"optim": {"nesterov": 1}})"), "true or false"));
-  CHECK(has(complaint(R"({"train": {"epochs": 0}})"), "train.epochs: expected an integer in [1"));
-  CHECK(has(complaint(R"({"train": {"epochs": 1.5}})"), "got 1.5"));
-  CHECK(has(complaint(R"({"train": {"epochs": 1e300}})"), "train.epochs"));
-  CHECK(has(complaint(R"({"seed": 18446744073709551615})"), "seed: expected"));
-  CHECK(has(complaint(R"({"seed": 18446744073709551617})"), "seed: expected"));  // beyond 64 bits
-  CHECK(has(complaint(R"({"seed": -1})"), "seed: expected"));
-  CHECK(has(complaint(R"({"model": {"name": "resnet19"}})"), "expected one of resnet20"));
-  CHECK(has(complaint(R"({"model": {"name": "sequental"}})"), "the nearest one is 'sequential'"));
-  CHECK(has(complaint(R"({"model": {"hidden": [3, "x"]}})"), "model.hidden[1]: expected"));
-  CHECK(has(complaint(R"({"model": {"hidden": 3}})"), "a list of 0 to 64"));
-  CHECK(has(complaint(R"({"model": null})"), "model: expected an object, got null"));
-  CHECK(has(complaint(R"({"data": {"dir": 3}})"), "a text or null"));
-  CHECK(has(complaint(R"({"data": {"shape": [1, 2]}})"), "a list of 3"));
-  CHECK(has(complaint(R"({"memory_limit": "lots"})"), "memory_limit: expected"));
-  CHECK(has(complaint(R"({"memory_limit": "9999999999999 TiB"})"), "memory_limit"));
+  CHECK(has(parse_complaint(R"({"optim": {"lr": "fast"}})"), "optim.lr: expected a number in (0"));
+  CHECK(has(parse_complaint(R"({"optim": {"lr": "fast"}})"), "got \"fast\""));
+  CHECK(has(parse_complaint(R"({"optim": {"lr": 0}})"), "optim.lr"));
+  CHECK(has(parse_complaint(R"({"optim": {"momentum": 1}})"), "[0.0, 1.0)"));
+  CHECK(has(parse_complaint(R"({"optim": {"nesterov": 1}})"), "true or false"));
+  CHECK(has(parse_complaint(R"({"train": {"epochs": 0}})"),
+            "train.epochs: expected an integer in [1"));
+  CHECK(has(parse_complaint(R"({"train": {"epochs": 1.5}})"), "got 1.5"));
+  CHECK(has(parse_complaint(R"({"train": {"epochs": 1e300}})"), "train.epochs"));
+  CHECK(has(parse_complaint(R"({"seed": 18446744073709551615})"), "seed: expected"));
+  CHECK(has(parse_complaint(R"({"seed": 18446744073709551617})"),
+            "seed: expected"));  // beyond 64 bits
+  CHECK(has(parse_complaint(R"({"seed": -1})"), "seed: expected"));
+  CHECK(has(parse_complaint(R"({"model": {"name": "resnet19"}})"), "expected one of resnet20"));
+  CHECK(has(parse_complaint(R"({"model": {"name": "sequental"}})"),
+            "the nearest one is 'sequential'"));
+  CHECK(has(parse_complaint(R"({"model": {"hidden": [3, "x"]}})"), "model.hidden[1]: expected"));
+  CHECK(has(parse_complaint(R"({"model": {"hidden": 3}})"), "a list of 0 to 64"));
+  CHECK(has(parse_complaint(R"({"model": null})"), "model: expected an object, got null"));
+  CHECK(has(parse_complaint(R"({"data": {"dir": 3}})"), "a text or null"));
+  CHECK(has(parse_complaint(R"({"data": {"shape": [1, 2]}})"), "a list of 3"));
+  CHECK(has(parse_complaint(R"({"memory_limit": "lots"})"), "memory_limit: expected"));
+  CHECK(has(parse_complaint(R"({"memory_limit": "9999999999999 TiB"})"), "memory_limit"));
   const std::string long_number(400, '9');
-  CHECK(has(complaint(R"({"memory_limit": ")" + long_number + "\"}"), "memory_limit: expected"));
-  CHECK(has(complaint(R"({"compression": {"level": "L9"}})"), "L0, L1, L1.1, L1.2"));
-  CHECK(has(complaint(R"({"compression": {"advanced": {"group_size": 100}}})"), "a multiple of 8"));
-  CHECK(has(complaint("[1]"), "expected an object of sections, got array"));
+  CHECK(has(parse_complaint(R"({"memory_limit": ")" + long_number + "\"}"),
+            "memory_limit: expected"));
+  CHECK(has(parse_complaint(R"({"compression": {"level": "L9"}})"), "L0, L1, L1.1, L1.2"));
+  CHECK(has(parse_complaint(R"({"compression": {"advanced": {"group_size": 100}}})"),
+            "a multiple of 8"));
+  CHECK(has(parse_complaint("[1]"), "expected an object of sections, got array"));
 }
 
 TEST_CASE("values that contradict each other") {
-  CHECK(has(complaint(R"({"optim": {"nesterov": true, "momentum": 0}})"), "optim.nesterov"));
-  CHECK(has(complaint(R"({"optim": {"name": "sgd_8bit", "momentum": 0}})"),
+  CHECK(has(parse_complaint(R"({"optim": {"nesterov": true, "momentum": 0}})"), "optim.nesterov"));
+  CHECK(has(parse_complaint(R"({"optim": {"name": "sgd_8bit", "momentum": 0}})"),
             "optim.momentum: expected a number above 0 with sgd_8bit"));
-  CHECK(has(complaint(R"({"schedule": {"name": "step"}})"), "schedule.milestones"));
-  CHECK(has(complaint(R"({"schedule": {"milestones": [3, 2]}})"), "increasing"));
-  CHECK(has(complaint(R"({"schedule": {"min_lr": 1}})"), "at most optim.lr"));
+  CHECK(has(parse_complaint(R"({"schedule": {"name": "step"}})"), "schedule.milestones"));
+  CHECK(has(parse_complaint(R"({"schedule": {"milestones": [3, 2]}})"), "increasing"));
+  CHECK(has(parse_complaint(R"({"schedule": {"min_lr": 1}})"), "at most optim.lr"));
   auto resolving = [](const char* text) {
     Config c = parse_config(Json::parse(text));
     resolve(c);
