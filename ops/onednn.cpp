@@ -8,6 +8,7 @@
 
 #include "core/memo.h"
 #include "core/parallel.h"
+#include "ops/onednn_instructions.h"
 #include "ops/precision.h"
 
 namespace frugal::ops::onednn {
@@ -69,7 +70,10 @@ void add_parts(float* sum, const std::vector<Tensor>& parts) {
 }  // namespace
 
 const dnnl::engine& engine() {
-  static const dnnl::engine cpu(dnnl::engine::kind::cpu, 0);
+  static const dnnl::engine cpu = [] {
+    limit_instructions();
+    return dnnl::engine(dnnl::engine::kind::cpu, 0);
+  }();
   return cpu;
 }
 
@@ -271,15 +275,6 @@ std::atomic<bool> chosen_bf16_products{true};
 void set_bf16_products(bool multiplies) { chosen_bf16_products = multiplies; }
 bool bf16_products() { return chosen_bf16_products && processor_multiplies_bf16(); }
 
-bool processor_multiplies_bf16() {
-  static const bool can = [] {
-    // The instruction sets of x86 are bits, and each has the bits of those that it extends. Other
-    // processors give other numbers.
-    const auto isa = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
-    const auto least = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_bf16);
-    return (isa & least) == least;
-  }();
-  return can;
-}
+bool processor_multiplies_bf16() { return onednn::uses_avx512_bf16(); }
 
 }  // namespace frugal::ops

@@ -16,6 +16,7 @@
 #include <string>
 #include <thread>
 
+#include "ops/onednn_instructions.h"
 #include "tests/apps/forked_program.h"
 
 namespace frugal::apps {
@@ -205,7 +206,7 @@ inline int cut_run(const std::string& arguments, const std::string& out, const s
 // AVX-512, it may share the sum of a product among threads.
 inline bool products_ignore_threads() {
 #ifdef __x86_64__
-  return std::getenv("ONEDNN_MAX_CPU_ISA") == nullptr && __builtin_cpu_supports("avx512f") != 0;
+  return ops::onednn::uses_avx512();
 #else
   return true;
 #endif

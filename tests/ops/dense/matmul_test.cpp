@@ -2,8 +2,7 @@
 
 #include <doctest/doctest.h>
 
-#include <cstdlib>
-
+#include "ops/onednn_instructions.h"
 #include "tests/error_bounds.h"
 #include "tests/ops/samples.h"
 
@@ -136,7 +135,7 @@ TEST_CASE("matmul: the same bits at every run") {
 TEST_CASE("gradients of weights over thousands of rows have the same bits for every thread count") {
 #ifdef __x86_64__
   // Elsewhere oneDNN's kernels share other sums, too (findings/onednn_threads.sh).
-  if (std::getenv("ONEDNN_MAX_CPU_ISA") != nullptr || !__builtin_cpu_supports("avx512f")) return;
+  if (!onednn::uses_avx512()) return;
 #endif
   for (const auto& [rows, dtype] :
        {std::pair<int64_t, DType>{2032, DType::f32}, {5000, DType::f32}, {5000, DType::bf16}})
@@ -166,7 +165,7 @@ TEST_CASE("gradients of weights over thousands of rows have the same bits for ev
 TEST_CASE("products of every form have the same bits for every thread count") {
 #ifdef __x86_64__
   // Elsewhere oneDNN's kernels share other sums, too (findings/onednn_threads.sh).
-  if (std::getenv("ONEDNN_MAX_CPU_ISA") != nullptr || !__builtin_cpu_supports("avx512f")) return;
+  if (!onednn::uses_avx512()) return;
 #endif
   struct Form {
     Shape a, b;  // the axes before those of the matrices

@@ -1,0 +1,24 @@
+#include "ops/onednn_instructions.h"
+
+#include <doctest/doctest.h>
+
+#include "ops/precision.h"
+
+using namespace frugal::ops;
+
+TEST_CASE("oneDNN misreads caches that an AMD processor does not tell, since 3.2") {
+  constexpr const char* kAmd = "AuthenticAMD";
+  constexpr uint32_t kNone = 0, kData = 1;
+  CHECK(onednn::misreads_caches(3, 6, kAmd, kNone));
+  CHECK(onednn::misreads_caches(3, 2, kAmd, kNone));
+  CHECK(onednn::misreads_caches(4, 0, kAmd, kNone));
+  CHECK_FALSE(onednn::misreads_caches(3, 6, kAmd, kData));
+  CHECK_FALSE(onednn::misreads_caches(3, 6, "GenuineIntel", kNone));
+  CHECK_FALSE(onednn::misreads_caches(3, 1, kAmd, kNone));
+  CHECK_FALSE(onednn::misreads_caches(2, 6, kAmd, kNone));
+}
+
+TEST_CASE("oneDNN's products of bf16 need its kernels for AVX-512") {
+  CHECK((onednn::uses_avx512() || !onednn::uses_avx512_bf16()));
+  CHECK(processor_multiplies_bf16() == onednn::uses_avx512_bf16());
+}
