@@ -181,9 +181,8 @@ SchedulePtr constant_schedule(double lr) {
 SchedulePtr step_schedule(double lr, std::vector<int64_t> milestones, double gamma) {
   check_rate(lr);
   FRUGAL_CHECK(gamma > 0 && gamma <= 1, "[schedule] expected a gamma in (0, 1], got {}", gamma);
-  FRUGAL_CHECK(std::adjacent_find(milestones.begin(), milestones.end(),
-                                  [](int64_t a, int64_t b) { return a >= b; }) == milestones.end(),
-               "[schedule] expected increasing milestones");
+  FRUGAL_CHECK(std::is_sorted(milestones.begin(), milestones.end()),
+               "[schedule] expected milestones in order");
   return std::make_shared<Step>(lr, std::move(milestones), gamma);
 }
 

@@ -21,8 +21,8 @@ using SchedulePtr = std::shared_ptr<const Schedule>;
 
 SchedulePtr constant_schedule(double lr);
 
-// lr * gamma^(number of milestones at or before the step).  Errors: milestones not increasing,
-// gamma outside (0, 1].
+// lr * gamma^(number of milestones at or before the step).  Errors: milestones that fall, gamma
+// outside (0, 1].
 SchedulePtr step_schedule(double lr, std::vector<int64_t> milestones, double gamma);
 
 // Half a cosine from lr to min_lr over `total` steps, then min_lr. Ref: Loshchilov & Hutter 2017,

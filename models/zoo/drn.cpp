@@ -82,9 +82,9 @@ Variable Drn::forward(Variable x, Context& context) {
   options.groups = x.size(3);
   // With one channel the files' order [C, 1, R, S] is ours, [C, R, S, 1].
   const Tensor weight = enlarge_->view({options.groups, kWindow, kWindow, 1});
-  const Variable y = conv_transpose2d(
-      x, Variable::constant(x.dtype() == weight.dtype() ? weight : ops::cast(weight, x.dtype())),
-      {}, options);
+  const DType beside = x.dtype() == DType::f64 ? DType::f64 : DType::f32;  // weights are never bf16
+  const Variable y =
+      conv_transpose2d(x, Variable::constant(ops::cast(weight, beside)), {}, options);
   // Sizes that 8 does not divide are rounded up by the strides.
   return slice(slice(y, 1, 0, height), 2, 0, width);
 }

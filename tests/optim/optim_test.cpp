@@ -98,6 +98,15 @@ TEST_CASE("schedules meet their closed forms") {
   CHECK(step->lr(9) == 1);
   CHECK(step->lr(10) == doctest::Approx(0.1));
   CHECK(step->lr(20) == doctest::Approx(0.01));
+  // Both milestones lie in the warm-up, which rises to what is left then.
+  ScheduleOptions early;
+  early.name = "step";
+  early.milestones = {8, 11};
+  early.gamma = 0.1;
+  early.warmup_steps = 1000;
+  const auto passed = make_schedule(early, 1, 4, 2000);
+  CHECK(passed->lr(500) == doctest::Approx(0.005).epsilon(0.01));
+  CHECK(passed->lr(1000) == doctest::Approx(0.01));
   const auto cosine = cosine_schedule(1, 0.2, 100);
   CHECK(cosine->lr(0) == doctest::Approx(1));
   CHECK(cosine->lr(50) == doctest::Approx(0.6));
@@ -267,7 +276,7 @@ TEST_CASE("linear decay and the inverse root meet their closed forms, also behin
 
 TEST_CASE("schedules refuse impossible options") {
   CHECK_THROWS_AS(constant_schedule(-1), Error);
-  CHECK_THROWS_AS(step_schedule(1, {5, 5}, 0.1), Error);
+  CHECK_THROWS_AS(step_schedule(1, {6, 5}, 0.1), Error);
   CHECK_THROWS_AS(step_schedule(1, {}, 0), Error);
   CHECK_THROWS_AS(cosine_schedule(1, 2, 10), Error);
   CHECK_THROWS_AS(cosine_schedule(1, 0, 0), Error);

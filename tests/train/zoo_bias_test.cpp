@@ -7,6 +7,7 @@
 #include "models/zoo/decoder.h"
 #include "models/zoo/densenet.h"
 #include "models/zoo/dilated_resnet.h"
+#include "models/zoo/drn.h"
 #include "models/zoo/gpt2.h"
 #include "models/zoo/resnet.h"
 #include "models/zoo/resnet_cifar.h"
@@ -260,7 +261,14 @@ TEST_CASE("every family of networks trains in bf16, with and without codes") {
     CHECK(trainer.run());
     return found;
   };
-  for (const FamilyRun& each : families()) {
+  std::vector<FamilyRun> all = families();
+  models::DrnOptions drn = models::drn_options("drn_d_22");
+  drn.depths.fill(1);
+  drn.num_classes = kZooClasses;
+  BatchSpec pixels{{kZooSide, kZooSide, 3}, kZooClasses};
+  pixels.target = BatchSpec::Target::class_of_pixel;
+  all.push_back(family<models::Drn>("drn_d_22", drn, pixels));
+  for (const FamilyRun& each : all) {
     CAPTURE(each.name);
     const std::vector<double> expected = losses(each.recipe, DType::f32, 0);
     for (const int bits : {0, 4}) {
