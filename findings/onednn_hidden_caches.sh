@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # oneDNN 3.7.2 (Debian 13) computes wrong convolutions on AMD's processors where a virtual machine does not tell the
-# sizes of their caches. It reads them from CPUID leaf 0x8000001D. Where that is empty, which is QEMU's default for
-# AMD's models, the sums of its empty fields make each cache 1 byte. Blocks of kernels for AVX2 and later are chosen by
-# these sizes, so numbers are wrong without an error, and making some strided convolutions ends the process (SIGFPE).
+# sizes of their caches. It reads them from CPUID leaf 0x8000001D. Where that is empty, its fields
+# make each cache 1 byte. Kernels for AVX2 and later choose their blocks by these sizes, so numbers are wrong
+# without an error, and making some strided convolutions ends the process (SIGFPE).
 # On other vendors' processors it takes usual sizes instead. The same lines are in 3.2 to 3.7; 2.6 does not read them.
 # Seen, f32, pictures [2, 9, 8, 24], 40 filters of 1 x 1: a largest difference of 8.3 from loops with the kernel
 # brgconv_1x1:avx512_core, where values are up to 12.5; 0.000002 with ONEDNN_MAX_CPU_ISA=AVX.

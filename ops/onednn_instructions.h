@@ -6,14 +6,14 @@
 namespace frugal::ops::onednn {
 
 // oneDNN 3.2 and later (seen in 3.7, and in sources until 2025) read the sizes of AMD's caches
-// from CPUID leaf 0x8000001D. Many virtual machines leave it empty. Each cache then has one byte,
-// and kernels for AVX2 and later divide by 0 or give wrong numbers, without an error.
+// from CPUID leaf 0x8000001D. Some virtual machines leave it empty. Each cache then has one byte.
+// Kernels for AVX2 and later divide by 0 or give wrong numbers for such caches, without an error.
 // major, minor: the library's version. cache_type: the lowest 5 bits of EAX of that leaf's first
 // entry; 0: there is no such cache.
 bool misreads_caches(int major, int minor, const std::string& vendor, uint32_t cache_type);
 
-// Keeps oneDNN from these kernels where it misreads the caches of this processor, and says so. The
-// first call does that, before oneDNN makes anything.
+// The first call keeps oneDNN from these kernels where it misreads this processor's caches, and
+// writes a warning. It comes before oneDNN makes anything.
 // Errors: oneDNN was used before, by another library, and takes no limit any longer.
 void limit_instructions();
 

@@ -2,8 +2,6 @@
 
 #include <doctest/doctest.h>
 
-#include "ops/precision.h"
-
 using namespace frugal::ops;
 
 TEST_CASE("oneDNN misreads caches that an AMD processor does not tell, since 3.2") {
@@ -16,9 +14,4 @@ TEST_CASE("oneDNN misreads caches that an AMD processor does not tell, since 3.2
   CHECK_FALSE(onednn::misreads_caches(3, 6, "GenuineIntel", kNone));
   CHECK_FALSE(onednn::misreads_caches(3, 1, kAmd, kNone));
   CHECK_FALSE(onednn::misreads_caches(2, 6, kAmd, kNone));
-}
-
-TEST_CASE("oneDNN's products of bf16 need its kernels for AVX-512") {
-  CHECK((onednn::uses_avx512() || !onednn::uses_avx512_bf16()));
-  CHECK(processor_multiplies_bf16() == onednn::uses_avx512_bf16());
 }

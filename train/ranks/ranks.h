@@ -69,7 +69,8 @@ class Ranks {
   std::optional<std::vector<double>> mean(const std::optional<std::vector<double>>& values,
                                           const char* what) const;
 
-  // The rows of all ranks' tensors, which differ in their numbers of rows alone, by rank.
+  // Joins the rows of all ranks' tensors [rows, ...], in the order of the ranks. The tensors may
+  // differ in their numbers of rows alone.
   Tensor gather(const Tensor& rows, const char* what) const;
 
   // Gives the tensors of rank 0 to all ranks. Shapes and names need not be known there.
