@@ -44,6 +44,9 @@ constexpr Range number(double least, double most) {
 constexpr Range positive(double most) {  // in (0, most]
   return {.may_be_number = true, .most = most, .opens_least = true};
 }
+// What is divided by, or added to a divisor. A smaller number is 0 in f32, or its inverse infinite.
+inline constexpr double kLeastDivisor = 1e-30;
+constexpr Range divisor(double most) { return number(kLeastDivisor, most); }
 constexpr Range below(double least, double most) {  // in [least, most)
   return {.may_be_number = true, .least = least, .most = most, .opens_most = true};
 }

@@ -17,7 +17,7 @@ void add_studies(CLI::App& app) {
   static LabArguments a;
   const auto common = [](CLI::App* sub) { return apps::add_repeats(sub, a.json, a.repeats); };
   CLI::App* spmm = common(command(app, "spmm", "Sums over the neighbours of a random graph"));
-  spmm->add_option("--nodes", a.nodes, "Of the graph, as dense as ogbn-arxiv")
+  spmm->add_option("--nodes", a.nodes, "Size of the graph, as dense as ogbn-arxiv")
       ->check(apps::whole(1, 1 << 26))
       ->capture_default_str();
   apps::add_place(spmm, a.device, a.dtype);
@@ -39,7 +39,7 @@ void add_studies(CLI::App& app) {
                      "Compare policies, at 2 bits unless --bits says more");
   gradient->add_flag(
       "--layers", a.layers,
-      "Of each layer, compressed as CONFIG says, with its bits unless --bits says more");
+      "Gradients of each layer, compressed as CONFIG says, with its bits unless --bits says more");
   gradient->add_option("--whole", a.whole, "With --layers: ops whose tensors stay whole, as a,b")
       ->delimiter(',');
   add_sets(gradient, a.sets);
@@ -91,15 +91,15 @@ void add_studies(CLI::App& app) {
   tokens->callback([] { study_tokens(a); });
   CLI::App* generate =
       common(command(app, "generate", "The time of a generated token, with weights in few bits"));
-  generate->add_option("--tokens", a.tokens, "Of a text")
+  generate->add_option("--tokens", a.tokens, "Length of a text")
       ->check(apps::whole(1, 2000))
       ->capture_default_str();
-  generate->add_option("--layers", a.network_layers, "Of a decoder as wide as SmolLM2-135M")
+  generate->add_option("--layers", a.network_layers, "Depth of a decoder as wide as SmolLM2-135M")
       ->check(apps::whole(1, 1000))
       ->capture_default_str();
   generate->callback([] { study_generate(a); });
   CLI::App* chat = command(app, "chat", "Conversations by a folder's chat template, and answers");
-  chat->add_option("FOLDER", a.config, "Of a model: tokenizer_config.json, chat_template.jinja")
+  chat->add_option("FOLDER", a.config, "A model's: tokenizer_config.json, chat_template.jinja")
       ->required();
   chat->add_option("CONVERSATIONS", a.texts, "JSON lines with messages")->required();
   chat->callback([] { study_chat(a); });

@@ -15,8 +15,9 @@ std::vector<by_name::Option<AdamOptions>> AdamOptions::list() {
 void check_adam_options(const char* op, const AdamOptions& options) {
   for (const double beta : {options.beta1, options.beta2})
     FRUGAL_CHECK(beta >= 0 && beta < 1, "[{}] expected betas in [0, 1), got {}", op, beta);
-  FRUGAL_CHECK(options.eps >= keys::kLeastEps, "[{}] expected an eps of at least {}, got {}", op,
-               keys::kLeastEps, options.eps);
+  FRUGAL_CHECK(options.eps >= by_name::range::kLeastDivisor,
+               "[{}] expected an eps of at least {}, got {}", op, by_name::range::kLeastDivisor,
+               options.eps);
 }
 
 Adam::Adam(const std::vector<ParameterGroup>& groups, const AdamOptions& options)

@@ -616,7 +616,7 @@ void Trainer::check_finite(double value, const char* what) {
       if (!found[r].empty()) where = fmt::format("{} of rank {}", found[r], r);
   }
   throw NotFinite(fmt::format("[train] step {}: the {} is {}; first non-finite tensor: {}. {}{}",
-                              state_.step + 1, what, value,
+                              state_.step + 1, what, std::isnan(value) ? std::abs(value) : value,
                               where.empty() ? "none, a sum overflows" : where, what_is_kept(),
                               advice_against_divergence(schedule_->lr(state_.step))));
 }

@@ -81,7 +81,7 @@ void add_train(CLI::App& app, Arguments& all) {
 }
 
 void add_weights(CLI::App* sub, std::string& weights) {
-  sub->add_option("--weights", weights, "Of a run: best, last or a safetensors file")
+  sub->add_option("--weights", weights, "A run's: best, last or a safetensors file")
       ->check(check_named)
       ->capture_default_str();
 }
@@ -111,8 +111,8 @@ void add_eval(CLI::App& app, EvalArguments& a) {
       ->check(CLI::IsMember({"test", "val"}))
       ->capture_default_str();
   sub->add_option("--data", a.data,
-                  "Of a language model: JSON lines of texts, or of questions with choices, in the "
-                  "place of the run's data")
+                  "JSON lines of texts, or of questions with choices, in the place of the run's "
+                  "data; for a language model")
       ->type_name("FILE")
       ->check(check_named);
   add_tta(sub, a.tta);
@@ -333,7 +333,7 @@ void add_generate(CLI::App& app, GenerateArguments& a) {
       ->check(real(1e-3, 1e3));
   one_each(sub->add_option("--stop", a.stop, "A text at which it ends, unprinted; repeatable")
                ->type_name("TEXT"));
-  sub->add_option("--seed", a.seed, "Of the draws")
+  sub->add_option("--seed", a.seed, "Decides the draws")
       ->check(whole(0, std::numeric_limits<int64_t>::max()));
   sub->callback([&a] { generate_command(a); });
 }
@@ -345,30 +345,31 @@ void add_export(CLI::App& app, ExportArguments& a) {
       ->required()
       ->check(check_named);
   sub->add_option("--format", a.format,
-                  "onnx, safetensors, or hf: a folder as Hugging Face's hub has it. Of a run with "
-                  "an adapter also merged: hf, with the adapter in the weights; and the adapter "
-                  "alone: peft, mlx-lora, gguf-lora. Default: by the ending of --output")
+                  "onnx, safetensors, or hf: a folder as Hugging Face's hub has it. A run with "
+                  "an adapter also gives merged: hf, with the adapter in the weights; and the "
+                  "adapter alone: peft, mlx-lora, gguf-lora. Default: by the ending of --output")
       ->check(
           CLI::IsMember({"onnx", "safetensors", "hf", "merged", "peft", "gguf-lora", "mlx-lora"}));
   sub->add_option("--output,--out", a.output, "Default: MODEL with the format behind a dot, here")
       ->type_name("FILE")
       ->check(check_named);
-  sub->add_option("--weights", a.weights, "Of a run: best or last")
+  sub->add_option("--weights", a.weights, "A run's: best or last")
       ->check(CLI::IsMember({"best", "last"}))
       ->capture_default_str();
   sub->add_option("--checkpoint", a.checkpoint, "Other weights, safetensors")
       ->type_name("FILE")
       ->check(check_named);
   sub->add_option("--dtype", a.dtype,
-                  "Of safetensors, hf, merged, peft and mlx-lora: f32, f16 or bf16")
+                  "f32, f16 or bf16, in safetensors, hf, merged, peft and mlx-lora")
       ->check(CLI::IsMember({"f32", "f16", "bf16"}))
       ->capture_default_str();
   sub->add_option("--example", a.example,
-                  "Of ONNX: write random inputs and what the network makes of them, safetensors")
+                  "Write random inputs and what the network makes of them, safetensors; for ONNX")
       ->type_name("FILE")
       ->check(check_place);
-  sub->add_flag("--trunk", a.trunk,
-                "Of simsiam, byol and moco_v2: the trained trunk alone, under torchvision's names");
+  sub->add_flag(
+      "--trunk", a.trunk,
+      "The trained trunk alone, under torchvision's names; for simsiam, byol and moco_v2");
   sub->add_flag("--random", a.random, "Export random weights of a configuration");
   sub->add_flag("--overwrite", a.overwrite, "Replace files that exist");
   add_sets(sub, a.sets);

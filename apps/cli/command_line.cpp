@@ -148,7 +148,7 @@ void add_place(CLI::App* sub, std::string& device, std::string& dtype) {
   sub->add_option("--device", device, "cpu, cuda, or one of several GPUs, such as cuda:1")
       ->check(CLI::Validator(is_device, "DEVICE"))
       ->capture_default_str();
-  sub->add_option("--dtype", dtype, "Of the values: f32 or bf16")
+  sub->add_option("--dtype", dtype, "Type of the values: f32 or bf16")
       ->check(CLI::IsMember({"f32", "bf16"}))
       ->capture_default_str();
 }

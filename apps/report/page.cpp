@@ -818,7 +818,7 @@ std::string overlay_page(const std::vector<ReportRun>& runs) {
         section("compare", "Side by side", "Multiples are those of the first run.",
                 comparison(all)) +
         section("curves", "Loss and accuracy", "Over the steps of each run.", grid(curves)) +
-        section("memory", "Memory", "Of the last recorded step, and at the highest peak.",
+        section("memory", "Memory", "What the last recorded step took, and the highest peak.",
                 grid(overlaid_memory(all) + peaks(all))) +
         section("bits", "Bits and noise", "What the policies decided and what it costs.",
                 grid(noise)) +

@@ -123,9 +123,11 @@ SelfSupervised::SelfSupervised(Init& init, const TrunkMaker& make_trunk, int64_t
                options.predictor);
   FRUGAL_CHECK(options.momentum >= 0 && options.momentum <= 1,
                "[{}] expected a momentum in [0, 1], got {}", kOp, options.momentum);
-  FRUGAL_CHECK(!contrasts || (options.queue >= 1 && options.temperature > 0),
-               "[{}] expected a queue of at least 1 and a temperature above 0, got {} and {}", kOp,
-               options.queue, options.temperature);
+  constexpr double kLeast = by_name::range::kLeastDivisor;
+  FRUGAL_CHECK(
+      !contrasts || (options.queue >= 1 && options.temperature >= kLeast),
+      "[{}] expected a queue of at least 1 and a temperature of at least {}, got {} and {}", kOp,
+      kLeast, options.queue, options.temperature);
   trunk_ = register_module("trunk", make_trunk(init));
   projector_ = register_module("projector", projector_of(init, features, options_));
   if (options_.predictor > 0)

@@ -54,7 +54,7 @@ struct SelfSupervisedOptions {
     all.push_back({{"queue", range::integer(1, 1 << 24),
                     "moco_v2: keys of earlier batches to compare with; null: 65536.", Key::own},
                    &S::queue});
-    all.push_back({{"temperature", range::positive(100),
+    all.push_back({{"temperature", range::divisor(100),
                     "moco_v2: cosines are divided by it; null: 0.2.", Key::own},
                    &S::temperature});
     return all;
@@ -85,7 +85,7 @@ class SelfSupervised : public Module {
   // copy.
   using TrunkMaker = std::function<std::shared_ptr<Module>(Init& init)>;
   // Errors: features or a width below 1; no projector; a momentum outside [0, 1]; a queue below 1
-  // or a temperature not above 0 of moco_v2.
+  // or a temperature below kLeastDivisor of moco_v2.
   SelfSupervised(Init& init, const TrunkMaker& make_trunk, int64_t features,
                  const SelfSupervisedOptions& options);
 

@@ -475,7 +475,7 @@ std::vector<LayerKey> with(std::vector<LayerKey> keys, LayerKey key) {
 
 // ---- the table
 const std::vector<Entry>& entries() {
-  const auto eps = [] { return usual("eps", range::positive(1), 1e-5); };
+  const auto eps = [] { return usual("eps", range::divisor(1), 1e-5); };
   static const std::vector<Entry> all = {
       {"conv2d",
        {needed("out_channels", range::integer(1, kWide)), needed("kernel_size", pair(1, kSide)),

@@ -172,7 +172,7 @@ std::vector<Option<DecoderOptions>> DecoderOptions::list() {
       {keys::kAttentionDropout, &O::attention_dropout},
       {keys::kMaxPositions, &O::context_length},
       {keys::kVocabSize, &O::vocab_size},
-      {{"norm_eps", range::positive(1), "decoder: what norms add to the mean square."}, &O::eps},
+      {{"norm_eps", range::divisor(1), "decoder: what norms add to the mean square."}, &O::eps},
       {of_family("activation", range::choice("silu, gelu, gelu_tanh"),
                  "decoder: the function of the gate; null: silu, gemma's gelu_tanh."),
        &O::activation},

@@ -25,7 +25,7 @@ inline constexpr Key kDropout{
     Key::own};
 inline constexpr Key kAttentionDropout{
     "attention_dropout", range::below(0, 1),
-    "Transformers and gat: the same of attention; null: the network's own.", Key::own};
+    "Transformers and gat: dropout of attention's weights; null: the network's own.", Key::own};
 inline constexpr Key kStochasticDepth{
     "stochastic_depth", range::below(0, 1),
     "ViT and Swin: probability that the last block leaves out a branch for a sample; "
@@ -41,13 +41,15 @@ inline constexpr Key kLayers{
     Key::own};
 inline constexpr Key kWidth{
     "width", range::integer(1, kMostUnits),
-    "The same of hidden units, which gat's heads share out. ResNets: inner channels of "
-    "a block of the first stage, of which each later stage has twice as many: "
-    "torchvision's width_per_group, which ActNN and GACT widen. Blocks of resnet50 and "
-    "larger give as many channels as ever, those of the others as many as they have "
-    "inside. Detection networks: channels of the pyramid, 256.",
+    "Transformers and graph networks: hidden units, which gat's heads share out, instead "
+    "of the named network's. ResNets: inner channels of a block of the first stage, of "
+    "which each later stage has twice as many: torchvision's width_per_group, which ActNN "
+    "and GACT widen. Blocks of resnet50 and larger give as many channels as ever, those "
+    "of the others as many as they have inside. Detection networks: channels of the pyramid, 256.",
     Key::own};
-inline constexpr Key kHeads{"heads", range::integer(1, 4096), "The same of heads.", Key::own};
+inline constexpr Key kHeads{"heads", range::integer(1, 4096),
+                            "Transformers and gat: heads, instead of the named network's.",
+                            Key::own};
 
 // ---- transformers
 inline constexpr Key kFeedForward{

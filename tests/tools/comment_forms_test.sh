@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A comment is a sentence that can be read alone. This finds comments of three forms that cannot:
+# A comment is a sentence that can be read alone, and so is the help of an option. This finds three forms that cannot:
 #   of: the comment, or a sentence in it, begins with "Of"
 #   the same: it begins with "The same"
 #   goes on: it begins with "and", "or", "these two" or another phrase that needs the line above
@@ -136,10 +136,22 @@ if [ "$found" != "$wanted" ]; then
   exit 1
 fi
 
+# Texts that begin so, such as the help of an option.
+texts() {  # FOLDER...: prints FILE:LINE:TEXT.
+  grep -rnE '"(Of|The same)[ ,:;]' --include='*.h' --include='*.cpp' --include='*.cu' "$@" || true
+}
+cat >"$try/texts.h" <<'END'
+auto a = "Of a run: best or last";
+auto b = "Office", c = "It is the same";
+END
+[ "$(texts "$try" | sed 's/.*texts.h:\([0-9]*\):.*/\1/')" = 1 ] || { echo "expected that this test finds a text"; exit 1; }
+
 cd "$root"
-found=$(finds "${folders[@]}")
+products=()
+for folder in "${folders[@]}"; do [ "$folder" = tests ] || products+=("$folder"); done
+found=$(finds "${folders[@]}"; texts "${products[@]}")
 if [ -n "$found" ]; then
   echo "$found"
-  echo "expected comments that can be read alone, as sentences with a subject and a verb, got $(wc -l <<<"$found") others"
+  echo "expected comments and texts that can be read alone, as sentences with a subject and a verb, got $(wc -l <<<"$found") others"
   exit 1
 fi

@@ -592,7 +592,7 @@ std::vector<DataKey> ImageKind::keys() const {
          "Images: subtract these from the channels instead. Values are in [0, 1]."},
         &DataConfig::mean},
        normalized_images()},
-      {{{"std", range::or_nothing(range::list(range::positive(1e6), 1, 4096)),
+      {{{"std", range::or_nothing(range::list(range::divisor(1e6), 1, 4096)),
          "Images: then divide the channels by these."},
         &DataConfig::std},
        normalized_images()},

@@ -512,8 +512,8 @@ Section train_section() {
              every_run()),
        field(s, "patience", &C::patience, integer(0, 1'000'000),
              "Stop after so many epochs without a lower validation loss, whose epoch is the best "
-             "one; 0: never, and train.metric says which is the best. The same as "
-             "train.early_stop.patience with its unit epochs.",
+             "one; 0: never, and train.metric says which is the best. It does what "
+             "train.early_stop.patience does with its unit epochs.",
              with_data(BatchSpec::Kind::graph)),
        field(s, "checkpointing", &C::checkpointing, boolean(),
              "Keep only the inputs of residual blocks, and recompute the rest in backward.",

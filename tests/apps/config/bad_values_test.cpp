@@ -117,6 +117,20 @@ TEST_CASE_FIXTURE(BadValues, "a state whose weights are not finite is not resume
 TEST_CASE_FIXTURE(BadValues, "numbers above 0 that are 0 in f32") {
   check_fails(frugal("train " + config + " --set optim.name=adam --set optim.eps=1e-300"), 2,
               {"optim.eps: expected a number in [1e-30, 1.0], got 1e-300"});
+  const std::string pictures = "train " + config +
+                               " --set data.name=cifar10 --set data.shape=null "
+                               "--set data.classes=null --set data.mean=[0,0,0] "
+                               "--set data.std=[1,1,1e-300]";
+  check_fails(frugal(pictures), 2, {"data.std: expected a list", "in [1e-30, 1000000.0]"});
+  const auto refused = [&](const std::string& model, const std::string& key) {
+    write_file(folder / "model.json", fmt::format(R"({{"model": {}}})", model));
+    check_fails(frugal("train " + folder / "model.json" + " --print-config"), 2,
+                {key + ": expected a number in [1e-30, ", ", got 1e-300"});
+  };
+  refused(R"({"name": "decoder", "norm_eps": 1e-300})", "model.norm_eps");
+  refused(R"({"name": "moco_v2", "temperature": 1e-300})", "model.temperature");
+  refused(R"({"name": "sequential", "modules": [{"batch_norm": {"eps": 1e-300}}]})",
+          "model.modules[0].batch_norm.eps");
 }
 
 TEST_CASE_FIXTURE(BadValues, "configurations that say something twice, or end before their end") {
