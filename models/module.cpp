@@ -25,8 +25,8 @@ std::shared_ptr<MatrixWeight> Module::register_matrix(const std::string& name, T
   return matrix;
 }
 
-Tensor& Module::register_buffer(const std::string& name, Tensor value) {
-  buffers_.push_back({name, std::make_unique<Tensor>(std::move(value))});
+Tensor& Module::register_buffer(const std::string& name, Tensor value, BufferUse use) {
+  buffers_.push_back({name, std::make_unique<Tensor>(std::move(value)), use});
   return *buffers_.back().tensor;
 }
 
@@ -54,14 +54,14 @@ std::vector<Module::NamedParameter> Module::parameters() {
 
 std::vector<Module::NamedBuffer> Module::buffers() {
   std::vector<NamedBuffer> all;
-  for (Buffer& b : buffers_) all.push_back({b.name, b.tensor.get()});
+  for (Buffer& b : buffers_) all.push_back({b.name, b.tensor.get(), false, b.use});
   for (Parameter& p : parameters_)
     if (p.matrix != nullptr && p.matrix->packed.defined())
       for (const auto& [ending, part] : p.matrix->packed.parts())
-        all.push_back({p.name + ending, part, true});
+        all.push_back({p.name + ending, part, true, BufferUse::equal});
   for (auto& [prefix, child] : children_)
     for (NamedBuffer& b : child->buffers())
-      all.push_back({prefix + "." + b.name, b.buffer, b.packed});
+      all.push_back({prefix + "." + b.name, b.buffer, b.packed, b.use});
   return all;
 }
 

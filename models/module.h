@@ -66,10 +66,16 @@ class Module {
     Variable* parameter;
     Layout layout;
   };
+  // What a step of training makes of a buffer, where each rank has its share of a batch.
+  enum class BufferUse : uint8_t {
+    statistics,  // each rank changes it by its share; all take that of rank 0
+    equal,       // nothing changes it, or all ranks change it alike
+  };
   struct NamedBuffer {
     std::string name;
     Tensor* buffer;
     bool packed = false;  // a part of a packed weight, which nothing changes while training
+    BufferUse use = BufferUse::statistics;
   };
   struct NamedMatrix {
     std::string name;  // names the parameter, if the weight is whole
@@ -123,7 +129,8 @@ class Module {
   // parameter; its parts are buffers.
   std::shared_ptr<MatrixWeight> register_matrix(const std::string& name, Tensor value,
                                                 Layout layout = Layout::plain);
-  Tensor& register_buffer(const std::string& name, Tensor value);
+  Tensor& register_buffer(const std::string& name, Tensor value,
+                          BufferUse use = BufferUse::statistics);
   template <class M>
   std::shared_ptr<M> register_module(const std::string& name, std::shared_ptr<M> module) {
     children_.emplace_back(name, module);
@@ -140,6 +147,7 @@ class Module {
   struct Buffer {
     std::string name;
     std::unique_ptr<Tensor> tensor;
+    BufferUse use;
   };
   std::vector<Parameter> parameters_;
   std::vector<Buffer> buffers_;

@@ -529,12 +529,12 @@ Batch Trainer::next_batch(bool& copied) {
   return batch;
 }
 
-// Statistics and queues that ranks wrote by their own share of the batch become those of rank 0.
+// Statistics that ranks wrote by their own share of the batch become those of rank 0.
 void Trainer::share_buffers() {
   if (ranks_.alone()) return;
   NamedTensors buffers;
   for (const auto& b : model_.buffers())
-    if (!b.packed) buffers.emplace_back(b.name, *b.buffer);
+    if (b.use == Module::BufferUse::statistics) buffers.emplace_back(b.name, *b.buffer);
   distributed::broadcast_values(ranks_.communicator(), buffers);
 }
 

@@ -43,7 +43,7 @@ FileStore::FileStore(const FileStoreOptions& options) : options_(options) {
   if (!direct()) return;
   CategoryScope scope(Category::workspace);
   try {
-    bounce_ = Tensor::empty({kBufferBytes}, DType::u8);
+    bounce_ = Tensor::empty({kBufferBytes}, DType::u8, options.buffer);
   } catch (...) {
     close(file_);
     throw;

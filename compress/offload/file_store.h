@@ -6,7 +6,8 @@
 // removed from the cache at once. Each region has a checksum of its bytes.
 //
 // In memory it has one buffer of kBufferBytes, category `workspace`, if bytes bypass the page
-// cache.
+// cache. A store whose buffer is on `meta` takes no memory: it counts for a plan, and neither
+// writes nor reads.
 // Thread safety: one thread may write and read while others release regions and ask for figures.
 #pragma once
 #include <atomic>
@@ -23,6 +24,7 @@ struct FileStoreOptions {
   std::string directory;  // folder of the file; it must exist
   int64_t max_bytes = 0;  // the most bytes of the file; 0: as many as the disk has
   bool direct = true;     // bypasses the page cache, where the file system allows it
+  Device buffer = kCpu;   // where the buffer is: cpu or meta
 };
 
 class FileStore {
@@ -39,6 +41,7 @@ class FileStore {
   FileStore(const FileStore&) = delete;
   FileStore& operator=(const FileStore&) = delete;
 
+  // REQUIRES: the buffer is not on `meta`.
   // Both functions look at `cancel` after every MiB. Once it is set, they stop without a result.
   // Errors: the disk or max_bytes is full, or the device fails. The message names the directory,
   // what should be written and what is free. The region is released then.
@@ -50,6 +53,7 @@ class FileStore {
 
   int64_t used_bytes() const;  // bytes in regions, in whole blocks
   int64_t file_bytes() const;  // the highest end of a region so far
+  int64_t buffer_bytes() const { return bounce_.defined() ? kBufferBytes : 0; }
   bool direct() const { return direct_.load(std::memory_order_relaxed); }
   const std::string& directory() const { return options_.directory; }
 

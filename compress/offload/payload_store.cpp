@@ -17,8 +17,8 @@ int64_t accounted(const Tensor& tensor) { return round_up(tensor.nbytes(), 64); 
 
 }  // namespace
 
-PayloadStore::PayloadStore(const OffloadOptions& options)
-    : options_(options), file_({options.directory, options.max_bytes, options.direct}) {
+PayloadStore::PayloadStore(const OffloadOptions& options, Device buffer)
+    : options_(options), file_({options.directory, options.max_bytes, options.direct, buffer}) {
   FRUGAL_CHECK(options.window >= 0, "[offload] expected window >= 0, got {}", options.window);
   // This thread blocks all signals, so that other threads handle them. SIGXFSZ would end the
   // process, but a write that fails must be an error.

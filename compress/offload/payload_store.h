@@ -40,8 +40,9 @@ class PayloadStore {
  public:
   using Id = uint64_t;
 
-  // Errors: those of FileStore; a window below 0.
-  explicit PayloadStore(const OffloadOptions& options);
+  // buffer: see FileStoreOptions; on `meta`, all payloads are there. Errors: those of FileStore; a
+  // window below 0.
+  explicit PayloadStore(const OffloadOptions& options, Device buffer = kCpu);
   ~PayloadStore();  // REQUIRES: every payload was dropped
   PayloadStore(const PayloadStore&) = delete;
   PayloadStore& operator=(const PayloadStore&) = delete;

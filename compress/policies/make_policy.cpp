@@ -45,9 +45,9 @@ std::unique_ptr<SavePolicy> make_policy(const Choice& choice, Device device, uin
   if (choice.profile != nullptr)
     policy = std::make_unique<ProfiledPolicy>(std::move(policy), *choice.profile);
   if (!choice.offload) return policy;
-  OffloadOptions file = *choice.offload;
-  if (device == kMeta) file.direct = false;
-  return std::make_unique<OffloadPolicy>(std::move(policy), file, choice.keep().min_elements);
+  return std::make_unique<OffloadPolicy>(std::move(policy), *choice.offload,
+                                         choice.keep().min_elements,
+                                         device == kMeta ? kMeta : kCpu);
 }
 
 Rounding rounding_on(Device device) {

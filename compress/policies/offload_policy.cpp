@@ -26,9 +26,9 @@ class RawCodec final : public Codec {
 }  // namespace
 
 OffloadPolicy::OffloadPolicy(std::shared_ptr<SavePolicy> inner, const OffloadOptions& options,
-                             int64_t min_elements)
+                             int64_t min_elements, Device buffer)
     : WrappingPolicy(std::move(inner)),
-      store_(std::make_shared<PayloadStore>(options)),
+      store_(std::make_shared<PayloadStore>(options, buffer)),
       min_elements_(min_elements),
       raw_(std::make_unique<RawCodec>()) {
   FRUGAL_CHECK(min_elements >= 0, "[offload] expected min_elements >= 0, got {}", min_elements);

@@ -21,9 +21,9 @@ namespace frugal::compress {
 
 class OffloadPolicy final : public WrappingPolicy {
  public:
-  // Errors: those of PayloadStore; min_elements below 0.
+  // buffer: see PayloadStore. Errors: those of PayloadStore; min_elements below 0.
   OffloadPolicy(std::shared_ptr<SavePolicy> inner, const OffloadOptions& options,
-                int64_t min_elements = FixedPolicyOptions{}.min_elements);
+                int64_t min_elements = FixedPolicyOptions{}.min_elements, Device buffer = kCpu);
   Decision decide(const SaveInfo& info, const Tensor& value) override;
   void add_roles(PolicyRoles& roles) override;
 

@@ -139,8 +139,9 @@ SelfSupervised::SelfSupervised(Init& init, const TrunkMaker& make_trunk, int64_t
   copy_values(*projector_, *target_projector_);
   if (!contrasts) return;
   const Tensor noise = normal(init, {options_.queue, options_.projector.back()}, 1);
-  queue_ = &register_buffer("queue", unit_rows(noise));
-  next_ = &register_buffer("queue_next", batch_counter(init));
+  // Ranks put the keys of all of them into it.
+  queue_ = &register_buffer("queue", unit_rows(noise), BufferUse::equal);
+  next_ = &register_buffer("queue_next", batch_counter(init), BufferUse::equal);
 }
 
 Variable SelfSupervised::forward(Variable x, Context& context) {

@@ -69,7 +69,8 @@ Drn::Drn(Init& init, const DrnOptions& options) {
   }
   const double deviation = std::sqrt(2.0 / static_cast<double>(options.num_classes));
   last_ = register_module("seg", pixel_classifier(init, channels, options.num_classes, deviation));
-  enlarge_ = &register_buffer("up.weight", bilinear_weights(init, options.num_classes));
+  enlarge_ =
+      &register_buffer("up.weight", bilinear_weights(init, options.num_classes), BufferUse::equal);
 }
 
 Variable Drn::forward(Variable x, Context& context) {

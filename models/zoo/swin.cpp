@@ -30,7 +30,7 @@ class Swin::Block : public Module {
             normal(init, {(2 * options.window - 1) * (2 * options.window - 1), heads},
                    kSwinDeviation))),
         index_(register_buffer("attn.relative_position_index",
-                               relative_positions(options.window, init.device))),
+                               relative_positions(options.window, init.device), BufferUse::equal)),
         qkv_(dense(init, "attn.qkv", width, 3 * width)),
         projection_(dense(init, "attn.proj", width, width)),
         norm2_(register_module("norm2", std::make_shared<LayerNorm>(init, width, kSwinEps))),

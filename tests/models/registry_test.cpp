@@ -39,6 +39,19 @@ TEST_CASE("every network of the table is made under its name, with the options o
   }
 }
 
+TEST_CASE("ranks take the statistics of batch norms from rank 0, and nothing that all have") {
+  for (const Network& each : networks()) {
+    if (each.name == "sequential") continue;
+    CAPTURE(each.name);
+    for (const Module::NamedBuffer& b : on_meta(each.name)->buffers()) {
+      CAPTURE(b.name);
+      const bool counts = b.name.ends_with("running_mean") || b.name.ends_with("running_var") ||
+                          b.name.ends_with("num_batches_tracked");
+      CHECK((b.use == Module::BufferUse::statistics) == counts);
+    }
+  }
+}
+
 TEST_CASE("options reach the struct: the network is that of the struct with these members") {
   VitOptions members = vit_options("vit_b_16");
   members.layers = 2;

@@ -163,6 +163,14 @@ Batch MetaStep::batch(int64_t samples, bool evaluated) const {
   return whole_.emplace(std::move(made));
 }
 
+CategoryBytes MetaStep::owned_with(SavePolicy* policy) const {
+  CategoryBytes all = own_;
+  const auto* offload = policy != nullptr ? PolicyParts(*policy).offload : nullptr;
+  if (offload != nullptr && !run_.on_cuda)  // beside a GPU, the buffer is in the host's memory
+    all[static_cast<size_t>(Category::workspace)] += offload->store().file().buffer_bytes();
+  return all;
+}
+
 // The batches that the loader prepares ahead.
 std::vector<Batch> MetaStep::in_flight(int64_t samples, bool evaluated) const {
   std::vector<Batch> all;
@@ -256,7 +264,7 @@ StepMemory MetaStep::run(SavePolicy* policy, StepRecorder* recorder, int64_t sam
   const Borrow borrow(*this);
   const ops::KernelMemoryScope kernels(counts_kernels);
   const MetaAsCuda device(run_.on_cuda);
-  const Peak peak(device_, own_);
+  const Peak peak(device_, owned_with(policy));
   std::vector<Batch> ahead = in_flight(samples);
   if (run_.tracked) ahead.push_back(batch(run_.tracked(samples)));
   // What is measured after the step. A batch that is not released lives through the step anyway.
@@ -304,7 +312,7 @@ int64_t MetaStep::measuring(SavePolicy& policy, compress::AdaptivePolicy& adapti
   const Borrow borrow(*this);
   const ops::KernelMemoryScope kernels(run_.counts_kernels);
   const MetaAsCuda device(run_.on_cuda);
-  const Peak peak(device_, own_);
+  const Peak peak(device_, owned_with(&policy));
   std::vector<Batch> held = in_flight(whole);
   held.push_back(batch(whole));
   {

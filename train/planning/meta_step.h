@@ -54,6 +54,8 @@ class MetaStep {
 
  private:
   void start();  // makes the optimizer, without its state
+  // What the run has for all of its steps: own_, and the buffer of a policy's file.
+  CategoryBytes owned_with(SavePolicy* policy) const;
   StepMemory run(SavePolicy* policy, StepRecorder* recorder, int64_t batch,
                  int64_t checkpointed_blocks, bool counts_kernels);
   Batch batch(int64_t samples, bool evaluated = false) const;

@@ -95,7 +95,6 @@ Planner::Planner(const PlannerOptions& options, Unplanned)
       reserve_ = kLittle;
     }
   }
-  if (draft_->can_move()) reserve_ += compress::FileStore::kBufferBytes;
   limit_ = budget_.bytes;
   if (budget_.share > 0) {
     const StepMemory whole = meta_.step(nullptr, batch_, blocks_);

@@ -133,6 +133,23 @@ TEST_CASE("plan, profile and bench step take what training takes: eight networks
     }
 }
 
+TEST_CASE("a plan with a file for activations counts the file's buffer, as a run does") {
+  const TempFolder folder;
+  const std::string path = folder / "c.json", out = folder / "run";
+  write_file(path, fmt::format(R"({{"model": {{"name": "resnet20"}}, "threads": 1,
+      "data": {{"name": "random", "shape": [32, 32, 3], "batch_size": 8, "train_samples": 16,
+               "test_samples": 8, "workers": 0}},
+      "train": {{"epochs": 1}}, "compression": {{"bits": 4, "offload": {},
+      "advanced": {{"offload_window": 0}}}}}})",
+                               Json(folder.path()).dump()));
+  const Ran ran = frugal("train " + path + " --quiet --out " + out);
+  REQUIRE_MESSAGE(ran.status == 0, ran.err);
+  const int64_t trained = peak_of(Json::parse(read_file(out + "/summary.json")).at("memory"));
+  const int64_t planned = row_peak("plan --json " + path, "levels", "this config");
+  CHECK(share_off(planned, trained) < 0.02);
+  CHECK(profiled_peak("profile --json --set device=meta " + path) == planned);
+}
+
 TEST_CASE("a step of a whole graph has the one batch of its epoch, whatever it may accumulate") {
   const TempFolder folder;
   const std::string path = folder / "c.json", out = folder / "run";
