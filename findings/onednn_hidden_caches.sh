@@ -3,7 +3,8 @@
 # sizes of their caches. It reads them from CPUID leaf 0x8000001D. Where that is empty, its fields
 # make each cache 1 byte. Kernels for AVX2 and later choose their blocks by these sizes, so numbers are wrong
 # without an error, and making some strided convolutions ends the process (SIGFPE).
-# On other vendors' processors it takes usual sizes instead. The same lines are in 3.2 to 3.7; 2.6 does not read them.
+# On other vendors' processors it takes usual sizes instead. The sources of 3.2 to 3.7 have these lines; 2.6 reads no such
+# sizes, and 3.8 takes usual ones.
 # Seen, f32, pictures [2, 9, 8, 24], 40 filters of 1 x 1: a largest difference of 8.3 from loops with the kernel
 # brgconv_1x1:avx512_core, where values are up to 12.5; 0.000002 with ONEDNN_MAX_CPU_ISA=AVX.
 # Frugal: ops/onednn_instructions.h keeps oneDNN to AVX on such a machine and says so; docs/guide/troubleshooting.md

@@ -54,7 +54,7 @@ bool uses(dnnl::cpu_isa least) {
 }  // namespace
 
 bool misreads_caches(int major, int minor, const std::string& vendor, uint32_t cache_type) {
-  return (major > 3 || (major == 3 && minor >= 2)) && vendor == "AuthenticAMD" && cache_type == 0;
+  return major == 3 && minor >= 2 && minor <= 7 && vendor == "AuthenticAMD" && cache_type == 0;
 }
 
 void limit_instructions() {

@@ -96,9 +96,10 @@ void check_precision(const RunConfig& config, Device device) {
     throw ConfigError("precision", "expected f32, bf16 or bf16_in_f32 on the cpu, got tf32");
   if (device == kCpu && config.precision == "bf16" && !ops::processor_multiplies_bf16())
     throw ConfigError("precision",
-                      "expected f32 or bf16_in_f32, since this processor does not multiply bf16 "
-                      "(x86-64 with AVX-512 BF16 does); bf16_in_f32 has the same tensors and "
-                      "computes in f32, got bf16");
+                      "expected f32 or bf16_in_f32, since oneDNN does not multiply bf16 here "
+                      "(x86-64 with AVX-512 BF16 does, where nothing limits the instructions that "
+                      "oneDNN takes); bf16_in_f32 has the same tensors and computes in f32, got "
+                      "bf16");
   if (device.type == DeviceType::cuda && config.precision == "bf16_in_f32")
     throw ConfigError("precision", "expected f32, tf32 or bf16 on cuda, got bf16_in_f32");
 }

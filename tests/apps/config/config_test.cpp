@@ -283,8 +283,8 @@ TEST_CASE("bf16 on the CPU needs a processor that multiplies it, or arithmetic i
     CHECK(ops::bf16_products());
   } else {
     CHECK_THROWS_WITH_AS(set_up("bf16"),
-                         doctest::Contains("precision: expected f32 or bf16_in_f32, since this "
-                                           "processor does not multiply bf16"),
+                         doctest::Contains("precision: expected f32 or bf16_in_f32, since "
+                                           "oneDNN does not multiply bf16 here"),
                          ConfigError);
   }
   RunConfig run;
