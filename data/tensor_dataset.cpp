@@ -8,6 +8,15 @@
 
 namespace frugal::data {
 
+void check_finite_samples(const std::string& where, const Tensor& samples) {
+  const auto* from = samples.data<float>();
+  const int64_t count = samples.numel() / std::max<int64_t>(samples.size(0), 1);
+  for (int64_t i = 0; i < samples.numel(); ++i)
+    FRUGAL_CHECK(std::isfinite(from[i]),
+                 "[tensors] {}: expected finite numbers, got {} in sample {}", in_quotes(where),
+                 std::isnan(from[i]) ? std::abs(from[i]) : from[i], i / count);
+}
+
 TensorDataset::TensorDataset(const std::string& where, const Tensor& inputs, SampleTargets targets,
                              bool channels_first)
     : targets_(std::move(targets)), channels_first_(channels_first) {
@@ -21,16 +30,12 @@ TensorDataset::TensorDataset(const std::string& where, const Tensor& inputs, Sam
   shape_ = Shape(std::span<const int64_t>(inputs.shape().begin() + 1, inputs.shape().end()));
   FRUGAL_CHECK(!channels_first || shape_.dim() == 3,
                "[tensors] {}: expected samples [C, H, W], got {}", in_quotes(where), shape_);
-  const int64_t count = shape_.numel();
   if (inputs.dtype() == DType::u8) {
     const auto* from = static_cast<const uint8_t*>(inputs.raw());
     bytes_.assign(from, from + inputs.numel());
   } else {
+    check_finite_samples(where, inputs);
     const auto* from = inputs.data<float>();
-    for (int64_t i = 0; i < inputs.numel(); ++i)
-      FRUGAL_CHECK(std::isfinite(from[i]),
-                   "[tensors] {}: expected finite numbers, got {} in sample {}", in_quotes(where),
-                   from[i], i / count);
     floats_.assign(from, from + inputs.numel());
   }
   if (channels_first) shape_ = {shape_[1], shape_[2], shape_[0]};

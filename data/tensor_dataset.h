@@ -14,6 +14,10 @@ struct SampleTargets {
   TargetRows rows = {};
 };
 
+// Errors: a number of f32 samples [N, ...] that is not finite, with its sample. The message names
+// the samples `where`.
+void check_finite_samples(const std::string& where, const Tensor& samples);
+
 // Samples of one shape as f32: those of an array [N, ...]. Bytes count as 0 to 1 (divided by 255),
 // other numbers as they are. The allocator does not count them, because they stay on the host when
 // the device is a GPU.

@@ -80,8 +80,8 @@ void add_train(CLI::App& app, Arguments& all) {
   });
 }
 
-void add_weights(CLI::App* sub, std::string& weights) {
-  sub->add_option("--weights", weights, "A run's: best, last or a safetensors file")
+CLI::Option* add_weights(CLI::App* sub, std::string& weights) {
+  return sub->add_option("--weights", weights, "A run's: best, last or a safetensors file")
       ->check(check_named)
       ->capture_default_str();
 }
@@ -91,10 +91,11 @@ void add_trained(CLI::App* sub, Arguments& a) {
   sub->add_option("RUN", a.config, "Folder of a run, or a configuration with --checkpoint")
       ->required()
       ->check(check_named);
-  sub->add_option("--checkpoint", a.checkpoint, "Weights, safetensors")
-      ->type_name("FILE")
-      ->check(check_named);
-  add_weights(sub, a.weights);
+  CLI::Option* const checkpoint =
+      sub->add_option("--checkpoint", a.checkpoint, "Weights, safetensors")
+          ->type_name("FILE")
+          ->check(check_named);
+  add_weights(sub, a.weights)->excludes(checkpoint);
 }
 void add_tta(CLI::App* sub, std::string& tta) {
   sub->add_option("--tta", tta,
@@ -353,12 +354,14 @@ void add_export(CLI::App& app, ExportArguments& a) {
   sub->add_option("--output,--out", a.output, "Default: MODEL with the format behind a dot, here")
       ->type_name("FILE")
       ->check(check_named);
-  sub->add_option("--weights", a.weights, "A run's: best or last")
-      ->check(CLI::IsMember({"best", "last"}))
-      ->capture_default_str();
-  sub->add_option("--checkpoint", a.checkpoint, "Other weights, safetensors")
-      ->type_name("FILE")
-      ->check(check_named);
+  CLI::Option* const weights = sub->add_option("--weights", a.weights, "A run's: best or last")
+                                   ->check(CLI::IsMember({"best", "last"}))
+                                   ->capture_default_str();
+  CLI::Option* const checkpoint =
+      sub->add_option("--checkpoint", a.checkpoint, "Other weights, safetensors")
+          ->type_name("FILE")
+          ->check(check_named)
+          ->excludes(weights);
   sub->add_option("--dtype", a.dtype,
                   "f32, f16 or bf16, in safetensors, hf, merged, peft and mlx-lora")
       ->check(CLI::IsMember({"f32", "f16", "bf16"}))
@@ -370,7 +373,8 @@ void add_export(CLI::App& app, ExportArguments& a) {
   sub->add_flag(
       "--trunk", a.trunk,
       "The trained trunk alone, under torchvision's names; for simsiam, byol and moco_v2");
-  sub->add_flag("--random", a.random, "Export random weights of a configuration");
+  sub->add_flag("--random", a.random, "Export random weights of a configuration")
+      ->excludes(checkpoint);
   sub->add_flag("--overwrite", a.overwrite, "Replace files that exist");
   add_sets(sub, a.sets);
   sub->add_flag("--json", a.json, "Print what was written as JSON");

@@ -131,7 +131,8 @@ void check_tta(const EvalArguments& arguments, const StoredRun& run) {
     throw ConfigError("", fmt::format("--tta: expected none with the network {}, which gives no "
                                       "classes",
                                       run.config.model.name));
-  if (spec.kind != BatchSpec::Kind::images || spec.has_several_labels() || spec.has_values())
+  if (spec.kind != BatchSpec::Kind::images || spec.has_several_labels() || spec.has_values() ||
+      spec.has_boxes() || spec.target_of_each_pixel())
     throw ConfigError("",
                       fmt::format("--tta: expected none with the data {}, which are no pictures "
                                   "of one class each",

@@ -62,6 +62,10 @@ ExportSource open_source(const ExportArguments& arguments) {
     resolve(run.config);
     run.description.spec = batch_spec(run.config);
   }
+  if (is_run && arguments.random)
+    throw ConfigError("",
+                      "--random: expected a configuration, whose weights are not there yet, got "
+                      "the folder of a run");
   ExportSource source;
   if (!arguments.checkpoint.empty())
     source.weights = arguments.checkpoint;

@@ -288,14 +288,23 @@ Tensor samples_in(const Tensor& input, const std::string& file, const StoredRun&
     FRUGAL_CHECK(fits, "[predict] {}: expected an array input {}, got {}", in_quotes(file), wanted,
                  input.shape());
   };
+  check(input.dim() > 0 && input.size(0) > 0, "of at least one sample");
   if (spec.kind == BatchSpec::Kind::rows) {
     check(input.dim() == 2 && input.size(1) == sample[0], fmt::format("[N, {}]", sample[0]));
-    return data::to_f32(input);
+    const Tensor numbers = data::to_f32(input);
+    data::check_finite_samples(file, numbers);
+    return numbers;
   }
   if (spec.kind == BatchSpec::Kind::sequences) {
     check(input.dim() == 2 && input.size(1) <= sample[0],
           fmt::format("[N, T] of at most {} tokens", sample[0]));
-    return data::to_i64(file, input);
+    const Tensor ids = data::to_i64(file, input);
+    const int64_t end = run.config.model.vocab_size.value_or(spec.vocabulary);
+    for (int64_t i = 0; i < ids.numel(); ++i)
+      FRUGAL_CHECK(ids.data<int64_t>()[i] >= 0 && ids.data<int64_t>()[i] < end,
+                   "[predict] {}: expected token ids from 0 to {}, got {} in sample {}",
+                   in_quotes(file), end - 1, ids.data<int64_t>()[i], i / ids.size(1));
+    return ids;
   }
   const bool first = run.config.data.layout == "nchw";  // the channels
   const Shape wanted = first ? Shape{sample[2], sample[0], sample[1]} : sample;

@@ -227,7 +227,23 @@ bool TrainingRun::train_all() {
   }
 }
 
+// This process ran no step of a run that had ended: what another one measured stays.
+void TrainingRun::keep_measured(Json& summary) const {
+  const std::string path = folder_->path() + "/summary.json";
+  if (!data::is_file(path)) return;
+  try {
+    const Json before = read_json(path);
+    summary["memory"]["host_peak_rss"] = before.at("memory").at("host_peak_rss");
+    for (const char* key : {"speed", "ranks", "offload"})
+      if (before.contains(key)) summary[key] = before.at(key);
+  } catch (const std::exception& e) {
+    log().warn("{} is no summary of a run, and is written anew: {}", in_quotes(path),
+               data::json_reason(e));
+  }
+}
+
 Json TrainingRun::run() {
+  const bool had_ended = trainer_->state().finished;
   const bool ended = train_all();
   const RunState& state = trainer_->state();
   if (!ended) {
@@ -249,6 +265,7 @@ Json TrainingRun::run() {
   if (config_.compression.track_interval > 0 || config_.compression.tracking.guard > 0)
     summary["convergence"] = to_json(compression.convergence());
   if (const auto ranks = trainer_->ranks_report()) summary["ranks"] = to_json(*ranks);
+  if (had_ended && folder_ != nullptr) keep_measured(summary);
   if (folder_ != nullptr) folder_->write("summary.json", summary.dump(2) + "\n");
   write_report();
   return summary;

@@ -59,6 +59,7 @@ class TrainingRun {
   void show(const Compression::Event& event, int64_t step);
   void show(const StepRecord& record, int64_t step);
   void write_report() const;
+  void keep_measured(Json& summary) const;
   void append(const char* type, int64_t step, const Json& values);
   void write_starting_files();
   void load_start();

@@ -13,43 +13,42 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::vector<std::string> box_part_names(BoxPart part) {
-  switch (part) {
-    case BoxPart::train:
-      return {"train"};
-    case BoxPart::validation:
-      return {"val", "valid", "validation"};
-    case BoxPart::test:
-      break;
-  }
-  return {"test"};
-}
-
 struct CocoFiles {
   std::string list, pictures;
 };
 
+CocoFiles coco_files(const std::string& folder, const std::string& name) {
+  const fs::path root(folder);
+  const fs::path beside = root / name / "_annotations.coco.json";
+  if (is_file(beside.string())) return {beside.string(), (root / name).string()};
+  std::vector<fs::path> found;
+  std::error_code error;
+  for (fs::directory_iterator entry(root / "annotations", error), end; entry != end && !error;
+       entry.increment(error))
+    if (entry->path().filename().string().starts_with("instances_" + name) &&
+        entry->path().extension() == ".json")
+      found.push_back(entry->path());
+  FRUGAL_CHECK(found.size() <= 1,
+               "[coco] {}: expected one file annotations/instances_{}*.json, got {}",
+               in_quotes(folder), name, found.size());
+  if (found.empty()) return {};
+  const std::string own = found[0].stem().string().substr(std::string("instances_").size());
+  return {found[0].string(), (is_folder(root / own) ? root / own : root / name).string()};
+}
+
 // Empty names: there is no such part.
 CocoFiles coco_files(const std::string& folder, BoxPart part) {
-  const fs::path root(folder);
-  for (const std::string& name : box_part_names(part)) {
-    const fs::path beside = root / name / "_annotations.coco.json";
-    if (is_file(beside.string())) return {beside.string(), (root / name).string()};
-    std::vector<fs::path> found;
-    std::error_code error;
-    for (fs::directory_iterator entry(root / "annotations", error), end; entry != end && !error;
-         entry.increment(error))
-      if (entry->path().filename().string().starts_with("instances_" + name) &&
-          entry->path().extension() == ".json")
-        found.push_back(entry->path());
-    FRUGAL_CHECK(found.size() <= 1,
-                 "[coco] {}: expected one file annotations/instances_{}*.json, got {}",
-                 in_quotes(folder), name, found.size());
-    if (found.empty()) continue;
-    const std::string own = found[0].stem().string().substr(std::string("instances_").size());
-    return {found[0].string(), (is_folder(root / own) ? root / own : root / name).string()};
+  CocoFiles all;
+  std::vector<std::string> lists;
+  for (const std::string& name : part_names(part)) {
+    const CocoFiles files = coco_files(folder, name);
+    // instances_val*.json is also that of a part whose name begins so.
+    if (files.list.empty() || (!lists.empty() && lists.back() == files.list)) continue;
+    lists.push_back(files.list);
+    all = files;
   }
-  return {};
+  only_one("coco", lists);
+  return all;
 }
 
 }  // namespace

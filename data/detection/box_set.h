@@ -6,6 +6,7 @@
 
 #include "core/named_tensors.h"
 #include "data/image/picture.h"
+#include "data/part.h"
 
 namespace frugal::data {
 
@@ -71,7 +72,7 @@ class BadEntries {
   Kind bad_, clipped_, empty_;
 };
 
-enum class BoxPart : uint8_t { train, validation, test };
+using BoxPart = Part;
 
 // How lists are read.
 struct BoxListOptions {

@@ -44,15 +44,37 @@ std::vector<fs::path> sorted_entries(const fs::path& folder) {
   return entries;
 }
 
-// Pictures below `folder`, in folders of any depth, sorted by path.
-void add_pictures(const fs::path& folder, int64_t label, std::vector<PictureFile>& files) {
+// Is `path` the folder `above`, or below it? Both have no links.
+bool is_within(const fs::path& path, const fs::path& above) {
+  return std::mismatch(above.begin(), above.end(), path.begin(), path.end()).first == above.end();
+}
+
+// Pictures below `folder`, in folders of any depth, sorted by path. `way`: the folders in which it
+// is, and it itself, without links. Errors: a link to one of these, or to what holds one of them.
+void add_pictures(const fs::path& folder, int64_t label, std::vector<PictureFile>& files,
+                  std::vector<fs::path>& way) {
   for (const fs::path& path : sorted_entries(folder)) {
     std::error_code error;
-    if (fs::is_directory(path, error))
-      add_pictures(path, label, files);
-    else if (has_picture_name(path.string()))
+    if (fs::is_directory(path, error)) {
+      fs::path place = fs::canonical(path, error);
+      if (error) place = path;
+      for (const fs::path& above : way)
+        FRUGAL_CHECK(
+            !is_within(above, place),
+            "[pictures] expected folders that end, got the link {}, which leads back to {}",
+            in_quotes(path.string()), in_quotes(place.string()));
+      way.push_back(place);
+      add_pictures(path, label, files, way);
+      way.pop_back();
+    } else if (has_picture_name(path.string())) {
       files.push_back({path.string(), label});
+    }
   }
+}
+void add_pictures(const fs::path& folder, int64_t label, std::vector<PictureFile>& files) {
+  std::error_code error;
+  std::vector<fs::path> way{fs::canonical(folder, error)};
+  add_pictures(folder, label, files, way);
 }
 
 int64_t label_named(const Labels& labels, std::string_view name, const std::string& where) {

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <optional>
 
@@ -52,16 +53,12 @@ Folders found_in(const fs::path& root) {
       in_quotes(root.string())));
 }
 
+// ADE20K has long names.
 std::vector<std::string> mask_part_names(MaskPart part) {
-  switch (part) {
-    case MaskPart::train:
-      return {"train", "training"};
-    case MaskPart::validation:
-      return {"val", "valid", "validation"};
-    case MaskPart::test:
-      break;
-  }
-  return {"test", "testing"};
+  std::vector<std::string> names = part_names(part);
+  if (part == MaskPart::train) names.emplace_back("training");
+  if (part == MaskPart::test) names.emplace_back("testing");
+  return names;
 }
 
 std::vector<MaskFile> pairs(const Folders& folders) {
@@ -143,16 +140,24 @@ std::vector<int64_t> window_starts(int64_t extent, int64_t side) {
 
 std::vector<MaskFile> list_masks(const std::string& folder, MaskPart part) {
   const fs::path root(folder);
+  const auto shared = folders_in(root);
+  std::vector<std::string> there;
+  std::function<std::vector<MaskFile>()> read = [] { return std::vector<MaskFile>(); };
   for (const std::string& name : mask_part_names(part)) {
-    if (const auto own = folders_in(root / name)) return pairs(*own);
-    const auto folders = folders_in(root);
-    if (!folders) continue;
-    if (is_folder(folders->pictures / name))
-      return pairs({folders->pictures / name, folders->masks / name});
     const fs::path list = root / "ImageSets" / "Segmentation" / (name + ".txt");
-    if (is_file(list.string())) return listed(*folders, list);
+    if (const auto own = folders_in(root / name)) {
+      there.push_back((root / name).string());
+      read = [own] { return pairs(*own); };
+    } else if (shared && is_folder(shared->pictures / name)) {
+      there.push_back((shared->pictures / name).string());
+      read = [shared, name] { return pairs({shared->pictures / name, shared->masks / name}); };
+    } else if (shared && is_file(list.string())) {
+      there.push_back(list.string());
+      read = [shared, list] { return listed(*shared, list); };
+    }
   }
-  return {};
+  only_one("masks", there);
+  return read();
 }
 
 std::vector<MaskFile> list_masks(const std::string& folder) { return pairs(found_in(folder)); }
@@ -167,6 +172,16 @@ MaskValues find_mask_values(const std::vector<MaskFile>& files) {
   if (last <= 0 && seen[kNoLabel]) return {{0, kNoLabel}, 2};
   FRUGAL_CHECK(last >= 0, "[masks] expected classes in the masks, got none");
   return {{}, last + 1};
+}
+
+bool are_marks(const std::vector<MaskFile>& files) {
+  bool marked = false;
+  for (const MaskFile& file : files)
+    for (const uint8_t value : read_mask(file.mask).pixels) {
+      if (value != 0 && value != kNoLabel) return false;
+      marked |= value == kNoLabel;
+    }
+  return marked;
 }
 
 void check_mask_values(const std::vector<MaskFile>& files, const MaskValues& values) {

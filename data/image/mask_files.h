@@ -5,6 +5,7 @@
 
 #include "data/dataset.h"
 #include "data/image/picture.h"
+#include "data/part.h"
 
 namespace frugal::data {
 
@@ -20,7 +21,7 @@ struct MaskFile {
 //   VOC: ImageSets/Segmentation/PART.txt lists the names of a part
 //   Cityscapes: leftImg8bit/PART/CITY/X_leftImg8bit.png,
 //   gtFine/PART/CITY/X_gtFine_labelTrainIds.png
-enum class MaskPart : uint8_t { train, validation, test };
+using MaskPart = Part;
 // Sorted by name. Empty: the folder has no such part. Errors: a picture without a mask, which the
 // message names; no folders of pictures and masks.
 std::vector<MaskFile> list_masks(const std::string& folder, MaskPart part);
@@ -37,6 +38,8 @@ struct MaskValues {
 // Reads all masks. Masks of 0 and 255 alone have two classes. Otherwise the highest value below 255
 // is the last class. Errors: those of decode_mask(); no value below 255.
 MaskValues find_mask_values(const std::vector<MaskFile>& files);
+// Do masks hold 0 and 255 alone, and 255 at least once? Stops at the first other value.
+bool are_marks(const std::vector<MaskFile>& files);
 // Reads masks until one has a value of a class. Errors: none has, which names values that they
 // have.
 void check_mask_values(const std::vector<MaskFile>& files, const MaskValues& values);

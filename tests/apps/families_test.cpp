@@ -280,6 +280,7 @@ TEST_CASE("patience: a run ends that many epochs after its lowest validation los
   const std::string before = read_file(folder / "run/metrics.jsonl");
   CHECK(frugal(train + folder / "run --resume").status == 0);
   CHECK(read_file(folder / "run/metrics.jsonl") == before);
+  CHECK(Json::parse(read_file(folder / "run/summary.json")) == summary);  // its speed, too
   write_file(folder / "bert.json", kBert);
   write_file(folder / "words.txt", words());
   const Ran refused = frugal("train " + folder / "bert.json" + " --set train.patience=3");

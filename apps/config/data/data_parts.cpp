@@ -19,14 +19,14 @@ bool has_ending(const fs::path& path, const std::vector<std::string>& endings) {
   });
 }
 
-std::string find_part(const fs::path& dir, const std::vector<std::string>& names,
-                      const std::vector<std::string>& endings) {
+std::string find_part(const fs::path& dir, Split part, const std::vector<std::string>& endings) {
   std::error_code ignored;
-  for (const std::string& name : names)
+  std::vector<std::string> there;
+  for (const std::string& name : data::part_names(part))
     for (const std::string& ending : endings)
       if (fs::is_regular_file(dir / (name + ending), ignored))
-        return (dir / (name + ending)).string();
-  return "";
+        there.push_back((dir / (name + ending)).string());
+  return data::only_one("data", there);
 }
 
 // The only file of these endings in the folder, or nothing.
@@ -71,9 +71,8 @@ DataParts find_parts(const Config& config, const std::vector<std::string>& endin
     throw ConfigError("data.dir", fmt::format("expected a file {} or a folder, got {}, which is "
                                               "not there",
                                               wanted, in_quotes(dir.string())));
-  DataParts parts{find_part(dir, {"train"}, endings),
-                  find_part(dir, {"val", "valid", "validation"}, endings),
-                  find_part(dir, {"test"}, endings)};
+  DataParts parts{find_part(dir, Split::train, endings), find_part(dir, Split::validation, endings),
+                  find_part(dir, Split::test, endings)};
   if (parts.train.empty() && parts.one_file()) parts.train = only_file(dir, endings);
   if (parts.train.empty())
     throw ConfigError("data.dir", fmt::format("expected train{} in {}, got none", endings.front(),

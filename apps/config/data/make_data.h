@@ -12,6 +12,7 @@
 #include "apps/config/config.h"
 #include "data/batch_source.h"
 #include "data/image/image_folder.h"
+#include "data/part.h"
 #include "data/text/tokenizer.h"
 #include "train/batch_spec.h"
 #include "train/run/model.h"
@@ -63,7 +64,7 @@ std::vector<std::string> marks_of(const Config& config);
 // which samples are tested on, where the run decides that. REQUIRES: resolved.
 void describe_data(const Config& config, RunEncoding& known);
 
-enum class Split : uint8_t { train, validation, test };
+using Split = data::Part;
 // Null: there is no such split. REQUIRES: resolved. Errors: those of the data files; more classes
 // than the model's outputs.
 std::unique_ptr<data::BatchSource> make_batches(const Config& config, Split split);

@@ -117,28 +117,18 @@ const DataRow& data_row(const std::string& name) {
 constexpr int64_t kMostRandom = int64_t{1} << 28;  // an epoch's order lies in memory
 constexpr int64_t kSamplesAtWork = 8;  // copies of a sample that a thread augments, at most
 
-std::vector<std::string> part_names(Split split) {
-  switch (split) {
-    case Split::train:
-      return {"train"};
-    case Split::validation:
-      return {"val", "valid", "validation"};
-    case Split::test:
-      break;
-  }
-  return {"test"};
-}
-
 std::filesystem::path find_part_path(const Config& config, Split split) {
   namespace fs = std::filesystem;
   const fs::path dir = within(*config.data.dir, {"ILSVRC/Data/CLS-LOC", "Data/CLS-LOC"});
   const bool lists = config.data.name == "image_list";
   std::error_code ignored;
-  for (const std::string& name : part_names(split)) {
+  std::vector<std::string> there;
+  for (const std::string& name : data::part_names(split)) {
     const fs::path path = dir / (lists ? name + ".csv" : name);
-    if (lists ? fs::is_regular_file(path, ignored) : fs::is_directory(path, ignored)) return path;
+    if (lists ? fs::is_regular_file(path, ignored) : fs::is_directory(path, ignored))
+      there.push_back(path.string());
   }
-  return {};
+  return data::only_one("data", there);
 }
 
 // How samples are changed before they are normalized.

@@ -1,5 +1,7 @@
 #include "apps/config/data/mask_data.h"
 
+#include <algorithm>
+
 #include "apps/config/data/data_parts.h"
 #include "core/words/quoted.h"
 
@@ -43,9 +45,22 @@ MaskParts read_masks(const Config& config) {
       throw ConfigError("data.classes",
                         fmt::format("expected {}, as many as data.mask_values, or null; got {}",
                                     parts.values.classes, *c.classes));
+    for (const int64_t value : *c.mask_values)
+      if (std::count(c.mask_values->begin(), c.mask_values->end(), value) > 1)
+        throw ConfigError("data.mask_values",
+                          fmt::format("expected each value once, got {} twice", value));
     data::check_mask_values(parts.train, parts.values);
   } else if (c.classes) {
     parts.values.classes = *c.classes;
+    if (data::are_marks(parts.train)) {
+      parts.values = data::find_mask_values(parts.train);
+      if (*c.classes != parts.values.classes)
+        throw ConfigError(
+            "data.classes",
+            fmt::format("expected 2 or null, since masks hold 0 and 255 alone, got {}; "
+                        "data.mask_values names the values of other classes",
+                        *c.classes));
+    }
   } else {
     parts.values = data::find_mask_values(parts.train);
   }

@@ -141,7 +141,7 @@ TEST_CASE("a plan with a file for activations counts the file's buffer, as a run
                "test_samples": 8, "workers": 0}},
       "train": {{"epochs": 1}}, "compression": {{"bits": 4, "offload": {},
       "advanced": {{"offload_window": 0}}}}}})",
-                               Json(folder.path()).dump()));
+                               Json(folder / "").dump()));
   const Ran ran = frugal("train " + path + " --quiet --out " + out);
   REQUIRE_MESSAGE(ran.status == 0, ran.err);
   const int64_t trained = peak_of(Json::parse(read_file(out + "/summary.json")).at("memory"));
