@@ -118,6 +118,7 @@ std::vector<Input> inputs_of(const PredictArguments& arguments, BatchSpec::Kind 
                              const DataConfig& data) {
   std::vector<Input> inputs;
   for (const std::string& argument : arguments.inputs) {
+    const size_t before = inputs.size();
     if (kind == BatchSpec::Kind::images && is_folder(argument))
       add_pictures_in(argument, arguments.out, inputs);
     else if (kind == BatchSpec::Kind::sequences && has_name_of_lines(argument))
@@ -126,8 +127,11 @@ std::vector<Input> inputs_of(const PredictArguments& arguments, BatchSpec::Kind 
       add_lines_of(argument, inputs);
     else
       inputs.push_back({argument, fs::path(argument).stem().string()});
+    if (inputs.size() == before)
+      throw ConfigError(
+          "", fmt::format("predict: expected inputs in {}, got none", in_quotes(argument)));
   }
-  if (inputs.empty()) throw ConfigError("", "predict: expected inputs, got an empty file");
+  if (inputs.empty()) throw ConfigError("", "predict: expected inputs, got none");
   return inputs;
 }
 

@@ -72,15 +72,15 @@ std::shared_ptr<RunFolder> open_folder(const TrainOptions& options, const Config
                                   "belong to neither configuration. {}{}",
                                   out,
                                   is_length ? "--resume --extend N lets the run go on to N epochs "
-                                              "(or train.steps) in all; "
+                                              "(or train.steps) in all. "
                                             : "",
                                   is_adapter_alone
-                                      ? fmt::format("a new run with another --out starts from what "
+                                      ? fmt::format("A new run with another --out starts from what "
                                                     "it has learned: `frugal export {} --format "
                                                     "merged --output FOLDER` and --set "
                                                     "model.weights=FOLDER",
                                                     out)
-                                      : fmt::format("a new run with another --out and --init-from "
+                                      : fmt::format("A new run with another --out and --init-from "
                                                     "{} starts from its weights",
                                                     out)));
   });

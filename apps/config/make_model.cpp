@@ -4,6 +4,8 @@
 
 #include "autograd/record.h"
 #include "core/random/random_streams.h"
+#include "core/words/nearest.h"
+#include "core/words/quoted.h"
 #include "models/freeze.h"
 #include "models/pack.h"
 #include "train/tasks/make_task.h"
@@ -104,7 +106,9 @@ std::vector<std::string> model_names() {
 
 Family family_of(const ModelConfig& model) {
   if (!models::is_network(model.name))  // the schema lets no other name through
-    throw ConfigError("model.name", fmt::format("expected a known model, got '{}'", model.name));
+    throw ConfigError("model.name",
+                      fmt::format("expected a known model, got {}; the nearest one is '{}'",
+                                  in_quotes(model.name), nearest_name(model.name, model_names())));
   return models::family_of(model.name, model.options);
 }
 

@@ -8,8 +8,10 @@
 #include "apps/config/keys/config_table.h"
 #include "apps/reproduce/measures.h"
 #include "core/words/nouns.h"
+#include "core/words/quoted.h"
 #include "data/fetch/sha256.h"
 #include "data/formats/atomic_file.h"
+#include "data/formats/file_bytes.h"
 
 namespace frugal::apps {
 namespace {
@@ -109,6 +111,26 @@ Json hashed(const Cell& cell) {
   return all;
 }
 
+// The configuration that a table calls `name`: beside it, in the folder above, as for tables of
+// configs/reproduce, or among the configurations that the program has.
+std::string file_of_base(const TableFile& table, const std::string& name) {
+  namespace fs = std::filesystem;
+  const fs::path folder = fs::path(table.path).parent_path();
+  std::vector<fs::path> places{folder, folder / ".."};
+  try {
+    places.push_back(fs::path(tables_folder()) / "..");
+  } catch (const ConfigError&) {  // the program has none
+  }
+  for (const fs::path& place : places) {
+    std::string path = (place / name).lexically_normal().string();
+    if (data::is_file(path)) return path;
+  }
+  throw ConfigError(
+      "", fmt::format("{}: expected the name of a file beside the table, above it or in the folder "
+                      "configs as its base, got {}, which is in none of them",
+                      in_quotes(table.path), in_quotes(name)));
+}
+
 Cell cell_of(const TableFile& table, const TableRow& row, const TableColumn& column, Way way,
              Scale scale, int64_t seeds, const CellPlace& place, Sets sets,
              const std::shared_ptr<const Cell>& pretraining) {
@@ -133,9 +155,8 @@ Cell cell_of(const TableFile& table, const TableRow& row, const TableColumn& col
              ? std::next(it)
              : cell.measure.erase(it);
   const Json base = row.base.value_or(part.base.value_or(table.base));
-  const auto folder = std::filesystem::path(table.path).parent_path();
   if (base.is_string()) {
-    cell.base = (folder / ".." / base.get<std::string>()).lexically_normal().string();
+    cell.base = file_of_base(table, base.get<std::string>());
     cell.document = read_json(cell.base);
   } else {
     cell.document = base;
@@ -149,7 +170,9 @@ Cell cell_of(const TableFile& table, const TableRow& row, const TableColumn& col
   }
   for (auto& [path, value] : sets) {
     if (path == kProfile && value.is_string())  // it lies beside the table
-      value = (folder / value.get<std::string>()).lexically_normal().string();
+      value = (std::filesystem::path(table.path).parent_path() / value.get<std::string>())
+                  .lexically_normal()
+                  .string();
     cell.sets.push_back(assignment(path, value));
   }
   cell.config = config_of(cell);

@@ -427,7 +427,8 @@ std::vector<std::string> data_folders(bool system) {
   std::vector<std::string> all;
   if (const std::string folder = from("FRUGAL_DATA"); !folder.empty()) all.push_back(folder);
   if (const std::string home = from("HOME"); !home.empty())
-    all.push_back(home + "/.cache/frugal/datasets");
+    if (const std::string usual = home + "/.cache/frugal/datasets"; all != std::vector{usual})
+      all.push_back(usual);
   if (system) all.emplace_back("/usr/share/datasets");
   return all;
 }

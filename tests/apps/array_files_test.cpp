@@ -1,6 +1,8 @@
 // data.name tensors with each layout, as a file says it: trains, evaluates and predicts.
 #include <doctest/doctest.h>
 
+#include <cmath>
+
 #include "apps/config/data/make_data.h"
 #include "apps/config/keys/config_table.h"
 #include "apps/json.h"
@@ -152,6 +154,33 @@ TEST_CASE_FIXTURE(Arrays, "pictures of bytes and pictures of numbers do not mix 
   CHECK(has(bytes.err,
             "expected an array input of the numbers that training has, which stay as "
             "they are, got bytes (u8), which become 0 to 1"));
+}
+
+TEST_CASE_FIXTURE(Arrays,
+                  "predict refuses rows that are not finite, ids of no token, and nothing") {
+  const auto given = [&](const char* type, const std::string& shape, const std::string& bytes) {
+    write_file(folder / "given.npz",
+               frugal_test::zip({{"input.npy", frugal_test::npy(type, shape, bytes)}}));
+    return frugal("predict " + run + " " + folder / "given.npz");
+  };
+  write("(40, 16)", 16, "<f4");
+  check(kArrayMlp, {{"name", "tensors"}, {"layout", "rows"}, {"batch_size", 8}});
+  std::vector<float> row(32, 0.5F);
+  row[20] = -std::nanf("");
+  check_fails(given("<f4", "(2, 16)", frugal_test::raw_bytes(row)), 1,
+              {"given.npz\": expected finite numbers, got nan in sample 1"});
+  check_fails(given("<f8", "(1, 16)", frugal_test::raw_bytes(std::vector<double>(16, 1e300))), 1,
+              {"given.npz\": expected finite numbers, got inf in sample 0"});
+  check_fails(given("<f4", "(0, 16)", ""), 1, {"given.npz", "of at least one sample"});
+
+  fs::remove_all(run);
+  write("(40, 8)", 8, "<i8");
+  check({{"name", "bert_tiny"}, {"layers", 1}, {"dropout", 0}},
+        {{"name", "tensors"}, {"layout", "tokens"}, {"batch_size", 8}, {"max_length", 8}});
+  std::string ids;
+  for (int i = 0; i < 16; ++i) ids += frugal_test::little(i == 9 ? 50 : 1, 8);
+  check_fails(given("<i8", "(2, 8)", ids), 1,
+              {"given.npz\": expected token ids from 0 to ", ", got 50 in sample 1"});
 }
 
 // Whatever the data, the key that says where they are is read where they are in files.

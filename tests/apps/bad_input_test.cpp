@@ -455,6 +455,36 @@ TEST_CASE_FIXTURE(BadInput, "data files") {
               1, {"data_batch_1.bin"});
 }
 
+TEST_CASE_FIXTURE(BadInput, "files of data: two for one part, a text that is none, none there") {
+  const TempFolder data;
+  const auto train = [&](const std::string& sets) {
+    write_file(data / "c.json",
+               fmt::format(R"({{"threads": 1, "train": {{"steps": 2}}, {}}})", sets));
+    return frugal("train " + data / "c.json");
+  };
+  for (const char* name : {"train", "val", "valid", "test"})
+    write_file(data / (std::string(name) + ".csv"), "a,b,target\n1,2,x\n2,3,y\n3,4,x\n4,5,y\n");
+  const std::string table = R"("model": {"name": "mlp", "hidden": [4]},
+      "data": {"name": "csv", "batch_size": 2, "dir": ")" +
+                            data / "" + "\"}";
+  check_fails(train(table), 1, {"expected one file or folder for a part", "val.csv", "valid.csv"});
+  std::filesystem::remove(data / "valid.csv");
+  CHECK(train(table).status == 0);
+
+  const std::string text = R"("model": {"name": "gpt2", "layers": 1, "width": 8, "heads": 2},
+      "data": {"name": "text", "max_length": 4, "batch_size": 2, "dir": ")";
+  write_file(data / "bytes.txt",
+             "abc\xff"
+             "def");
+  check_fails(train(text + data / "bytes.txt" + "\"}"), 1,
+              {"bytes.txt", "expected UTF-8, got the byte ff at offset 3"});
+  write_file(data / "empty.txt", "");
+  check_fails(train(text + data / "empty.txt" + "\"}"), 1, {"empty.txt", "expected characters"});
+  check_fails(train(R"("model": {"name": "bert_tiny"}, "data": {"name": "sst2", "vocabulary": ")" +
+                    data / "none.txt" + "\"}"),
+              2, {"data.vocabulary: expected a file or a folder", "none.txt"});
+}
+
 // A place without the files of the data is a mistake of the configuration, whatever the data are.
 TEST_CASE_FIXTURE(BadInput, "data.dir that is not the place of the data has status 2") {
   std::filesystem::create_directories(folder / "empty");

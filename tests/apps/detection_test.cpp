@@ -36,6 +36,8 @@ TEST_CASE("detection: trains, is evaluated, predicts, and resumes to its bits") 
   REQUIRE(frugal(train + " --resume --out " + (folder / "b")).status == 0);
   CHECK(read_file(folder / "a/checkpoint/last.safetensors") ==
         read_file(folder / "b/checkpoint/last.safetensors"));
+  check_fails(frugal("eval " + (folder / "a") + " --tta flip"), 2,
+              {"--tta: expected none with the data random_boxes"});
   REQUIRE(frugal(at_end + " --set data.workers=0 --out " + (folder / "c")).status == 0);
   CHECK(read_file(folder / "a/checkpoint/last.safetensors") ==
         read_file(folder / "c/checkpoint/last.safetensors"));

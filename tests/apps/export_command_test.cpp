@@ -57,6 +57,22 @@ TEST_CASE("a run's weights come back from safetensors in every dtype") {
   }
 }
 
+TEST_CASE("options that contradict each other are mistakes") {
+  const TempFolder folder;
+  const std::string run = trained(folder), file = run + "/checkpoint/last.safetensors";
+  const std::string config = folder / "config.json", out = " --output " + folder / "x.safetensors";
+  check_fails(frugal("export " + run + " --random" + out), 2,
+              {"--random: expected a configuration"});
+  check_fails(frugal("export " + config + " --random --checkpoint " + file + out), 2,
+              {"--random excludes --checkpoint"});
+  const std::string both = " --weights last --checkpoint " + file;
+  for (const std::string& command : {"export " + run + both + out, "eval " + run + both}) {
+    CAPTURE(command);
+    check_fails(frugal(command), 2, {"--weights", "excludes", "--checkpoint"});
+  }
+  CHECK(!std::filesystem::exists(folder / "x.safetensors"));
+}
+
 TEST_CASE("export refuses weights that are not numbers") {
   const TempFolder folder;
   const std::string run = trained(folder), path = run + "/checkpoint/last.safetensors";

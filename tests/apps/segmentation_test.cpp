@@ -199,6 +199,16 @@ TEST_CASE(
   const Ran none = frugal(train + " --set data.mask_values=[7,8] --out " + (folder / "e"));
   CHECK(none.status == 1);
   CHECK(has(none.err, "expected a value of data.mask_values, 7, 8"));
+  // Masks of 0 and 255 have two classes, also where the configuration says so.
+  REQUIRE(frugal(train + " --set data.classes=2 --out " + (folder / "two")).status == 0);
+  CHECK(read_file(folder / "a/checkpoint/last.safetensors") ==
+        read_file(folder / "two/checkpoint/last.safetensors"));
+  check_fails(frugal(train + " --set data.classes=3"), 2,
+              {"data.classes: expected 2 or null", "0 and 255", "data.mask_values"});
+  check_fails(frugal(train + " --set data.mask_values=[0,0]"), 2,
+              {"data.mask_values: expected each value once, got 0 twice"});
+  check_fails(frugal("eval " + (folder / "a") + " --tta flip"), 2,
+              {"--tta: expected none with the data image_masks"});
   std::filesystem::remove(folder / "data/label/3.png");
   const Ran lacking = frugal(train + " --out " + (folder / "d"));
   CHECK(lacking.status == 1);

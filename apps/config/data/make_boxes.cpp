@@ -93,7 +93,9 @@ const data::BoxSet& OpenBoxes::box_split(const Config& config, Split split) {
     return swapped ? none : box_part(config, data::BoxPart::validation);
   FRUGAL_ASSERT(split == Split::test);
   const data::BoxSet& found = swapped ? box_part(config, data::BoxPart::validation) : test;
-  FRUGAL_CHECK(!found.pictures.empty(), "[boxes] {}: expected pictures to test on, got none",
+  FRUGAL_CHECK(!found.pictures.empty(),
+               "[boxes] {}: expected pictures to test on, in a part test or val beside train, got "
+               "none",
                in_quotes(*config.data.dir));
   return found;
 }

@@ -15,6 +15,7 @@
 #include "core/words/nouns.h"
 #include "core/words/quoted.h"
 #include "data/class_names.h"
+#include "data/formats/file_bytes.h"
 #include "data/formats/idx.h"
 #include "data/image/changes.h"
 #include "data/image/cifar.h"
@@ -229,6 +230,9 @@ data::ClassNames OpenImages::find_classes(const Config& config) {
   const std::vector<std::string> found = config.data.name == "image_list"
                                              ? read_list(config, path, {}).classes
                                              : data::list_classes(path.string());
+  if (const auto& file = config.data.class_names; file && !data::is_file(*file))
+    throw ConfigError("data.class_names",
+                      fmt::format("expected a file, got {}, which is not there", in_quotes(*file)));
   if (const auto& file = config.data.class_names)
     return data::order_of_classes(data::read_class_names(*file), found, *file);
   data::ClassNames classes{found, found};
@@ -588,7 +592,9 @@ std::vector<DataKey> ImageKind::keys() const {
        normalized_images()},
       {{{"image_size", range::integer(1, 1 << 14), "Picture files: height and width of a sample."},
         &DataConfig::image_size},
-       samples_of_files()},
+       {"image_folder, image_list, image_masks, and image_boxes without data.sides",
+        {"data.name", "data.sides"},
+        [](const Config& c) { return samples_of_files().reads(c) && !c.data.sides; }}},
       {{{"channels", range::integer(1, 3), "Picture files: 3 for colours, 1 for grey."},
         &DataConfig::channels},
        samples_of_files()},

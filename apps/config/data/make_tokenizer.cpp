@@ -19,7 +19,14 @@ namespace frugal::apps {
 namespace {
 
 std::string vocabulary_path(const Config& config) {
-  if (config.data.vocabulary) return *config.data.vocabulary;
+  if (const auto& path = config.data.vocabulary) {
+    std::error_code ignored;
+    if (!std::filesystem::exists(*path, ignored))
+      throw ConfigError(
+          "data.vocabulary",
+          fmt::format("expected a file or a folder, got {}, which is not there", in_quotes(*path)));
+    return *path;
+  }
   // `frugal data fetch` puts it there: a file, or with byte_bpe a folder of two files.
   const bool bytes = config.data.tokenizer == "byte_bpe" && data_traits(config).is_text;
   const std::string usual = bytes ? "text/gpt2" : "text/bert-base-uncased-vocab.txt";
@@ -233,7 +240,13 @@ TextTokens Tokenizers::encode(const Config& config, const std::vector<std::strin
   std::string all;
   for (const std::string& path : paths) {
     texts.push_back(read(path));
-    if (kind == "characters") all += texts.back();
+    if (kind != "characters") continue;
+    try {
+      (void)data::Characters::of(texts.back());
+    } catch (const Error& e) {
+      throw Error(fmt::format("{}: {}", in_quotes(path), e.what()));
+    }
+    all += texts.back();
   }
   TextTokens made;
   if (own != nullptr)

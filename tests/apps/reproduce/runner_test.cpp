@@ -33,6 +33,28 @@ TEST_CASE("a finished cell is not run again, and a changed one is" * skip) {
   CHECK(changed.out != first.out);
 }
 
+TEST_CASE("the base of a table lies beside it, above it, or in configs" * skip) {
+  const TempFolder folder;
+  Json json = small_table();
+  const std::string base = json.at("base").dump();
+  json["base"] = "own_base.json";
+  fs::create_directories(folder / "tables");
+  write_file(folder / "tables/small.json", json.dump());
+  const std::string list =
+      fmt::format("reproduce --tables {} --out {} --json", folder / "tables", folder / "out");
+  check_fails(frugal(list), 2, {"own_base.json", "beside the table, above it or in the folder"});
+  for (const char* place : {"own_base.json", "tables/own_base.json"}) {
+    write_file(folder / place, base);
+    const Ran found = frugal(list);
+    CHECK_MESSAGE(found.status == 0, found.err);
+    fs::remove(folder / place);
+  }
+  json["base"] = "cifar10_resnet20_short.json";
+  write_file(folder / "tables/small.json", json.dump());
+  const Ran usual = frugal(list);
+  CHECK_MESSAGE(usual.status == 0, usual.err);
+}
+
 TEST_CASE("the list says what is done, and JSON has the values" * skip) {
   const TempFolder folder;
   written(folder, small_table());
