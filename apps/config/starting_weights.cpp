@@ -3,6 +3,7 @@
 #include "apps/config/adapter_files.h"
 #include "apps/config/stored_run.h"
 #include "core/words/quoted.h"
+#include "data/formats/file_bytes.h"
 #include "train/run/weights.h"
 
 namespace frugal::apps {
@@ -15,9 +16,19 @@ std::string load_starting_weights(Module& network, const Config& config) {
   std::string read;
   if (config.model.weights) {
     const auto weights = open_base(config);
-    read = describe(weights, with_named_weights("model.weights", [&] {
-                      return load_base(network, weights, config);
-                    }));
+    const std::string& path = *config.model.weights;
+    read =
+        describe(weights, with_named_weights("model.weights", [&] {
+                   try {
+                     return load_base(network, weights, config);
+                   } catch (const models::OtherNetwork& e) {
+                     if (!data::is_folder(path) || data::is_file(path + "/config.json")) throw;
+                     throw models::OtherNetwork(fmt::format(
+                         "{}\n  {} has no config.json, which says what network these weights are "
+                         "of; model.* says it instead",
+                         e.what(), in_quotes(path)));
+                   }
+                 }));
   }
   if (config.model.adapter) {
     load_adapter(network, config, *config.model.adapter);

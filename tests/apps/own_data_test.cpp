@@ -372,6 +372,8 @@ TEST_CASE("own data that are not as they should be are errors that say what to d
   refused("", 1, "expected a header");
   write_file(data.folder / "data/train.csv", "a,b\n1,2\n");
   refused("", 1, "the columns are a, b");
+  refused(" --set data.target=c", 2, "data.target: expected a column of ");
+  refused(" --set data.target=b --set 'data.drop=[\"c\"]'", 2, "which has a, b, got \"c\"");
   refused(" --set data.target=b", 2, "data.split");
   write_file(data.folder / "data/train.csv", "a;b\n1,5;2\n");
   refused(" --set data.target=b", 1, "expected commas between columns");

@@ -54,6 +54,21 @@ data::CsvOptions csv_options(const Config& config) {
   return options;
 }
 
+// Errors: a key that names a column which the table does not have.
+void check_columns(const Config& config, const data::CsvTable& table) {
+  std::vector<std::string> names;
+  for (const data::CsvTable::Column& column : table.columns()) names.push_back(column.name);
+  const auto check = [&](const char* key, const std::string& name) {
+    if (std::find(names.begin(), names.end(), name) == names.end())
+      throw ConfigError(
+          key,
+          fmt::format("expected a column of {}, which has {}, got {}", in_quotes(table.path()),
+                      printable(fmt::format("{}", fmt::join(names, ", ")), 300), in_quotes(name)));
+  };
+  if (config.data.target) check("data.target", *config.data.target);
+  for (const std::string& name : config.data.drop) check("data.drop", name);
+}
+
 CsvData read_csv(const Config& config, const DataParts& files) {
   const data::CsvOptions options = csv_options(config);
   const auto& known = config.data.known;
@@ -64,6 +79,7 @@ CsvData read_csv(const Config& config, const DataParts& files) {
                   ? std::make_shared<const data::CsvTable>(files.train, encoding_of(config))
                   : std::make_shared<const data::CsvTable>(files.train, csv.encoder->columns(),
                                                            encoding_of(config));
+  if (csv.encoder == nullptr) check_columns(config, *csv.table);
   std::vector<int64_t> rows(static_cast<size_t>(csv.table->rows()));
   for (size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<int64_t>(i);
   if (files.one_file()) {

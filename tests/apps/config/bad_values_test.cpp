@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <filesystem>
 #include <limits>
 
 #include "apps/json.h"
@@ -46,6 +47,12 @@ TEST_CASE_FIXTURE(BadValues, "weights of another kind, or not finite") {
       return copy;
     });
   };
+  // A folder of weights alone does not say what network they are of.
+  std::filesystem::create_directories(folder / "weights");
+  data::write_safetensors(folder / "weights/model.safetensors", good);
+  check_fails(frugal("train " + config +
+                     " --set 'model.hidden=[8]' --set model.weights=" + folder / "weights"),
+              2, {"model.weights: ", "do not fit the model", "weights\" has no config.json"});
   // Bits of integers are no weights, and neither are integers.
   write([&](const std::string& name, const Tensor& tensor) {
     return name == "fc2.weight" ? ops::cast(tensor, DType::i32) : tensor;
