@@ -77,6 +77,7 @@ RateRange find_rate(Module& model, Optimizer& optimizer, data::BatchSource& batc
   options.checkpoint_interval = options.grad_norms = 0;
   options.early_stop = {};
   options.keep_best = 1;
+  options.watches_loss = false;  // rates rise until it diverges
   options.test = options.validation = nullptr;
   options.folder = nullptr;
   options.on_epoch = {};

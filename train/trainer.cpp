@@ -260,7 +260,7 @@ Trainer::Trainer(Module& model, Optimizer& optimizer, optim::SchedulePtr schedul
       device_(model.device()),
       compression_(task_, model, options_.compression, seed_of_rank(options_.seed, ranks_.rank()),
                    ranks_),
-      loss_watch_(std::make_unique<LossWatch>(task_.spec())),
+      loss_watch_(options_.watches_loss ? std::make_unique<LossWatch>(task_.spec()) : nullptr),
       rng_(streams::kDropout.rng(seed_of_rank(options_.seed, ranks_.rank()))),
       times_(std::make_unique<StepTimes>()) {
   if (options_.freeze_epochs > 0 && options_.compression.planner != nullptr)
@@ -581,8 +581,9 @@ void Trainer::finish(const StepResult& step, Watch& watch, double lr, double sec
                        static_cast<double>(step.memory.packed_elements);
   state_.last_step = {report.lr, report.mean_bits, step.memory.saved()};
   state_.seconds += seconds;
-  const std::string warning =
-      loss_watch_->add(state_.step, step.loss, std::max<int64_t>(watch.samples(), 1), lr);
+  std::string warning;
+  if (loss_watch_ != nullptr)
+    warning = loss_watch_->add(state_.step, step.loss, std::max<int64_t>(watch.samples(), 1), lr);
   if (!warning.empty() && ranks_.rank() == 0) log().warn("{}", warning);
   const Totals& recent = state_.interval.samples > 0 ? state_.interval : state_.epoch;
   report.loss = recent.mean_loss();

@@ -97,6 +97,7 @@ struct TrainerOptions {
   int64_t grad_norms = 0;    // steps between norms of each layer's gradient; 0: never
   uint64_t seed = 0;         // dropout and rounding draw from it
   bool cuda_graphs = false;  // steps are captured and rerun (train/captured_step.h)
+  bool watches_loss = true;  // warns once of a loss that grows by orders of magnitude
 
   // Ends training early, with a patience. Its metric then also says which evaluation is the best
   // one.
@@ -182,7 +183,7 @@ class Trainer {
 
   // Trains until the last step, or until a callback ends the run; then a checkpoint is written and
   // another trainer can go on from it. True: the run has come to its end.
-  // A loss that grows by orders of magnitude is warned of once (train/loss_watch.h).
+  // With watches_loss, see train/loss_watch.h; else null.
   // Errors: NotFinite for a loss or gradient that is not finite, naming the step and the first such
   // tensor (the last checkpoint stays), and for such a loss of an evaluation; OutOfMemory.
   bool run();

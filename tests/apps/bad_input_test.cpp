@@ -480,9 +480,9 @@ TEST_CASE_FIXTURE(BadInput, "files of data: two for one part, a text that is non
               {"bytes.txt", "expected UTF-8, got the byte ff at offset 3"});
   write_file(data / "empty.txt", "");
   check_fails(train(text + data / "empty.txt" + "\"}"), 1, {"empty.txt", "expected characters"});
-  check_fails(train(R"("model": {"name": "bert_tiny"}, "data": {"name": "sst2", "vocabulary": ")" +
-                    data / "none.txt" + "\"}"),
-              2, {"data.vocabulary: expected a file or a folder", "none.txt"});
+  check_fails(train(text + data / "bytes.txt" + R"(", "tokenizer": "byte_bpe", "vocabulary": ")" +
+                    data / "none" + "\"}"),
+              2, {"data.vocabulary: expected a file or a folder", "none"});
 }
 
 // A place without the files of the data is a mistake of the configuration, whatever the data are.

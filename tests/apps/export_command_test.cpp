@@ -64,7 +64,7 @@ TEST_CASE("options that contradict each other are mistakes") {
   check_fails(frugal("export " + run + " --random" + out), 2,
               {"--random: expected a configuration"});
   check_fails(frugal("export " + config + " --random --checkpoint " + file + out), 2,
-              {"--random excludes --checkpoint"});
+              {"--checkpoint excludes --random"});
   const std::string both = " --weights last --checkpoint " + file;
   for (const std::string& command : {"export " + run + both + out, "eval " + run + both}) {
     CAPTURE(command);

@@ -75,6 +75,11 @@ TEST_CASE(
   CHECK(drawn.out.find("learning rate") != std::string::npos);
   CHECK(std::count(drawn.out.begin(), drawn.out.end(), '*') > 20);
   check_narrow(drawn.out);
+  // The loss grows, as it shall.
+  const Ran wide =
+      frugal("lr-find " + folder / "images.json" + " --to 1000 --set optim.clip_norm=0 --json");
+  REQUIRE_MESSAGE(wide.status == 0, wide.err);
+  CHECK_MESSAGE(wide.err.find("about to diverge") == std::string::npos, wide.err);
   // A rate at which nothing trains, and rates at which nothing is finite.
   const Ran flat = frugal("lr-find " + folder / "images.json" +
                           " --from 1e5 --to 1e6 --set optim.clip_norm=0 --json");

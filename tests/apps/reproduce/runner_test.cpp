@@ -37,17 +37,18 @@ TEST_CASE("the base of a table lies beside it, above it, or in configs" * skip) 
   const TempFolder folder;
   Json json = small_table();
   const std::string base = json.at("base").dump();
-  json["base"] = "own_base.json";
+  json["base"] = "bases/own.json";
   fs::create_directories(folder / "tables");
   write_file(folder / "tables/small.json", json.dump());
   const std::string list =
       fmt::format("reproduce --tables {} --out {} --json", folder / "tables", folder / "out");
-  check_fails(frugal(list), 2, {"own_base.json", "beside the table, above it or in the folder"});
-  for (const char* place : {"own_base.json", "tables/own_base.json"}) {
-    write_file(folder / place, base);
+  check_fails(frugal(list), 2, {"bases/own.json", "beside the table, above it or in the folder"});
+  for (const char* place : {"bases", "tables/bases"}) {
+    fs::create_directories(folder / place);
+    write_file(folder / place + "/own.json", base);
     const Ran found = frugal(list);
     CHECK_MESSAGE(found.status == 0, found.err);
-    fs::remove(folder / place);
+    fs::remove_all(folder / place);
   }
   json["base"] = "cifar10_resnet20_short.json";
   write_file(folder / "tables/small.json", json.dump());
