@@ -24,11 +24,23 @@ namespace {
 
 using Kind = BatchSpec::Kind;
 
+// REQUIRES: samples [N, ...], contiguous on the cpu.
+void check_finite(const Tensor& samples) {
+  if (samples.dtype() != DType::f32) return;
+  const auto* from = samples.data<float>();
+  const int64_t one = samples.numel() / std::max<int64_t>(samples.size(0), 1);
+  for (int64_t i = 0; i < samples.numel(); ++i)
+    FRUGAL_CHECK(std::isfinite(from[i]), "[predict] expected finite numbers, got {} in sample {}",
+                 std::isnan(from[i]) ? std::abs(from[i]) : from[i], i / one);
+}
+
 void check(const PredictOptions& options) {
-  FRUGAL_CHECK(options.batch_size > 0 && options.threads > 0 && options.top > 0,
-               "[predict] expected a batch size, threads and guesses of at least 1, got {}, {} and "
-               "{}",
-               options.batch_size, options.threads, options.top);
+  const auto check_positive = [](const char* name, int64_t value) {
+    FRUGAL_CHECK(value > 0, "[predict] expected {} of at least 1, got {}", name, value);
+  };
+  check_positive("batch_size", options.batch_size);
+  check_positive("threads", options.threads);
+  check_positive("top", options.top);
 }
 
 // Picture files of one batch, decoded by several threads: the crops of each file in turn.
@@ -230,6 +242,7 @@ Prediction Model::predict(const Tensor& image, const PredictOptions& options) co
   FRUGAL_CHECK(options.views != data::Views::ten_crop,
                "[predict] expected a decoded picture or a file for ten crops, got a tensor");
   const Tensor here = ops::contiguous(to_device(image, kCpu));
+  check_finite(here.view({1, view.height, view.width, view.channels}));
   return only_answer({here.data<float>()}, options);
 }
 
@@ -319,6 +332,7 @@ void Model::predict_arrays(
   check_arrays(samples);
   check(options);
   const Tensor here = ops::contiguous(to_device(samples, kCpu));
+  check_finite(here);
   data::CsvEncoding::Number scale;
   if (description_.table != nullptr) scale = description_.table->encoding().value;
   for (int64_t begin = 0; begin < here.size(0); begin += options.batch_size) {

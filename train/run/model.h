@@ -111,7 +111,8 @@ class Model {
 
   // Samples as arrays, in their order: rows [N, F] f32, pictures [N, H, W, C] f32 in [0, 1] of the
   // network's size, which this normalizes, or token ids [N, T] i64 of at most text.max_length.
-  // Errors: another shape or dtype; a network that gives more than one answer for a sample.
+  // Errors: another shape or dtype; a number that is not finite; a network that gives more than one
+  // answer for a sample.
   void predict_arrays(
       const Tensor& samples, const PredictOptions& options,
       const std::function<bool(int64_t index, const Answer& answer)>& on_answer) const;

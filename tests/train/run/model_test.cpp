@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 
@@ -176,6 +177,16 @@ TEST_CASE("a model says what its network does instead") {
       },
       "rows [N, 16] f32, got [3, 15] f32 on cpu");
   refuses([&] { of_rows.predict_rows({}, {}, each); }, "got an undefined tensor");
+  for (const float wrong : {std::nanf(""), HUGE_VALF}) {
+    std::vector<float> numbers(48);
+    numbers[20] = wrong;
+    refuses(
+        [&] {
+          of_rows.predict_rows(Tensor::from(numbers, {3, 16}), {}, each);
+        },
+        wrong == HUGE_VALF ? "expected finite numbers, got inf in sample 1"
+                           : "expected finite numbers, got nan in sample 1");
+  }
   const Model model(net.mlp, description());
   refuses([&] { model.predict_rows(rows, {}, each); }, "reads rows; this one reads images");
   refuses([&] { model.predict_arrays(rows, {}, each); },
@@ -218,12 +229,12 @@ TEST_CASE("a model says what its network does instead") {
 
   for (const PredictOptions& wrong :
        {PredictOptions{.top = 0}, {.batch_size = 0}, {.threads = 0}}) {
-    refuses([&] { model.predict(picture, wrong); }, "threads and guesses of at least 1");
+    refuses([&] { model.predict(picture, wrong); }, " of at least 1, got 0");
     refuses(
         [&] {
           model.predict(data::Picture{4, 4, 1, std::vector<uint8_t>(16)}, wrong);
         },
-        "threads and guesses of at least 1");
+        " of at least 1, got 0");
   }
   refuses([&] { with([](auto& all) { all.pictures.mean = all.pictures.std = {0}; }); },
           "expected deviations above 0, got 0");
