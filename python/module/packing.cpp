@@ -145,8 +145,8 @@ void add_packing(py::module_& module) {
           if (each.name == name) return std::pair(each.choice.bits(), each.choice.is_adaptive());
           known += (known.empty() ? "" : ", ") + std::string(each.name);
         }
-        throw Error(
-            fmt::format("[compress] expected a preset of {}, got {}", known, in_quotes(name)));
+        throw OptionError("preset",
+                          fmt::format("expected one of {}, got {}", known, in_quotes(name)));
       },
       "name"_a);
   module.def("give_back_freed", [] {

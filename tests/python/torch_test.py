@@ -1126,7 +1126,7 @@ class Steps(unittest.TestCase):
         for name, bits, policy in (("lossless", 0, "fixed"), ("safe", 4, "gact"), ("smallest", 2, "gact")):
             context = ft.compress(network, preset=name)
             self.assertEqual((context.bits, context._widths.policy), (bits, policy))
-        with self.assertRaisesRegex(RuntimeError, "lossless, safe, small, smallest"):
+        with self.assertRaisesRegex(ValueError, "lossless, safe, small, smallest"):
             ft.compress(network, preset="tiny")
 
     def test_says_what_is_wrong(self):

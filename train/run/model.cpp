@@ -25,7 +25,7 @@ namespace {
 using Kind = BatchSpec::Kind;
 
 // REQUIRES: samples [N, ...], contiguous on the cpu.
-void check_finite(const Tensor& samples) {
+void check_all_finite(const Tensor& samples) {
   if (samples.dtype() != DType::f32) return;
   const auto* from = samples.data<float>();
   const int64_t one = samples.numel() / std::max<int64_t>(samples.size(0), 1);
@@ -242,7 +242,7 @@ Prediction Model::predict(const Tensor& image, const PredictOptions& options) co
   FRUGAL_CHECK(options.views != data::Views::ten_crop,
                "[predict] expected a decoded picture or a file for ten crops, got a tensor");
   const Tensor here = ops::contiguous(to_device(image, kCpu));
-  check_finite(here.view({1, view.height, view.width, view.channels}));
+  check_all_finite(here.view({1, view.height, view.width, view.channels}));
   return only_answer({here.data<float>()}, options);
 }
 
@@ -332,7 +332,7 @@ void Model::predict_arrays(
   check_arrays(samples);
   check(options);
   const Tensor here = ops::contiguous(to_device(samples, kCpu));
-  check_finite(here);
+  check_all_finite(here);
   data::CsvEncoding::Number scale;
   if (description_.table != nullptr) scale = description_.table->encoding().value;
   for (int64_t begin = 0; begin < here.size(0); begin += options.batch_size) {

@@ -351,6 +351,11 @@ std::unique_ptr<data::BatchSource> OpenGraph::batches(const Config& config, Spli
     return std::make_unique<data::NeighbourBatches>(graph, data::GraphPart::train, options);
   }
   if (c.sampler == "clusters") {
+    const int64_t nodes = spec(config).sample[0];
+    if (c.clusters > nodes)
+      throw ConfigError("data.clusters", fmt::format("expected at most {}, the nodes of the graph, "
+                                                     "got {}",
+                                                     nodes, c.clusters));
     data::ClusterOptions options;
     options.clusters = c.clusters;
     options.clusters_per_batch = c.batch_size;

@@ -104,6 +104,13 @@ TEST_CASE("sage's maximum is refused where edges have weights or features are sp
                        doctest::Contains("data.sparse_features: expected false"), ConfigError);
 }
 
+TEST_CASE("more clusters than nodes are a mistake of the configuration") {
+  const Config config =
+      resolved(kGraph, {"data.sampler=clusters", "data.clusters=3000", "data.batch_size=1"});
+  CHECK_THROWS_WITH_AS(make_batches(config, Split::train),
+                       doctest::Contains("data.clusters: expected at most "), ConfigError);
+}
+
 TEST_CASE("gat's last layer has the heads that it is told") {
   for (const int64_t heads : {1, 8}) {
     const auto net =
