@@ -333,6 +333,9 @@ StoredRun read_run(const std::string& folder, const std::vector<std::string>& se
   if (has(kInput)) {
     run.description = read_own(folder + "/" + kInput, description_from);
     run.description.text.tokenizer = known->tokenizer;
+    BatchSpec& spec = run.description.spec;
+    if (spec.kind == BatchSpec::Kind::sequences && !spec.target_of_each_token())
+      spec.token_extras = encoder_extras(run.config);
     run.description.pictures.view.exif = exif_of(run.config);
   } else {
     resolve(run.config);

@@ -119,6 +119,34 @@ TEST_CASE("export says what an ONNX file has, and writes an example" *
 }
 
 // On meta nothing is computed: whether each op of each network has a form in ONNX shows there.
+TEST_CASE("an encoder's ONNX file reads what its data have, of a run as of a configuration" *
+          doctest::skip(!exports::can_write_onnx())) {
+  const TempFolder folder;
+  for (const auto& [name, wanted] :
+       {std::pair{"bert_tiny",
+                  std::vector<std::string>{"input_ids", "attention_mask", "token_type_ids"}},
+        std::pair{"distilbert_base", std::vector<std::string>{"input_ids", "attention_mask"}}}) {
+    CAPTURE(name);
+    write_file(folder / "c.json",
+               fmt::format(R"({{"model": {{"name": "{}", "layers": 1, "width": 16,
+        "heads": 2, "feed_forward": 16, "vocab_size": 30}}, "threads": 1, "train": {{"steps": 1}},
+        "data": {{"name": "random_tokens", "max_length": 8, "batch_size": 4, "train_samples": 8,
+                 "test_samples": 4, "classes": 2}}}})",
+                           name));
+    const std::string run = folder / name, weights = run + "/checkpoint/last.safetensors";
+    const Ran trained = frugal("train " + folder / "c.json" + " --quiet --out " + run);
+    REQUIRE_MESSAGE(trained.status == 0, trained.err);
+    for (const std::string& source : {run, folder / "c.json" + " --checkpoint " + weights}) {
+      const Ran ran =
+          frugal("export " + source + " --json --overwrite --output " + folder / "x.onnx");
+      REQUIRE_MESSAGE(ran.status == 0, ran.err);
+      std::vector<std::string> inputs;
+      for (const Json& input : Json::parse(ran.out)["inputs"]) inputs.push_back(input["name"]);
+      CHECK(inputs == wanted);
+    }
+  }
+}
+
 TEST_CASE("every network of the zoo has a form in ONNX") {
   const TempFolder folder;
   const std::map<Family, std::string> data = {

@@ -60,6 +60,8 @@ void find_data_dir(Config& config);
 // The files or folders below a folder of data that say that it has this set; none: data.dir alone
 // can name it.
 std::vector<std::string> marks_of(const Config& config);
+// What an encoder reads beside the tokens (BatchSpec::token_extras).
+std::vector<std::string> encoder_extras(const Config& config);
 // Adds to `known` what a run keeps of these data: the names that the data give to classes, and
 // which samples are tested on, where the run decides that. REQUIRES: resolved.
 void describe_data(const Config& config, RunEncoding& known);

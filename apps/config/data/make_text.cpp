@@ -426,12 +426,6 @@ int64_t OpenTexts::array_vocabulary(const Config& config) {
   return most;
 }
 
-// What an encoder reads beside the tokens.
-std::vector<std::string> encoder_extras(const Config& config) {
-  if (models::network(config.model.name).traits.lacks_token_types) return {kMask};
-  return {kMask, kSegments};
-}
-
 BatchSpec OpenTexts::spec(const Config& config) {
   using Target = BatchSpec::Target;
   BatchSpec spec;
@@ -659,6 +653,11 @@ void OpenTexts::describe(const Config& config, RunEncoding& known) {
 std::shared_ptr<OpenData> TextKind::open() const { return std::make_shared<OpenTexts>(); }
 
 }  // namespace
+
+std::vector<std::string> encoder_extras(const Config& config) {
+  if (models::network(config.model.name).traits.lacks_token_types) return {kMask};
+  return {kMask, kSegments};
+}
 
 train::TextInput evaluated_texts(const Config& config) {
   train::TextInput input;
