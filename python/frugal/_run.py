@@ -48,7 +48,7 @@ def _file_of(config: Config) -> Iterator[str]:
 
 def _path(function: str, argument: str, value: Optional[PathName]) -> str:
     """The name of a file or a folder; None is no name."""
-    if value is None and argument not in ("run", "each run", "each input", "folder"):
+    if value is None and argument not in ("run", "each run", "each input", "folder", "weights"):
         return ""
     if not isinstance(value, (str, os.PathLike)):
         raise TypeError(
@@ -156,6 +156,8 @@ def train(
     Ctrl-C ends the run at the next step, after a checkpoint, and raises Interrupted. A second
     Ctrl-C ends the process at once. Other threads run on while this one trains.
     """
+    if not callable(callbacks) and isinstance(callbacks, Iterable):
+        callbacks = list(callbacks)  # a generator can be walked once, and they are asked for steps and for epochs
     if _in_notebook() and not quiet:
         quiet = True
         callbacks = [*callbacks, _NotebookLine()]
@@ -207,7 +209,7 @@ def evaluate(
     run: Config,
     *,
     checkpoint: Optional[PathName] = None,
-    weights: str = "last",
+    weights: PathName = "last",
     split: str = "test",
     data: Optional[PathName] = None,
     tta: str = "none",
@@ -225,7 +227,7 @@ def evaluate(
             _frugal.evaluate(
                 config=file,
                 checkpoint=_path("evaluate", "checkpoint", checkpoint),
-                weights=weights,
+                weights=_path("evaluate", "weights", weights),
                 split=split,
                 data=_path("evaluate", "data", data),
                 tta=tta,
@@ -241,12 +243,12 @@ def report(*runs: PathName, out: Optional[PathName] = None) -> str:
     )
 
 
-def load(run: PathName, *, weights: str = "best", device: str = "") -> "Model":
+def load(run: PathName, *, weights: PathName = "best", device: str = "") -> "Model":
     """The network of a run folder, with what turns its inputs into batches.
 
     weights: "best", "last" or a safetensors file. device: empty for that of the run.
     """
-    return Model(_frugal.load(_path("load", "run", run), weights, device))
+    return Model(_frugal.load(_path("load", "run", run), _path("load", "weights", weights), device))
 
 
 class Model:
@@ -423,7 +425,7 @@ class Run:
         axes.legend()
         return axes
 
-    def load(self, *, weights: str = "best", device: str = "") -> Model:
+    def load(self, *, weights: PathName = "best", device: str = "") -> Model:
         """See frugal.load()."""
         return load(self._file("."), weights=weights, device=device)
 

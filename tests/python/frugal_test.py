@@ -6,6 +6,7 @@ import json
 import mmap
 import operator
 import os
+import pathlib
 import select
 import signal
 import subprocess
@@ -316,7 +317,10 @@ class Loops(unittest.TestCase):
             (lambda: frugal.train({}, resume="yes"), r"\[train\] expected resume to be True or False, got str 'yes'"),
             (lambda: frugal.train({}, extend=1.5), r"\[train\] expected extend to be a whole number, got float 1.5"),
             (lambda: frugal.train({}, out=3), r"\[train\] expected out to be the name of a file or a folder, got int 3"),
-            (lambda: frugal.load("runs/a", weights=3), r"\[load\] expected weights to be a text, got int 3"),
+            (
+                lambda: frugal.load("runs/a", weights=3),
+                r"\[load\] expected weights to be the name of a file or a folder, got int 3",
+            ),
             (lambda: frugal.plan({}, memory=3), r"\[plan\] expected memory to be a text, got int 3"),
             (lambda: frugal.Run(3), r"\[run\] expected folder to be the name of a file or a folder, got int 3"),
         ):  # fmt: skip
@@ -402,6 +406,11 @@ class Runs(InFolder):
             self.assertEqual(str(run.folder), self.path("a"))
             self.assertEqual(run.config["data"]["dir"], self.path("data"))
             self.assertEqual(len(frugal.load("~/a").predict(arrays(5)[0])), 5)
+            weights = "~/a/checkpoint/last.safetensors"
+            self.assertEqual(len(frugal.load("~/a", weights=weights).predict(arrays(5)[0])), 5)
+            last = pathlib.Path(self.path("a"), "checkpoint", "last.safetensors")
+            self.assertEqual(run.evaluate(weights=last)["loss"], run.evaluate()["loss"])
+            self.assertEqual(len(run.load(weights=last).predict(arrays(5)[0])), 5)
         self.assertFalse(os.path.exists("~"))
 
     def test_what_a_run_holds(self):
@@ -477,6 +486,11 @@ class Runs(InFolder):
         self.assertEqual(both.steps, list(range(1, 9)))
         self.assertEqual(len(both.epochs), 2)
         self.assertEqual([report["epoch"] for report in plain], [1, 2])
+
+    def test_callbacks_of_a_generator(self):
+        reports = []
+        frugal.train(self.config, callbacks=(one for one in [reports.append]), quiet=True)
+        self.assertEqual([report["epoch"] for report in reports], [1, 2])
 
     def test_a_callback_ends_the_run_and_another_call_goes_on(self):
         class Stop:
