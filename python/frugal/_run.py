@@ -466,6 +466,23 @@ def save_arrays(folder: PathName, **arrays: Any) -> str:
     return folder
 
 
+# What the reader takes, and which of these holds all numbers of another dtype.
+_READ = ("f4", "f8", "i4", "i8", "u1", "b1")
+_HELD_BY = {"f2": "f4", "i1": "i4", "i2": "i4", "u2": "i4", "u4": "i8"}
+
+
+def _as_read(split: str, array: Any) -> Any:
+    """The array in a dtype and in the byte order that the reader takes."""
+    kind = array.dtype.str[1:]
+    kind = _HELD_BY.get(kind, kind)
+    if kind not in _READ:
+        raise TypeError(
+            f"[save_arrays] expected arrays of numbers in {split}, got dtype {array.dtype}; float16 to "
+            "float64, int8 to int64, uint8 to uint32 and bool can be written"
+        )
+    return array.astype(kind, copy=False)
+
+
 def _pair(split: str, pair: Any) -> Any:
     """Inputs and as many targets as arrays."""
     import numpy
@@ -474,15 +491,7 @@ def _pair(split: str, pair: Any) -> Any:
         count = f"{len(pair)} arrays" if isinstance(pair, (tuple, list)) else said(pair)
         raise ValueError(f"[save_arrays] expected {split} to be (inputs, targets), got {count}")
     inputs, targets = (numpy.asarray(one) for one in pair)
-    for one in (inputs, targets):
-        if one.dtype.kind not in "biuf":
-            raise TypeError(
-                f"[save_arrays] expected arrays of numbers in {split}, got dtype {one.dtype}"
-            )
-    # The reader takes this machine's byte order.
-    inputs, targets = (
-        one.astype(one.dtype.newbyteorder("="), copy=False) for one in (inputs, targets)
-    )
+    inputs, targets = (_as_read(split, one) for one in (inputs, targets))
     if inputs.ndim == 0 or targets.ndim == 0 or len(inputs) != len(targets):
         raise ValueError(
             f"[save_arrays] expected as many targets as inputs in {split}, got inputs of shape "

@@ -371,6 +371,25 @@ class Loops(unittest.TestCase):
                 frugal.save_arrays(folder, train=(np.array([None] * 8), y))
             self.assertEqual(os.listdir(folder), [])
 
+    def test_arrays_of_dtypes_that_files_do_not_have(self):
+        x, y = arrays(32)
+        written = {"f2": "f4", "i1": "i4", "i2": "i4", "u2": "i4", "u4": "i8", ">u2": "i4"}
+        with tempfile.TemporaryDirectory() as folder:
+            for dtype, kept in written.items():
+                inputs = (8 * x).round().astype("i1" if "u" not in dtype else "u1").astype(dtype)
+                config = json.loads(json.dumps(CONFIG))
+                targets = y.astype(dtype) if dtype != "f2" else y
+                config["data"]["dir"] = frugal.save_arrays(
+                    folder, train=(inputs, targets), test=(inputs, targets)
+                )
+                with np.load(os.path.join(folder, "train.npz")) as found:
+                    self.assertEqual(found["input"].dtype, np.dtype(kept))
+                    self.assertTrue((found["input"] == inputs).all())
+                frugal.train(config, set={"train.steps": 1}, quiet=True)
+            for dtype in ("u8", "c8", "g"):
+                with self.assertRaisesRegex(TypeError, "arrays of numbers in train, got dtype .* can be written"):
+                    frugal.save_arrays(folder, train=(np.zeros((8, 8), dtype), y[:8]))
+
     def test_arrays_of_another_byte_order(self):
         x, y = arrays(8)
         with tempfile.TemporaryDirectory() as folder:
