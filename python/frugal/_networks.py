@@ -182,16 +182,18 @@ def op(
             raise TypeError(f"[op] expected {argument} to be a function, got {said(function)}")
     import numpy
 
-    def arrays(function: Callable[..., Any]) -> Callable[..., Any]:
+    def arrays(function: Callable[..., Any], argument: str) -> Callable[..., Any]:
         def call(*tensors: Tensor) -> Any:
             found = function(*(numpy.asarray(one) for one in tensors))
+            if found is None:
+                raise TypeError(f"[op] {name}: expected {argument} to give an array, got None")
             if isinstance(found, tuple):
                 return tuple(None if one is None else _fresh(one, tensors) for one in found)
             return _fresh(found, tensors)
 
         return call
 
-    ahead, back = arrays(forward), arrays(backward)
+    ahead, back = arrays(forward, "forward"), arrays(backward, "backward")
 
     def run(*inputs: _Numbers) -> Variable:
         return _frugal.run_op(name, ahead, back, [_variable(x) for x in inputs], keeps, linear)

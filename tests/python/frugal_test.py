@@ -228,6 +228,10 @@ class Loops(unittest.TestCase):
         v = frugal.variable(np.ones(4, np.float32), requires_grad=True)
         with self.assertRaises(ZeroDivisionError):
             frugal.sum(fails(v)).backward()
+        with self.assertRaisesRegex(TypeError, r"\[op\] none: expected forward to give an array, got None"):
+            frugal.op("none", lambda x: None, lambda dy, x: dy)(v)
+        with self.assertRaisesRegex(TypeError, r"\[op\] none: expected backward to give an array, got None"):
+            frugal.sum(frugal.op("none", lambda x: x * 2, lambda dy, x: None)(v)).backward()
         short = frugal.op("short", lambda x: x * 2, lambda dy, x: (dy, dy))
         with self.assertRaisesRegex(frugal.Error, "expected 1 gradients"):
             frugal.sum(short(v)).backward()
