@@ -8,6 +8,7 @@
 #include "ops/optimizer/sgd.h"
 #include "optim/option_keys.h"
 #include "optim/row_slices.h"
+#include "optim/slots.h"
 
 namespace frugal::optim {
 
@@ -64,6 +65,7 @@ void Sgd::update(const std::vector<Slot*>& slots, double lr) {
 }
 
 void Sgd::step(double lr) {
+  check_rate(lr);
   std::vector<Slot*> all;
   for (Slot& slot : slots_) all.push_back(&slot);
   update(all, lr);

@@ -5,6 +5,9 @@
 
 namespace frugal::optim {
 
+// Errors: a rate that is negative or not finite.
+void check_rate(double lr);
+
 class SlotOptimizer : public Optimizer {
  public:
   void step(double lr) final;

@@ -161,10 +161,13 @@ def train(
     if _in_notebook() and not quiet:
         quiet = True
         callbacks = [*callbacks, _NotebookLine()]
+    folder = _path("train", "out", out)
+    if folder:
+        folder = os.path.abspath(folder)  # a callback may change the working directory
     with _file_of(config) as file:
         text = _frugal.train(
             config=file,
-            out=_path("train", "out", out),
+            out=folder,
             sets=_sets(set),
             resume=resume,
             extend=extend,
@@ -175,7 +178,7 @@ def train(
             on_step=_joined(_functions(callbacks, "on_step")),
             on_epoch=_joined(_functions(callbacks, "on_epoch")),
         )
-    return Run(out, json.loads(text) if text else None)
+    return Run(folder or None, json.loads(text) if text else None)
 
 
 def plan(
@@ -308,7 +311,7 @@ class Run:
     """A run: its folder, and what the folder holds."""
 
     def __init__(self, folder: Optional[PathName], summary: Optional[Dict[str, Any]] = None) -> None:
-        self.folder = None if folder is None else Path(_path("run", "folder", folder))
+        self.folder = None if folder is None else Path(os.path.abspath(_path("run", "folder", folder)))
         self._summary = summary
 
     def __repr__(self) -> str:

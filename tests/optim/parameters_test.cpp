@@ -1,5 +1,7 @@
 #include <doctest/doctest.h>
 
+#include <cmath>
+
 #include <memory>
 
 #include "optim/averaged.h"
@@ -65,6 +67,11 @@ TEST_CASE("options by name: each optimizer takes those that it lists, and no oth
     }
     CHECK_THROWS_WITH_AS(make(kind.name, groups, {{"speed", 1}}),
                          doctest::Contains("speed: expected an option of"), OptionError);
+    p.set_grad(Tensor::of({1, 1}));
+    for (const double rate : {-1.0, std::nan(""), HUGE_VAL})
+      CHECK_THROWS_WITH_AS(make(kind.name, groups)->step(rate),
+                           doctest::Contains("expected a rate of at least 0"), Error);
+    CHECK(p.value().to_vector() == std::vector<double>{1, 2});
     // A schedule can cycle a momentum exactly where there is one.
     const auto optimizer = make(kind.name, groups);
     if (kind.momentum().empty())

@@ -515,6 +515,16 @@ class Runs(InFolder):
         frugal.train(self.config, callbacks=(one for one in [reports.append]), quiet=True)
         self.assertEqual([report["epoch"] for report in reports], [1, 2])
 
+    def test_a_callback_may_change_the_working_directory(self):
+        before = os.getcwd()
+        try:
+            os.chdir(self.path(""))
+            run = frugal.train(self.config, out="own", callbacks=lambda report: os.chdir("/"), quiet=True)
+            self.assertTrue(run.finished)
+            self.assertEqual(run.folder, pathlib.Path(self.path("own")).resolve())
+        finally:
+            os.chdir(before)
+
     def test_a_callback_ends_the_run_and_another_call_goes_on(self):
         class Stop:
             def on_step(self, report):
