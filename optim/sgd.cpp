@@ -65,7 +65,7 @@ void Sgd::update(const std::vector<Slot*>& slots, double lr) {
 }
 
 void Sgd::step(double lr) {
-  check_rate(lr);
+  check_rate_of_step(lr);
   std::vector<Slot*> all;
   for (Slot& slot : slots_) all.push_back(&slot);
   update(all, lr);

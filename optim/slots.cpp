@@ -46,13 +46,13 @@ void SlotOptimizer::update_slots(const std::vector<Slot*>& slots, double lr) {
   if (!updates.empty()) update(updates);
 }
 
-void check_rate(double lr) {
+void check_rate_of_step(double lr) {
   FRUGAL_CHECK(std::isfinite(lr) && lr >= 0, "[optimizer] expected a rate of at least 0, got {}",
                std::isnan(lr) ? std::abs(lr) : lr);
 }
 
 void SlotOptimizer::step(double lr) {
-  check_rate(lr);
+  check_rate_of_step(lr);
   std::vector<Slot*> all;
   for (Slot& slot : slots_) all.push_back(&slot);
   update_slots(all, lr);

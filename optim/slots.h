@@ -6,7 +6,7 @@
 namespace frugal::optim {
 
 // Errors: a rate that is negative or not finite.
-void check_rate(double lr);
+void check_rate_of_step(double lr);
 
 class SlotOptimizer : public Optimizer {
  public:
