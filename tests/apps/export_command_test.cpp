@@ -118,14 +118,12 @@ TEST_CASE("export says what an ONNX file has, and writes an example" *
   CHECK(example.info("logits").shape == Shape{5, 3});
 }
 
-// On meta nothing is computed: whether each op of each network has a form in ONNX shows there.
 TEST_CASE("an encoder's ONNX file reads what its data have, of a run as of a configuration" *
           doctest::skip(!exports::can_write_onnx())) {
   const TempFolder folder;
   for (const auto& [name, wanted] :
-       {std::pair{"bert_tiny",
-                  std::vector<std::string>{"input_ids", "attention_mask", "token_type_ids"}},
-        std::pair{"distilbert_base", std::vector<std::string>{"input_ids", "attention_mask"}}}) {
+       {std::pair{std::string("bert_tiny"), "input_ids attention_mask token_type_ids"},
+        std::pair{std::string("distilbert_base"), "input_ids attention_mask"}}) {
     CAPTURE(name);
     write_file(folder / "c.json",
                fmt::format(R"({{"model": {{"name": "{}", "layers": 1, "width": 16,
@@ -141,12 +139,14 @@ TEST_CASE("an encoder's ONNX file reads what its data have, of a run as of a con
           frugal("export " + source + " --json --overwrite --output " + folder / "x.onnx");
       REQUIRE_MESSAGE(ran.status == 0, ran.err);
       std::vector<std::string> inputs;
-      for (const Json& input : Json::parse(ran.out)["inputs"]) inputs.push_back(input["name"]);
-      CHECK(inputs == wanted);
+      const Json said = Json::parse(ran.out);
+      for (const Json& input : said["inputs"]) inputs.push_back(input["name"].get<std::string>());
+      CHECK(fmt::format("{}", fmt::join(inputs, " ")) == wanted);
     }
   }
 }
 
+// On meta nothing is computed: whether each op of each network has a form in ONNX shows there.
 TEST_CASE("every network of the zoo has a form in ONNX") {
   const TempFolder folder;
   const std::map<Family, std::string> data = {
