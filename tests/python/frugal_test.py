@@ -519,7 +519,7 @@ class Runs(InFolder):
         before = os.getcwd()
         try:
             os.chdir(self.path(""))
-            run = frugal.train(self.config, out="own", callbacks=lambda report: os.chdir("/"), quiet=True)
+            run = frugal.train(self.config, out="own", callbacks=[lambda report: os.chdir("/")], quiet=True)
             self.assertTrue(run.finished)
             self.assertEqual(run.folder, pathlib.Path(self.path("own")).resolve())
         finally:

@@ -24,12 +24,12 @@ namespace {
 
 using Kind = BatchSpec::Kind;
 
-// REQUIRES: samples [N, ...], contiguous on the cpu.
-void check_all_finite(const Tensor& samples) {
+// Looks at `count` samples from `begin` on. REQUIRES: [N, ...], contiguous on the cpu.
+void check_all_finite(const Tensor& samples, int64_t begin, int64_t count) {
   if (samples.dtype() != DType::f32) return;
-  const auto* from = samples.data<float>();
   const int64_t one = samples.numel() / std::max<int64_t>(samples.size(0), 1);
-  for (int64_t i = 0; i < samples.numel(); ++i)
+  const auto* from = samples.data<float>();
+  for (int64_t i = begin * one; i < (begin + count) * one; ++i)
     FRUGAL_CHECK(std::isfinite(from[i]), "[predict] expected finite numbers, got {} in sample {}",
                  std::isnan(from[i]) ? std::abs(from[i]) : from[i], i / one);
 }
@@ -242,7 +242,7 @@ Prediction Model::predict(const Tensor& image, const PredictOptions& options) co
   FRUGAL_CHECK(options.views != data::Views::ten_crop,
                "[predict] expected a decoded picture or a file for ten crops, got a tensor");
   const Tensor here = ops::contiguous(to_device(image, kCpu));
-  check_all_finite(here.view({1, view.height, view.width, view.channels}));
+  check_all_finite(here.view({1, view.height, view.width, view.channels}), 0, 1);
   return only_answer({here.data<float>()}, options);
 }
 
@@ -332,11 +332,11 @@ void Model::predict_arrays(
   check_arrays(samples);
   check(options);
   const Tensor here = ops::contiguous(to_device(samples, kCpu));
-  check_all_finite(here);
   data::CsvEncoding::Number scale;
   if (description_.table != nullptr) scale = description_.table->encoding().value;
   for (int64_t begin = 0; begin < here.size(0); begin += options.batch_size) {
     const int64_t count = std::min(options.batch_size, here.size(0) - begin);
+    check_all_finite(here, begin, count);
     const Tensor found = outputs(batch_of_arrays(here, begin, count));
     for (int64_t i = 0; i < count; ++i) {
       const float* row = found.data<float>() + i * found.size(1);
