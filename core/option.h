@@ -44,7 +44,8 @@ constexpr Range number(double least, double most) {
 constexpr Range positive(double most) {  // in (0, most]
   return {.may_be_number = true, .most = most, .opens_least = true};
 }
-// What is divided by, or added to a divisor. A smaller number is 0 in f32, or its inverse infinite.
+// What is divided by, or added to a divisor. Numbers below 1e-38 are 0 in f32, or their inverses
+// are infinite; the limit leaves room for what is multiplied by an inverse.
 inline constexpr double kLeastDivisor = 1e-30;
 constexpr Range divisor(double most) { return number(kLeastDivisor, most); }
 constexpr Range below(double least, double most) {  // in [least, most)
