@@ -4,8 +4,8 @@
 #include <cmath>
 #include <cstring>
 
-// Scalable vectors cannot be array elements; aarch64 runs NEON.
-#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
+#include "core/vector_targets.h"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "compress/bounded/predicted_kernels.cpp"
 #include <hwy/foreach_target.h>

@@ -9,8 +9,8 @@
 #include "compress/entropy/count_bytes.h"
 
 #include "core/error.h"
+#include "core/vector_targets.h"
 
-#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "compress/entropy/count_bytes.cpp"
 #include <hwy/foreach_target.h>

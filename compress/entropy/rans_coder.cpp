@@ -10,9 +10,8 @@
 #include <utility>
 
 #include "compress/entropy/rans.h"
+#include "core/vector_targets.h"
 
-// Scalable vectors cannot be array elements; aarch64 runs NEON.
-#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "compress/entropy/rans_coder.cpp"
 #include <hwy/foreach_target.h>

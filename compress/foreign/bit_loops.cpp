@@ -1,7 +1,7 @@
 #include "compress/foreign/bit_loops.h"
 
-// Scalable vectors cannot be what a lambda gives back; aarch64 runs NEON.
-#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
+#include "core/vector_targets.h"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "compress/foreign/bit_loops.cpp"
 #include <hwy/foreach_target.h>  // IWYU pragma: keep

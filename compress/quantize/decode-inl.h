@@ -8,6 +8,7 @@
 #endif
 
 #include <cstring>
+#include <type_traits>
 
 #include "compress/quantize/dither-inl.h"
 #include "compress/quantize/planes-inl.h"
@@ -153,21 +154,21 @@ HWY_INLINE VI LastBefore(VU first) { return hn::Sub(hn::BitCast(DI(), first), hn
 // a - b or a | b in the lanes of `mask`, and a in the others; a b + c there, and 0 in the others.
 // Each is one instruction on machines with mask registers.
 HWY_INLINE VU MaskedSub(MF mask, VU a, VU b) {
-#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+#if HWY_TARGET <= HWY_AVX3
   return VU{_mm512_mask_sub_epi32(a.raw, mask.raw, a.raw, b.raw)};
 #else
   return hn::Sub(a, hn::IfThenElseZero(hn::RebindMask(DU(), mask), b));
 #endif
 }
 HWY_INLINE VU MaskedOr(MF mask, VU a, VU b) {
-#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+#if HWY_TARGET <= HWY_AVX3
   return VU{_mm512_mask_or_epi32(a.raw, mask.raw, a.raw, b.raw)};
 #else
   return hn::Or(a, hn::IfThenElseZero(hn::RebindMask(DU(), mask), b));
 #endif
 }
 HWY_INLINE VF FmaOrZero(MF mask, VF a, VF b, VF c) {
-#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+#if HWY_TARGET <= HWY_AVX3
   return VF{_mm512_maskz_fmadd_ps(mask.raw, a.raw, b.raw, c.raw)};
 #else
   return hn::IfThenElseZero(mask, Fma(a, b, c));
@@ -198,6 +199,12 @@ class UnitCodes {
   int64_t rows_, cols_;
   const uint8_t* first_;
 };
+
+// True where values are written past the caches.
+template <class T>
+HWY_INLINE bool Streams(const UnpackJob& job) {
+  return std::is_same_v<T, float> && bypasses_caches(job.layout, job.x, job.end - job.begin);
+}
 
 // What the codes of a unit unpack to. kMapped: split, with UnpackJob::affine.
 template <int kBits, bool kSplit, bool kMapped = false>
@@ -262,6 +269,12 @@ class UnitDecoder {
         f(r, Fma(level, step, lo), MF());
       }
     }
+  }
+
+  // decode() into arrays. It is rare, so it is a function of its own: the loops around decode()
+  // need no second copy of it.
+  HWY_NOINLINE void decode_block(size_t j, VF (&value)[8], MF (&class1)[8]) const {
+    decode(j, [&](int r, VF x, MF one) HWY_ATTR { value[r] = x, class1[r] = one; });
   }
 
  private:

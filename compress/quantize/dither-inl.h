@@ -137,7 +137,7 @@ class UnitWords {
 
 // (bits & mask) | one. It is one instruction, which overwrites `bits`, where the processor has it.
 HWY_INLINE VU Insert(VU bits, VU mask, VU one) {
-#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+#if HWY_TARGET <= HWY_AVX3
   return VU{_mm512_ternarylogic_epi32(bits.raw, mask.raw, one.raw, 0xEA)};
 #else
   return hn::Or(hn::And(bits, mask), one);

@@ -6,9 +6,8 @@
 
 #include "compress/quantize/fused_kernels.h"
 #include "core/parallel.h"
+#include "core/vector_targets.h"
 
-// Scalable vectors cannot be array elements; aarch64 runs NEON.
-#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "compress/quantize/quantize_columns.cpp"
 #include <hwy/foreach_target.h>
@@ -79,7 +78,7 @@ HWY_INLINE void DecodeRows(const Decoder& decoder, size_t j, int64_t rows, F f) 
   if (HWY_LIKELY(rows == 8)) return decoder.decode(j, f);
   VF value[8];
   MF class1[8];
-  decoder.decode(j, [&](int r, VF x, MF one) HWY_ATTR { value[r] = x, class1[r] = one; });
+  decoder.decode_block(j, value, class1);
   for (int r = 0; r < static_cast<int>(rows); ++r) f(r, value[r], class1[r]);
 }
 

@@ -8,9 +8,8 @@
 
 #include "compress/quantize/quantize_kernels.h"
 #include "core/parallel.h"
+#include "core/vector_targets.h"
 
-// Scalable vectors cannot be array elements; aarch64 runs NEON.
-#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "compress/quantize/quantize_pack.cpp"
 #include <hwy/foreach_target.h>
@@ -42,8 +41,8 @@ namespace HWY_NAMESPACE {
 
 // ---- First pass: minima, maxima, and a probe for NaN, of kVectors vectors of columns.
 template <int kVectors, class T>
-HWY_INLINE void Extremes(const T* HWY_RESTRICT x, int64_t stride, int64_t rows, const T* next,
-                         size_t j, Columns& columns) {
+HWY_NOINLINE void Extremes(const T* HWY_RESTRICT x, int64_t stride, int64_t rows, const T* next,
+                           size_t j, Columns& columns) {
   const DF d;
   const size_t lanes = hn::Lanes(d);
   VF mn[kVectors], mx[kVectors], probe[kVectors];
@@ -227,8 +226,9 @@ HWY_NOINLINE void PackStaged(const float* block, const GroupLayout& layout, cons
 
 // Copies a block that is short, of another dtype, or holds odd columns (see Columns::half).
 template <class T>
-HWY_INLINE void PrepareBlock(const T* x, int64_t stride, int64_t rows, int64_t cols, int64_t limit,
-                             bool odd, const Columns& columns, size_t j, float* block) {
+HWY_NOINLINE void PrepareBlock(const T* x, int64_t stride, int64_t rows, int64_t cols,
+                               int64_t limit, bool odd, const Columns& columns, size_t j,
+                               float* block) {
   const size_t lanes = hn::Lanes(DF());
   alignas(64) float pad[kLanes];  // what gets code 0
   for (size_t c = 0; c < lanes; ++c) std::memcpy(&pad[c], &columns.lo[j + c], 4);

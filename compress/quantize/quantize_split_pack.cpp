@@ -8,9 +8,8 @@
 
 #include "compress/quantize/quantize_kernels.h"
 #include "core/parallel.h"
+#include "core/vector_targets.h"
 
-// Scalable vectors cannot be array elements; aarch64 runs NEON.
-#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "compress/quantize/quantize_split_pack.cpp"
 #include <hwy/foreach_target.h>
@@ -46,21 +45,21 @@ namespace HWY_NAMESPACE {
 // The minimum of a and b in the lanes of `mask`, and a in the others. It is one instruction on
 // machines with mask registers.
 HWY_INLINE VF MaskedMin(MF mask, VF a, VF b) {
-#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+#if HWY_TARGET <= HWY_AVX3
   return VF{_mm512_mask_min_ps(a.raw, mask.raw, a.raw, b.raw)};
 #else
   return hn::IfThenElse(mask, hn::Min(a, b), a);
 #endif
 }
 HWY_INLINE VF MaskedMax(MF mask, VF a, VF b) {
-#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+#if HWY_TARGET <= HWY_AVX3
   return VF{_mm512_mask_max_ps(a.raw, mask.raw, a.raw, b.raw)};
 #else
   return hn::IfThenElse(mask, hn::Max(a, b), a);
 #endif
 }
 HWY_INLINE VU MaskedAdd(MF mask, VU a, VU b) {
-#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+#if HWY_TARGET <= HWY_AVX3
   return VU{_mm512_mask_add_epi32(a.raw, mask.raw, a.raw, b.raw)};
 #else
   return hn::Add(a, hn::IfThenElseZero(hn::RebindMask(DU(), mask), b));
@@ -128,7 +127,7 @@ struct SplitSource {
 };
 
 template <int kVectors, class T>
-HWY_INLINE void FindExtremes(const SplitSource<T>& from, size_t j, SplitColumns& columns) {
+HWY_NOINLINE void FindExtremes(const SplitSource<T>& from, size_t j, SplitColumns& columns) {
   const size_t lanes = hn::Lanes(DF());
   Extremes<kVectors> extremes;
   for (int64_t b = 0; b < from.blocks; ++b) {
@@ -327,8 +326,8 @@ HWY_NOINLINE void SplitStaged(const float* block, VU bytes, const GroupLayout& l
 
 // Copies a block of few columns, of another dtype, or with non-finite columns, which become 0.
 template <class T>
-HWY_INLINE void PrepareSplit(const T* x, int64_t stride, int64_t cols, bool odd,
-                             const SplitColumns& columns, size_t j, float* block) {
+HWY_NOINLINE void PrepareSplit(const T* x, int64_t stride, int64_t cols, bool odd,
+                               const SplitColumns& columns, size_t j, float* block) {
   const size_t lanes = hn::Lanes(DF());
   const float pad[kLanes] = {};
   Stage(x, stride, 8, cols, std::numeric_limits<int64_t>::max(), pad, block);

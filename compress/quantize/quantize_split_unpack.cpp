@@ -2,9 +2,8 @@
 // if rounding is dithered.
 #include "compress/quantize/quantize_kernels.h"
 #include "core/parallel.h"
+#include "core/vector_targets.h"
 
-// Scalable vectors cannot be array elements; aarch64 runs NEON.
-#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "compress/quantize/quantize_split_unpack.cpp"
 #include <hwy/foreach_target.h>
@@ -20,8 +19,8 @@ namespace HWY_NAMESPACE {
 enum class Mapping { none, affine, affine_and_residual };
 
 // The rows of `unit` that lie in [job.begin, job.end).
-template <class T, int kBits, bool kStream, Mapping kMapping>
-HWY_INLINE void SplitUnpackUnit(const UnpackJob& job, const Unit& unit) {
+template <class T, int kBits, Mapping kMapping>
+HWY_INLINE void SplitUnpackUnit(const UnpackJob& job, const Unit& unit, bool stream) {
   const size_t cols = static_cast<size_t>(unit.cols), vectors = VectorsOf(cols);
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(DF()));
   const GroupLayout& layout = job.layout;
@@ -38,23 +37,25 @@ HWY_INLINE void SplitUnpackUnit(const UnpackJob& job, const Unit& unit) {
       VF value[8];
       if constexpr (kMapping == Mapping::affine_and_residual) {
         const T* residual = static_cast<const T*>(job.residual) + at;
-        const auto add = [&](const auto* addend, int64_t step) HWY_ATTR {
-          decoder.decode(j, [&](int r, VF x, MF class1) HWY_ATTR {
-            value[r] = hn::IfThenElseZero(class1, hn::Add(x, LoadRow(addend + r * step)));
-          });
-        };
         if (cols_left < lanes || limit - at < 7 * stride + lanes) {
           alignas(64) float block[8 * kLanes];
           const float pad[kLanes] = {};
           Stage(residual, stride, 8, cols_left, limit - at, pad, block);
-          add(block, lanes);
+          VF decoded[8];
+          MF class1[8];
+          decoder.decode_block(j, decoded, class1);
+          for (int r = 0; r < 8; ++r)
+            value[r] =
+                hn::IfThenElseZero(class1[r], hn::Add(decoded[r], LoadRow(block + r * lanes)));
         } else {
-          add(residual, stride);
+          decoder.decode(j, [&](int r, VF x, MF class1) HWY_ATTR {
+            value[r] = hn::IfThenElseZero(class1, hn::Add(x, LoadRow(residual + r * stride)));
+          });
         }
       } else {
         decoder.decode(j, [&](int r, VF x, MF) HWY_ATTR { value[r] = x; });
       }
-      StoreBlock<T, kStream>(value, stride, 8, cols_left, limit - at, static_cast<T*>(job.x) + at);
+      StoreBlock(value, stride, 8, cols_left, limit - at, stream, static_cast<T*>(job.x) + at);
     }
   }
 }
@@ -100,32 +101,23 @@ HWY_INLINE void SignUnit(const UnpackJob& job, const Unit& unit) {
   }
 }
 
-template <class T, int kBits, bool kStream, Mapping kMapping>
+template <class T, int kBits, Mapping kMapping>
 void SplitUnpackRange(const UnpackJob& job, int64_t begin, int64_t end) {
+  const bool stream = Streams<T>(job);
   for (int64_t i = begin; i < end; ++i)
-    SplitUnpackUnit<T, kBits, kStream, kMapping>(job, unit_at(job.layout, i));
-  if constexpr (kStream) hwy::FlushStream();
-}
-
-template <class T, int kBits, bool kStream>
-void SplitUnpackMapped(const UnpackJob& job, int64_t begin, int64_t end) {
-  if (job.affine == nullptr)
-    return SplitUnpackRange<T, kBits, kStream, Mapping::none>(job, begin, end);
-  if constexpr (kHasVectors<T>)
-    if (job.residual != nullptr)
-      return SplitUnpackRange<T, kBits, kStream, Mapping::affine_and_residual>(job, begin, end);
-  SplitUnpackRange<T, kBits, kStream, Mapping::affine>(job, begin, end);
+    SplitUnpackUnit<T, kBits, kMapping>(job, unit_at(job.layout, i), stream);
+  if (stream) hwy::FlushStream();
 }
 
 void SplitUnpackUnits(const UnpackJob& job, int64_t begin, int64_t end) {
   WithKernel<2, 3, 4, 5, 6, 7, 8>(job.dtype, job.layout.bits, [&](auto zero, auto width) {
     using T = decltype(zero);
     constexpr int kBits = decltype(width)::value;
-    if constexpr (std::is_same_v<T, float>) {
-      if (bypasses_caches(job.layout, job.x, job.end - job.begin))
-        return SplitUnpackMapped<T, kBits, true>(job, begin, end);
-    }
-    SplitUnpackMapped<T, kBits, false>(job, begin, end);
+    if (job.affine == nullptr) return SplitUnpackRange<T, kBits, Mapping::none>(job, begin, end);
+    if constexpr (kHasVectors<T>)
+      if (job.residual != nullptr)
+        return SplitUnpackRange<T, kBits, Mapping::affine_and_residual>(job, begin, end);
+    SplitUnpackRange<T, kBits, Mapping::affine>(job, begin, end);
   });
 }
 

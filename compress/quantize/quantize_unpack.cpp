@@ -1,9 +1,8 @@
 // Unpacks in one pass. Memory writes bound its time, or Philox if rounding is dithered.
 #include "compress/quantize/quantize_kernels.h"
 #include "core/parallel.h"
+#include "core/vector_targets.h"
 
-// Scalable vectors cannot be array elements; aarch64 runs NEON.
-#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "compress/quantize/quantize_unpack.cpp"
 #include <hwy/foreach_target.h>
@@ -16,8 +15,8 @@ namespace frugal::compress {
 namespace HWY_NAMESPACE {
 
 // The rows of `unit` that lie in [job.begin, job.end).
-template <class T, int kBits, bool kStream>
-HWY_INLINE void UnpackUnit(const UnpackJob& job, const Unit& unit) {
+template <class T, int kBits>
+HWY_INLINE void UnpackUnit(const UnpackJob& job, const Unit& unit, bool stream) {
   const size_t cols = static_cast<size_t>(unit.cols), vectors = VectorsOf(cols);
   const GroupLayout& layout = job.layout;
   const int64_t stride = layout.cols, offset = unit.row0 * stride + unit.col0 - job.begin;
@@ -32,27 +31,19 @@ HWY_INLINE void UnpackUnit(const UnpackJob& job, const Unit& unit) {
       VF value[8];
       decoder.decode(j, [&](int r, VF x, MF) HWY_ATTR { value[r] = x; });
       const int64_t at = offset + b * 8 * stride + static_cast<int64_t>(j);
-      StoreBlock<T, kStream>(value, stride, here, static_cast<int64_t>(cols - j), limit - at,
-                             static_cast<T*>(job.x) + at);
+      StoreBlock(value, stride, here, static_cast<int64_t>(cols - j), limit - at, stream,
+                 static_cast<T*>(job.x) + at);
     }
   }
-}
-
-template <class T, int kBits, bool kStream>
-void UnpackRange(const UnpackJob& job, int64_t begin, int64_t end) {
-  for (int64_t i = begin; i < end; ++i) UnpackUnit<T, kBits, kStream>(job, unit_at(job.layout, i));
-  if constexpr (kStream) hwy::FlushStream();
 }
 
 void UnpackUnits(const UnpackJob& job, int64_t begin, int64_t end) {
   WithKernel<1, 2, 3, 4, 5, 6, 7, 8>(job.dtype, job.layout.bits, [&](auto zero, auto width) {
     using T = decltype(zero);
-    constexpr int kBits = decltype(width)::value;
-    if constexpr (std::is_same_v<T, float>) {
-      if (bypasses_caches(job.layout, job.x, job.end - job.begin))
-        return UnpackRange<T, kBits, true>(job, begin, end);
-    }
-    UnpackRange<T, kBits, false>(job, begin, end);
+    const bool stream = Streams<T>(job);
+    for (int64_t i = begin; i < end; ++i)
+      UnpackUnit<T, decltype(width)::value>(job, unit_at(job.layout, i), stream);
+    if (stream) hwy::FlushStream();
   });
 }
 

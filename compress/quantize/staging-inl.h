@@ -24,9 +24,10 @@ HWY_INLINE float ToFloat(T value) {
 }
 
 // Elements outside `rows`, `cols` or `limit` (a number of elements from x on) become pad[column].
+// This and Unstage() are functions of their own: each of the many kernels would hold a copy.
 template <class T>
-HWY_INLINE void Stage(const T* HWY_RESTRICT x, int64_t stride, int64_t rows, int64_t cols,
-                      int64_t limit, const float* HWY_RESTRICT pad, float* HWY_RESTRICT out) {
+HWY_NOINLINE void Stage(const T* HWY_RESTRICT x, int64_t stride, int64_t rows, int64_t cols,
+                        int64_t limit, const float* HWY_RESTRICT pad, float* HWY_RESTRICT out) {
   constexpr int64_t lanes = static_cast<int64_t>(hn::MaxLanes(DF()));
   if (rows >= 8 && cols >= lanes && limit >= 7 * stride + lanes) {
     for (int64_t r = 0; r < 8; ++r)
@@ -51,8 +52,8 @@ HWY_INLINE void Prefetch(const T* x, int64_t stride) {
 // Writes 8 staged rows back: the first `rows` rows and `cols` columns, and of these the first
 // `limit` elements.
 template <class T>
-HWY_INLINE void Unstage(const float* HWY_RESTRICT block, int64_t stride, int64_t rows, int64_t cols,
-                        int64_t limit, T* HWY_RESTRICT x) {
+HWY_NOINLINE void Unstage(const float* HWY_RESTRICT block, int64_t stride, int64_t rows,
+                          int64_t cols, int64_t limit, T* HWY_RESTRICT x) {
   constexpr int64_t lanes = static_cast<int64_t>(hn::MaxLanes(DF()));
   const int64_t width = std::min(cols, lanes);
   for (int64_t r = 0; r < rows; ++r)
@@ -60,21 +61,21 @@ HWY_INLINE void Unstage(const float* HWY_RESTRICT block, int64_t stride, int64_t
       x[r * stride + c] = static_cast<T>(block[r * lanes + c]);
 }
 
-// Writes 8 vectors as rows of x, with the result of Unstage.
-template <class T, bool kStream>
+// Writes 8 vectors as rows of x, with the result of Unstage. stream: past the caches, f32 alone.
+template <class T>
 HWY_INLINE void StoreBlock(const VF value[8], int64_t stride, int64_t rows, int64_t cols,
-                           int64_t limit, T* x) {
+                           int64_t limit, bool stream, T* x) {
   const DF d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   if constexpr (kHasVectors<T>) {
     if (rows == 8 && cols >= lanes && limit >= 7 * stride + lanes) {
-      for (int r = 0; r < 8; ++r) {
-        if constexpr (kStream) {
-          hn::Stream(value[r], d, x + r * stride);
-        } else {
-          StoreRow(value[r], x + r * stride);
+      if constexpr (std::is_same_v<T, float>) {
+        if (stream) {
+          for (int r = 0; r < 8; ++r) hn::Stream(value[r], d, x + r * stride);
+          return;
         }
       }
+      for (int r = 0; r < 8; ++r) StoreRow(value[r], x + r * stride);
       return;
     }
   }

@@ -43,7 +43,7 @@ HWY_INLINE VF Fma(VF a, VF b, VF c) {
 
 // Truncates values in [0, 2^31). ConvertTo would spend three instructions on other values.
 HWY_INLINE VU Truncate(VF v) {
-#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+#if HWY_TARGET <= HWY_AVX3
   return VU{_mm512_cvttps_epi32(v.raw)};
 #elif HWY_TARGET == HWY_AVX2
   return VU{_mm256_cvttps_epi32(v.raw)};
@@ -79,11 +79,18 @@ HWY_INLINE size_t FirstColumn(size_t vector, size_t cols) {
 }
 
 // Whether kernels over T may have one for codes of this width alone. Each kernel is compiled for
-// every instruction set, so bf16 has the widths that configurations ask for.
+// every instruction set. So bf16, and x86 before AVX2, have the widths that configurations ask for,
+// and x86 before SSE4 has none.
 template <class T>
 constexpr bool has_own_kernel(int bits) {
-  if constexpr (std::is_same_v<T, float>) return true;
-  return std::is_same_v<T, BFloat16> && (bits == 2 || bits == 3 || bits == 4 || bits == 8);
+  [[maybe_unused]] const bool usual = bits == 2 || bits == 3 || bits == 4 || bits == 8;
+#if HWY_ARCH_X86 && HWY_TARGET > HWY_SSE4
+  return false;
+#elif HWY_ARCH_X86 && HWY_TARGET > HWY_AVX2
+  return std::is_same_v<T, float> && usual;
+#else
+  return std::is_same_v<T, float> || (std::is_same_v<T, BFloat16> && usual);
+#endif
 }
 
 // Calls f(zero, width): zero has the element type. width is a constant: `bits` if that is one of

@@ -4,10 +4,9 @@
 #include <cmath>
 #include <cstring>
 
+#include "core/vector_targets.h"
 #include "ops/simd/independent.h"
 
-// ops/simd/simd_loops.cpp says why these targets are left out.
-#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/dense/elementwise_loops.cpp"
 #include <hwy/foreach_target.h>  // IWYU pragma: keep

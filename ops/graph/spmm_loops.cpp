@@ -1,6 +1,7 @@
 #include "ops/graph/spmm_loops.h"
 
-#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
+#include "core/vector_targets.h"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/graph/spmm_loops.cpp"
 #include <hwy/cache_control.h>

@@ -4,10 +4,8 @@
 #include <limits>
 
 #include "core/finite.h"
+#include "core/vector_targets.h"
 
-// AVX-512, AVX2, the baseline; what lies between is not worth its compile time.
-#define HWY_DISABLED_TARGETS \
-  (HWY_SSSE3 | HWY_SSE4 | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/image/pool2d_loops.cpp"
 #include <hwy/foreach_target.h>  // IWYU pragma: keep

@@ -1,7 +1,7 @@
 #include "ops/optimizer/adam_loops.h"
 
-// ops/simd/simd_loops.cpp says why these targets are left out.
-#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
+#include "core/vector_targets.h"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/optimizer/adam_loops.cpp"
 #include <hwy/foreach_target.h>  // IWYU pragma: keep

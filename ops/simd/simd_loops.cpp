@@ -2,9 +2,8 @@
 
 #include <algorithm>
 
-// Compiled for the baseline, SSE4, AVX2 and AVX-512. Targets in between are not worth their compile
-// time. Scalable vectors are left out: aarch64 uses NEON.
-#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
+#include "core/vector_targets.h"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/simd/simd_loops.cpp"
 #include <hwy/cache_control.h>
