@@ -21,8 +21,8 @@ class ThreadLimit {
   int before_;
 };
 
-// Calls f(begin, end) over disjoint ranges that cover [begin, end) and have at least `grain`
-// elements each. An exception of f reaches the caller.
+// Calls f(begin, end) over disjoint ranges of nearly equal size that cover [begin, end): one for
+// each `grain` elements begun, at most one for each thread. An exception of f reaches the caller.
 void parallel_for(int64_t begin, int64_t end, int64_t grain,
                   const std::function<void(int64_t, int64_t)>& f);
 

@@ -109,7 +109,7 @@ class Communicator {
   // A communicator of these ranks with an order of operations of its own: operations of two
   // channels do not wait for each other. Operations on CUDA tensors have one order for all
   // channels, because NCCL may use one stream for them. All ranks make and drop their channels in
-  // the same order.  Errors: more than 6 of them at a time.  REQUIRES: a channel that is dropped
+  // the same order.  Errors: more than 7 of them at a time.  REQUIRES: a channel that is dropped
   // has no operation under way.
   virtual std::shared_ptr<Communicator> channel() = 0;
   // Prints "rank R: message" and ends all ranks with exit status 1.

@@ -389,7 +389,7 @@ void GradientBuckets::put_back(size_t parameter) {
 }
 
 NamedTensors GradientBuckets::state() const {
-  if (codec_ == nullptr || communicator_->size() == 1 || steps_ == 0) return {};
+  if (communicator_->size() == 1 || steps_ == 0) return {};
   const CategoryScope scope(Category::optimizer);
   const std::vector<int64_t> order(order_.begin(), order_.end());
   NamedTensors all{{kStepsEntry, Tensor::from<int64_t>({steps_}, {})},
@@ -411,7 +411,7 @@ NamedTensors GradientBuckets::state() const {
 }
 
 void GradientBuckets::load_state(const NamedTensors& state) {
-  if (codec_ == nullptr || communicator_->size() == 1) return;
+  if (communicator_->size() == 1) return;
   // A rank whose state is right must not go on with it while another one's is wrong.
   std::string problem;
   try {
@@ -429,6 +429,7 @@ void GradientBuckets::load_state(const NamedTensors& state) {
     order_.push_back(static_cast<size_t>(i));
   arranged_ = true;
   arrange(order_);
+  if (codec_ == nullptr) return;
   const CategoryScope scope(Category::optimizer);
   for (size_t i = 0; i < parameters_.size(); ++i) {
     const auto& [name, parameter] = parameters_[i];
@@ -466,8 +467,9 @@ void GradientBuckets::check_state(const NamedTensors& state) const {
   int64_t ranks = 0;
   for (const auto& [name, parameter] : parameters_) {
     if (parameter.dtype() != DType::f32) continue;
-    ++known;
     const Tensor saved = find_tensor(state, kResidual + name);
+    if (codec_ == nullptr && !saved.defined()) continue;
+    ++known;
     if (ranks == 0 && saved.defined() && saved.dim() > 0) ranks = saved.size(0);
     entry(kResidual + name, with_ranks(ranks, parameter.shape()), DType::f32);
   }

@@ -79,10 +79,10 @@ class GradientBuckets {
   // rank has a gradient. The bytes of a bucket's parts live until the last of them is gone.
   Tensor take_part(size_t parameter);
 
-  // With a codec: the residuals of all ranks, as "residual/NAME" f32 [ranks, shape of the
-  // parameter], and what the next step's codes depend on beside them: the number of steps and the
-  // order of the parameters. A run that goes on with it has the bits of one that was not cut.
-  // Else, and before the first step, it is empty. It takes the memory of all residuals on each rank
+  // The number of steps and the order of the parameters, on which the next step's codes and its
+  // memory depend, and with a codec the residuals of all ranks, as "residual/NAME" f32 [ranks,
+  // shape of the parameter]. A run that goes on with it has the bits of one that was not cut. It is
+  // empty on one rank and before the first step. It takes the memory of all residuals on each rank
   // while it lives. All ranks call this together, between two steps.
   NamedTensors state() const;
   // On another number of ranks, rank r takes the sum of the residuals of the ranks r, r + n, ... of

@@ -146,6 +146,7 @@ AcgcPolicy::AcgcPolicy(const AcgcOptions& options)
   FRUGAL_CHECK(options.window >= 1, "[acgc] expected a window of at least 1, got {}",
                options.window);
   if (options.rounding == Rounding::stochastic) fineness_ = std::log2(1 + kStepsAtOne / options.e);
+  first_ = {-1, options.e, fineness_, {}};
 }
 
 // A step that it learned from may have further batches.

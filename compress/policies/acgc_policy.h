@@ -97,7 +97,7 @@ class AcgcPolicy final : public SavePolicy, public Learner, public Adjustable, p
   bool learns_at(uint64_t step) const override;
   bool differs_at_first() const override { return true; }
   void restore_learned(const Learned& learned) override {
-    restore(learned.empty() ? AcgcState{-1, options_.e, fineness_, {}} : AcgcState::read(learned));
+    restore(learned.empty() ? first_ : AcgcState::read(learned));
   }
 
  private:
@@ -116,6 +116,7 @@ class AcgcPolicy final : public SavePolicy, public Learner, public Adjustable, p
   bool observing_ = false;
   mutable bool observed_ = false;  // there is an observed backward pass that is not in seen_ yet
   int64_t last_ = -1;              // the step of the last observation; -1: none
+  AcgcState first_;                // before anything is learned
 };
 
 }  // namespace frugal::compress

@@ -88,6 +88,7 @@ PagePool::PagePool(System system)
               false, kSizes) {}
 
 void* PagePool::reserve_range(int64_t bytes) {
+  bytes = round_up(bytes, system_.page);  // pages that a range has in part cannot be given back
   auto* data = static_cast<char*>(system_.reserve(bytes));
   if (data == nullptr) return nullptr;
   const bool huge = system_.huge > 0 && bytes != kSizes.small_segment;

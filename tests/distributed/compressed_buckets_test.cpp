@@ -208,6 +208,32 @@ TEST_CASE("a gradient that is not finite on one rank is seen on all, and forgott
     }
 }
 
+TEST_CASE("without codes, the state is the order of the parameters, and drops residuals") {
+  if (ranks().size() == 1) return;
+  const SmallNetwork network(DType::f32, 300);
+  const NamedVariables parameters = network.parameters();
+  const auto make = [&] {
+    return std::make_unique<GradientBuckets>(all_ranks(), parameters, kBuckets,
+                                             std::vector<Bounds>{});
+  };
+  const auto first = make(), second = make();
+  CHECK(first->state().empty());
+  backward(network.loss(0, 3), {}, first->leaf_done());
+  first->finish();
+  NamedTensors state = first->state();
+  REQUIRE(state.size() == 2);
+  state.emplace_back("residual/first", Tensor::zeros({ranks().size(), 300, 11}));
+  second->load_state(state);
+  const NamedTensors again = second->state();
+  REQUIRE(again.size() == 2);
+  for (size_t i = 0; i < 2; ++i) {
+    CHECK(again[i].first == state[i].first);
+    CHECK((bits_of(again[i].second) == bits_of(state[i].second)));
+  }
+  // Parameters come in the order in which their gradients are ready: the first ones last.
+  CHECK(find_tensor(again, state[1].first).item<int64_t>(0) != 0);
+}
+
 TEST_CASE("the state of residuals lets a run go on with the same bits") {
   if (ranks().size() == 1) return;
   for (const bool owned : {false, true}) {

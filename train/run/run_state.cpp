@@ -179,7 +179,7 @@ using compress::AdaptivePolicy;
 
 Json items_json(const std::vector<AdaptivePolicy::Item>& items) {
   Json all = Json::array();
-  for (const auto& item : items)
+  for (const auto& item : items) {
     all.push_back({{"seq", item.seq},
                    {"bits", item.bits},
                    {"sensitivity", item.sensitivity ? Json(*item.sensitivity) : Json(nullptr)},
@@ -190,6 +190,8 @@ Json items_json(const std::vector<AdaptivePolicy::Item>& items) {
                    {"slope", item.slope},
                    {"raw_bytes", item.raw_bytes},
                    {"curved", item.curved}});
+    if (item.source_bits > 0) all.back()["source_bits"] = item.source_bits;
+  }
   return all;
 }
 
@@ -209,6 +211,8 @@ std::vector<AdaptivePolicy::Item> items_from(const Json& json) {
     item.slope = number(entry, "slope", 0);
     item.raw_bytes = whole(entry, "raw_bytes");
     item.curved = entry.value("curved", false);  // not in earlier runs
+    if (entry.contains("source_bits"))
+      item.source_bits = static_cast<int>(whole(entry, "source_bits", 0, AdaptivePolicy::kRaw));
   }
   return items;
 }
