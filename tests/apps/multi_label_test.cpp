@@ -1,6 +1,7 @@
 // The real binary on graphs whose nodes have several labels, from files as GraphSAINT's.
 #include <doctest/doctest.h>
 
+#include <filesystem>
 #include <map>
 #include <set>
 
@@ -124,6 +125,46 @@ TEST_CASE("several labels a node: a run goes on where a signal ended it; the bes
   }
   CHECK(best["validation"]["micro_f1"].get<double>() == highest);
   CHECK(best["epoch"].get<double>() == first);
+}
+
+TEST_CASE("several labels a node: answers that are not known are left out, in any column") {
+  const TempFolder folder;
+  const std::string graph = folder / "ogbn_arxiv/";
+  std::string features, edges, parts[3];
+  for (int64_t v = 0; v < 60; ++v) {
+    for (int64_t c = 0; c < 3; ++c)
+      features += fmt::format("{}{}", c == 0 ? "" : ",", has_label(v, c) ? 1 : 0.25);
+    features += "\n";
+    edges += fmt::format("{},{}\n", v, (v * 7 + 1) % 60);
+    parts[v < 40 ? 0 : v < 50 ? 1 : 2] += fmt::format("{}\n", v);
+  }
+  std::filesystem::create_directories(graph + "raw");
+  std::filesystem::create_directories(graph + "split/time");
+  write_file(graph + "raw/node-feat.csv", features);
+  write_file(graph + "raw/edge.csv", edges);
+  for (size_t i = 0; i < 3; ++i)
+    write_file(graph + "split/time/" + std::vector{"train", "valid", "test"}[i] + ".csv", parts[i]);
+  write_file(folder / "c.json", fmt::format(R"({{
+    "model": {{"name": "gcn", "width": 8, "dropout": 0, "input_dropout": 0}},
+    "data": {{"name": "ogbn_arxiv", "dir": "{}"}}, "optim": {{"name": "adam", "lr": 0.01}},
+    "compression": {{"bits": 0}}, "train": {{"epochs": 1}}, "threads": 1}})",
+                                            folder / ""));
+  for (const int64_t column : {0, 1}) {
+    CAPTURE(column);
+    std::string labels;
+    for (int64_t v = 0; v < 60; ++v)
+      for (int64_t c = 0; c < 3; ++c)
+        labels += (c == column && v % 4 == 0 ? "nan"
+                   : has_label(v, c)         ? "1"
+                                             : "0") +
+                  std::string(c == 2 ? "\n" : ",");
+    write_file(graph + "raw/node-label.csv", labels);
+    const std::string run = folder / std::to_string(column);
+    const Ran ran = frugal("train " + folder / "c.json" + " --json --out " + run);
+    REQUIRE_MESSAGE(ran.status == 0, ran.err);
+    // 10 nodes of 3 labels each, of which 3 (nodes 40, 44 and 48) are not known: 27 answers.
+    CHECK(Json::parse(ran.out)["final"]["validation"]["samples"] == 9);
+  }
 }
 
 TEST_CASE("several labels a node: what does not fit is refused by name") {

@@ -14,15 +14,40 @@
 namespace frugal::train {
 namespace {
 
-// The rows whose targets count. The first target of a row tells whether they do.
+// Each row of floating targets, as [first, first + width).
+int64_t width_of(const Tensor& target) {
+  return target.numel() / std::max<int64_t>(target.size(0), 1);
+}
+int64_t known_of(const float* first, int64_t width) {
+  return std::count_if(first, first + width, [](float answer) { return answer >= 0; });
+}
+
+// The rows of which a target counts.
 Tensor rows_that_count(const Tensor& target) {
   std::vector<int64_t> rows;
-  const int64_t width = target.numel() / std::max<int64_t>(target.size(0), 1);
+  const int64_t width = width_of(target);
   for (int64_t row = 0; row < target.size(0); ++row)
-    if (is_floating(target.dtype()) ? target.data<float>()[row * width] >= 0
+    if (is_floating(target.dtype()) ? known_of(target.data<float>() + row * width, width) > 0
                                     : target.data<int64_t>()[row] != kIgnored)
       rows.push_back(row);
   return Tensor::from(rows, {static_cast<int64_t>(rows.size())});
+}
+
+// The share of each target in the loss, where some of a row do not count.
+Tensor shares_of(const Tensor& target, const Tensor& weights) {
+  const int64_t rows = target.size(0), width = width_of(target);
+  const float* const all = target.data<float>();
+  const Tensor shares = Tensor::zeros({rows, width});
+  const int64_t known = known_of(all, rows * width);
+  for (int64_t row = 0; row < rows; ++row) {
+    const float each =
+        weights.defined()
+            ? weights.data<float>()[row] / static_cast<float>(known_of(all + row * width, width))
+            : 1 / static_cast<float>(known);
+    for (int64_t i = row * width; i < (row + 1) * width; ++i)
+      if (all[i] >= 0) shares.mut<float>()[i] = each;
+  }
+  return shares;
 }
 
 template <class T>
@@ -69,8 +94,10 @@ CountedRows counted_rows(const Tensor& target, const Tensor& weights) {
   const Tensor rows = rows_that_count(target);
   if (!floats && (rows.size(0) == 0 || 2 * rows.size(0) > target.size(0)))
     return {{}, target, weights};
-  return {rows, floats ? pick<float>(target, rows) : pick<int64_t>(target, rows),
-          weights.defined() ? pick<float>(weights, rows) : weights};
+  const Tensor counted = floats ? pick<float>(target, rows) : pick<int64_t>(target, rows);
+  const Tensor picked = weights.defined() ? pick<float>(weights, rows) : weights;
+  const bool each = floats && known_of(counted.data<float>(), counted.numel()) < counted.numel();
+  return {rows, counted, each ? shares_of(counted, picked) : picked};
 }
 
 void add_counted_rows(Batch& batch, Device device) {

@@ -11,12 +11,14 @@ namespace frugal::train {
 
 struct CountedRows {
   Tensor rows;             // [K] i64; undefined: the loss is made of all rows
-  Tensor target, weights;  // have a value for each of these rows; weights undefined: all are 1
+  Tensor target, weights;  // for each of these rows; weights undefined: all are 1
 };
 
 // Gives the rows that count, if most rows do not count or targets are floating. Else `rows` is
 // undefined, and target and weights are those of all rows. target [N] i64 or [N, C] f32, of which
-// rows that do not count hold kIgnored; weights [N] f32 or undefined; all on the host.
+// those that do not count hold kIgnored; weights [N] f32 or undefined; all on the host. Where some
+// targets of a row count and others do not, the weights are [K, C]: the share of each in the mean
+// over all that count, or over those of its row times the row's weight.
 CountedRows counted_rows(const Tensor& target, const Tensor& weights);
 
 // Adds the counted rows of a batch on the host to its extras, on `device`; its target moves there,

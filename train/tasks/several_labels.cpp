@@ -72,13 +72,23 @@ Variable SeveralLabels::loss_of(Judged judged, const LossOptions&) const {
     target = ops::cast(judged.target, judged.output.value().dtype());
   }
   BinaryCrossEntropyOptions how;
-  if (judged.trains && !options_.class_weights.empty()) {
-    FRUGAL_CHECK(!judged.weights.defined(),
+  // Rows with answers that are not known have a weight for each answer.
+  const bool each = judged.weights.defined() && judged.weights.dim() == 2;
+  const bool classes = judged.trains && !options_.class_weights.empty();
+  if (each || classes) {
+    FRUGAL_CHECK(each || !judged.weights.defined(),
                  "[task] expected rows without weights of their own beside weights of classes");
     how.sum = true;
     const int64_t rows = target.size(0), all = target.numel();
-    const Tensor weights =
-        label_weights(rows, judged.output.value().dtype(), judged.output.device());
+    const DType dtype = judged.output.value().dtype();
+    Tensor weights = classes ? label_weights(rows, dtype, judged.output.device()) : Tensor();
+    if (each) {
+      const CategoryScope scope(Category::workspace);
+      const Tensor shares = judged.weights.view({all});
+      weights =
+          classes ? ops::affine(ops::mul(weights, shares), static_cast<double>(all), 0) : shares;
+      target = ops::rectify(target, 0, false).y;  // kIgnored has weight 0, and 0 is a target
+    }
     return binary_cross_entropy(reshape(judged.output, {all, 1}), target.view({all, 1}), how,
                                 weights);
   }

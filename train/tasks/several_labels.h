@@ -4,8 +4,8 @@
 
 namespace frugal::train {
 
-// Targets [N, C] f32 of 0 and 1, kIgnored in rows that do not count. The loss is the mean binary
-// cross-entropy. Metric: micro_f1.
+// Targets [N, C] f32 of 0 and 1, and kIgnored where an answer is not known. The loss is the mean
+// binary cross-entropy of the answers that are known. Metric: micro_f1.
 class SeveralLabels : public SupervisedTask {
  public:
   // Weights of classes are those of the labels' losses while training; the loss stays the mean over

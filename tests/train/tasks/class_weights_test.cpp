@@ -122,6 +122,49 @@ TEST_CASE("several labels: each label's loss has its weight, and the mean is ove
   CHECK(loss_of(*task, model, batch, false) == doctest::Approx(plain / (kTargets * kLabels)));
 }
 
+TEST_CASE(
+    "several labels: answers that are not known are left out, whatever is known of their row") {
+  Fixed model;
+  BatchSpec spec;
+  spec.kind = BatchSpec::Kind::rows;
+  spec.classes = kLabels;
+  spec.target = BatchSpec::Target::labels;
+  const auto counts = [](int64_t i) { return i / kLabels != 1 && i % 5 != 0; };  // row 1: none
+  Batch batch;
+  batch.input = Tensor::zeros({kTargets, 2});
+  batch.target = Tensor::zeros({kTargets, kLabels});
+  const Tensor rows = Tensor::empty({kTargets});  // weights, as samplers of graphs give them
+  double plain = 0, weighted = 0, by_row = 0, known = 0, right = 0;
+  for (int64_t row = 0; row < kTargets; ++row) {
+    const float of_row = rows.mut<float>()[row] = 0.1f * static_cast<float>(row + 1);
+    double sum = 0, here = 0;
+    for (int64_t i = row * kLabels; i < (row + 1) * kLabels; ++i) {
+      batch.target.mut<float>()[i] = !counts(i) ? float(kIgnored) : i % 4 == 1 ? 1.0f : 0.0f;
+      if (!counts(i)) continue;
+      const double x = model.logits.value().item(i);
+      const double loss = std::log1p(std::exp(i % 4 == 1 ? -x : x));
+      sum += loss, ++here;
+      weighted += kWeights[static_cast<size_t>(i % kLabels)] * loss;
+      right += (x > 0) == (i % 4 == 1) ? 1 : 0;
+    }
+    plain += sum, known += here;
+    if (here > 0) by_row += double(of_row) * sum / here;
+  }
+  REQUIRE(known < (kTargets - 1) * kLabels);
+  const TaskPtr task = make_task(spec, {.class_weights = kWeights});
+  CHECK(task->weight(batch) == known);
+  CHECK(loss_of(*task, model, batch, true) == doctest::Approx(weighted / known));
+  CHECK(loss_of(*task, model, batch, false) == doctest::Approx(plain / known));
+  Batch sampled = batch;
+  sampled.extras.emplace_back("node_weight", rows);
+  CHECK(loss_of(*make_task(spec, {}), model, sampled, true) == doctest::Approx(by_row));
+  Context context;
+  Batch placed = task->place(batch, model);
+  const Counts counted = task->count(task->loss(model, placed, context, {}));
+  CHECK(double(counted.counted) == known);
+  CHECK(double(counted.correct) == right);
+}
+
 TEST_CASE("weights that no classes have are refused") {
   BatchSpec spec;
   spec.classes = kLabels;
