@@ -106,9 +106,11 @@ std::vector<Compression::Event> Compression::after_update(const StepMemory& memo
   }
   if (tracking_) tracking_->stepped(lr, loss, momentum);
   if (tracks_) {
+    const int64_t before = tracking_->tracker().measurements();
     if (tracking_->after(step_)) anew_ = true;
     decided = true;
-    if (const auto found = tracking_->report()) events.emplace_back(*found);
+    // A step that could not be measured says nothing new.
+    if (tracking_->tracker().measurements() > before) events.emplace_back(*tracking_->report());
   }
   if (adapts_) {
     {

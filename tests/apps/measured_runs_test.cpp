@@ -49,6 +49,22 @@ TEST_CASE("an adaptive run writes its widths down and does not depend on threads
   CHECK(widths == 80 / 7);
 }
 
+TEST_CASE("a short batch of which half has no variance is not measured, and the run goes on") {
+  const TempFolder folder;
+  write_file(folder / "c.json", R"({
+    "model": {"name": "simsiam", "trunk": "resnet20", "projector": [8, 8], "predictor": 4},
+    "data": {"name": "random", "shape": [8, 8, 3], "classes": 3, "batch_size": 6,
+             "train_samples": 15, "test_samples": 6},
+    "compression": {"bits": 4, "advanced": {"min_elements": 96, "track_interval": 1}},
+    "train": {"epochs": 1}, "threads": 1})");
+  const Ran ran = frugal("train " + folder / "c.json" + " --out " + folder / "r");
+  REQUIRE_MESSAGE(ran.status == 0, ran.err);
+  std::vector<int64_t> measured;
+  for (const Json& line : convergence_lines(folder / "r/metrics.jsonl"))
+    measured.push_back(line["step"].get<int64_t>());
+  CHECK(measured == std::vector<int64_t>{1, 2});  // the third batch has 3 samples
+}
+
 TEST_CASE("a watched run trains as one that is not, and writes what it saw") {
   for (const Json& keep :
        {Json{{"level", "L1.2"}}, Json{{"level", "L2.1"}, {"gact", {{"interval", 9}}}},

@@ -8,6 +8,7 @@
 #include "core/random/random_streams.h"
 #include "core/stopwatch.h"
 #include "ops/dense/copy.h"
+#include "ops/image/batch_norm.h"
 #include "train/option_error.h"
 #include "train/ranks/ranks.h"
 
@@ -147,12 +148,18 @@ std::optional<optim::GradientSketch> Tracking::gradient(const Batch& part, int64
   std::optional<FinePolicy> fine;
   if (draw == kFine) fine.emplace(policy, fine_bits(bits()), options_.seed);
   SavePolicy& used = fine ? static_cast<SavePolicy&>(*fine) : policy;
-  const BatchResult result = forward_backward(task_, model_, part, context, &used, how);
-  if (options_.checkpointed_blocks > 0) sketch = optim::sketch_of_gradients(parameters_);
+  std::optional<BatchResult> result;
+  try {
+    result = forward_backward(task_, model_, part, context, &used, how);
+  } catch (const ops::TooFewRows&) {
+    // The batch has a variance, and half of it has none: this step is not measured.
+  }
+  if (result && options_.checkpointed_blocks > 0) sketch = optim::sketch_of_gradients(parameters_);
   model_.zero_grad();
   if (policy_.learner != nullptr) policy_.learner->restore_learned(learned);
-  packed_ = result.memory.packed;
-  if (!std::isfinite(result.loss) || !std::isfinite(sketch.squared_norm())) return std::nullopt;
+  if (!result) return std::nullopt;
+  packed_ = result->memory.packed;
+  if (!std::isfinite(result->loss) || !std::isfinite(sketch.squared_norm())) return std::nullopt;
   return sketch;
 }
 
