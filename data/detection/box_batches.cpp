@@ -157,6 +157,7 @@ struct BoxBatches::Loaded {
 struct BoxBatches::Job {
   Tensor input;
   std::vector<int64_t> places;
+  int64_t first_place = 0;  // whatever was left out since
   // Pictures of other shares, which count in the size of the batch. Empty with letterbox.
   std::vector<int64_t> other_places;
   std::vector<PictureSize> other_sizes;
@@ -311,6 +312,7 @@ BoxBatches::Job BoxBatches::begin(int64_t number) const {
              end = whole_begin + share_.end(last - first);
   Job job;
   job.places.assign(begin, end);
+  job.first_place = begin == end ? 0 : *begin;
   job.loaded.resize(job.places.size());
   job.row.resize(job.places.size());
   std::iota(job.row.begin(), job.row.end(), int64_t{0});
@@ -390,9 +392,25 @@ void BoxBatches::skip_faults(Job& job) {
     job.places.erase(job.places.begin() + at);
     job.row.erase(job.row.begin() + at);
   }
-  FRUGAL_CHECK(!job.loaded.empty(),
-               "[boxes] expected a picture that can be read in batch {}, got none",
-               state_.next_batch);
+  if (job.loaded.empty() && options_.training) take_another(job);
+}
+
+// A step needs a picture: the next one of the set that can be read.
+void BoxBatches::take_another(Job& job) const {
+  const auto pictures = static_cast<int64_t>(set_.pictures.size());
+  for (int64_t i = 1; i < pictures; ++i) {
+    const int64_t place = (job.first_place + i) % pictures;
+    try {
+      job.loaded = {load(place, sample_key(job.epoch, place))};
+    } catch (const Error&) {
+      continue;  // its own batch reports it
+    }
+    job.places = {place};
+    job.row = {0};
+    job.input = {};
+    return;
+  }
+  throw Error("[boxes] expected a picture that can be read, got none");
 }
 
 // The job's own input, unless pictures were left out or files have other sizes than the list says.
@@ -427,12 +445,20 @@ std::optional<Batch> BoxBatches::next() {
   if (state_.next_batch == batches_) {
     ahead_->drain();
     state_ = {state_.epoch + 1, 0};
-    epoch_ready_ = false;
+    epoch_ready_ = found_ = false;
     return std::nullopt;
   }
   if (!epoch_ready_) begin_epoch();
   Job job = ahead_->take(state_.next_batch, batches_);
   skip_faults(job);
+  // An evaluation goes on. The other processes of several wait for this batch, though it is empty.
+  while (job.loaded.empty() && share_.is_whole()) {
+    FRUGAL_CHECK(++state_.next_batch < batches_ || found_,
+                 "[boxes] expected a picture that can be read, got none");
+    if (state_.next_batch == batches_) return next();
+    job = ahead_->take(state_.next_batch, batches_);
+    skip_faults(job);
+  }
   const std::vector<Loaded>& loaded = job.loaded;
   const auto n = static_cast<int64_t>(loaded.size());
   const CategoryScope category(Category::input);
@@ -473,6 +499,7 @@ std::optional<Batch> BoxBatches::next() {
     batch.extras.emplace_back("crowd_counts", crowds.counts);
   }
   ++state_.next_batch;
+  found_ = true;
   return batch;
 }
 

@@ -38,7 +38,9 @@ struct BoxBatchOptions {
   // picture: those of a list whose size is that of the stored picture, or of the turned one. Where
   // both have this size, boxes are about the picture that is used.
   Exif exif = Exif::ignore;
-  bool skip_bad = false;  // leaves out pictures that cannot be used, and says how many they are
+  // Leaves out pictures that cannot be used, and says how many they are. In training, the next
+  // picture that can be used stands for a share of which nothing is left.
+  bool skip_bad = false;
   int threads = 0;   // threads that decode batches in advance; 0: next() does it, with parallel_for
   int prefetch = 1;  // with threads: batches that are made in advance
 };
@@ -71,8 +73,7 @@ class BoxBatches : public BatchSource {
   BoxBatches(const BoxBatches&) = delete;
   BoxBatches& operator=(const BoxBatches&) = delete;
   // Errors, unless skip_bad: a file that cannot be decoded; one of another size than the list says,
-  // also when it is turned; a box outside. With skip_bad: a batch, or a share that was not empty,
-  // in which no picture is left.
+  // also when it is turned; a box outside. With skip_bad: no picture of the set can be read.
   std::optional<Batch> next() override;
   int64_t batches() const override { return batches_; }
   int64_t samples() const override { return samples_; }
@@ -91,8 +92,9 @@ class BoxBatches : public BatchSource {
   Job begin(int64_t number) const;
   void make(Job& job, int64_t begin, int64_t end) const;
   void find_other_sizes(Job& job) const;
-  // Leaves out what cannot be read.
+  // Leaves out what cannot be read. Where that leaves nothing to train on, another picture comes.
   void skip_faults(Job& job);
+  void take_another(Job& job) const;
   Tensor input_of(Job& job) const;
 
   BoxSet set_;
@@ -101,6 +103,7 @@ class BoxBatches : public BatchSource {
   LoaderState state_;
   Share share_;
   bool epoch_ready_ = false;  // order_ is that of state_.epoch
+  bool found_ = false;        // some batch of this epoch has a picture
   std::vector<int64_t> order_;
   std::unique_ptr<MadeAhead<Job>> ahead_;  // the last member, whose threads use the others
 };

@@ -244,6 +244,8 @@ BoxSet read_coco(const std::string& file, const std::string& pictures,
       object.box = {static_cast<float>(box[0]), static_cast<float>(box[1]),
                     static_cast<float>(box[0] + box[2]), static_cast<float>(box[1] + box[3])};
       object.area = entry.has("area") ? entry.number("area") : box[2] * box[3];
+      FRUGAL_CHECK(object.area >= 0 || !entry.has("area"),
+                   "{}: expected an area of at least 0, got {}", where, object.area);
       object.crowd = entry.flag("iscrowd");
       try {
         add_object(object, where, own, bad);

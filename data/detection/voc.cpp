@@ -31,6 +31,14 @@ struct Annotation {
   std::vector<NamedObject> objects;
 };
 
+constexpr const char* kBlanks = " \t\r\n";
+
+std::string trimmed(const std::string& text) {
+  const size_t begin = text.find_first_not_of(kBlanks);
+  if (begin == std::string::npos) return "";
+  return text.substr(begin, text.find_last_not_of(kBlanks) + 1 - begin);
+}
+
 // Errors name the element and the file.
 class VocReader {
  public:
@@ -57,19 +65,16 @@ class VocReader {
                      const std::string& where) const {
     if (!parent.child(name)) return 0;
     const std::string text = child(parent, name, where).text().get();
-    return text.find_first_not_of(kBlanks) == std::string::npos ? 0 : number_in(text, name, where);
+    return trimmed(text).empty() ? 0 : number_in(text, name, where);
   }
 
  private:
-  static constexpr const char* kBlanks = " \t\r\n";
   double number_in(const std::string& text, const char* name, const std::string& where) const {
-    const size_t begin = text.find_first_not_of(kBlanks), end = text.find_last_not_of(kBlanks);
+    const std::string digits = trimmed(text);
+    const char* const end = digits.data() + digits.size();
     double value = 0;
-    const bool empty = begin == std::string::npos;
-    const auto read = empty ? std::from_chars_result{}
-                            : std::from_chars(text.data() + begin, text.data() + end + 1, value);
-    FRUGAL_CHECK(!empty && read.ec == std::errc() && read.ptr == text.data() + end + 1 &&
-                     std::isfinite(value),
+    const auto read = std::from_chars(digits.data(), end, value);
+    FRUGAL_CHECK(read.ec == std::errc() && read.ptr == end && std::isfinite(value),
                  "[voc] {}: expected a number in <{}> of {}, got {}", in_quotes(path_), name, where,
                  in_quotes(text));
     return value;
@@ -81,7 +86,8 @@ class VocReader {
 Annotation read_annotation(const std::string& path) {
   const VocReader reader(path);
   const pugi::xml_node root = reader.root();
-  const pugi::xml_node size = root.child("size");
+  pugi::xml_node size = root.child("size");
+  if (size) size = reader.child(root, "size", "<annotation>");
   Annotation annotation;
   const double height = reader.number_or_0(size, "height", "<size>");
   const double width = reader.number_or_0(size, "width", "<size>");
@@ -96,7 +102,7 @@ Annotation read_annotation(const std::string& path) {
     NamedObject found;
     found.where = fmt::format("object {}", ++place);
     const std::string& where = found.where;
-    found.name = reader.child(node, "name", where).text().get();
+    found.name = trimmed(reader.child(node, "name", where).text().get());
     const pugi::xml_node box = reader.child(node, "bndbox", where);
     // The first pixel has the number 1, and the last one belongs to the box.
     found.object.box = {static_cast<float>(reader.number(box, "xmin", where) - 1),
@@ -141,7 +147,7 @@ std::vector<std::string> classes_in(const fs::path& folder) {
     // A damaged file is found where its picture is read.
     if (!document.load_buffer(bytes.data(), bytes.size())) continue;
     for (const pugi::xml_node& node : document.child("annotation").children("object"))
-      names.insert(node.child("name").text().get());
+      names.insert(trimmed(node.child("name").text().get()));
   }
   names.erase("");
   return {names.begin(), names.end()};
@@ -169,6 +175,8 @@ BoxSet read_voc(const std::string& folder, BoxPart part, const BoxListOptions& o
   BoxSet set;
   if (options.known.names.empty()) {
     set.names = classes_in(root / "Annotations");
+    FRUGAL_CHECK(!set.names.empty(), "[voc] {}: expected objects, got none",
+                 in_quotes((root / "Annotations").string()));
     set.names.insert(set.names.begin(), "background");
   } else {
     static_cast<BoxClasses&>(set) = options.known;

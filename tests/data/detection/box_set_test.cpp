@@ -98,6 +98,18 @@ TEST_CASE("VOC: pictures, boxes and classes of a part") {
   CHECK(voc.read(BoxPart::test, {"horse", "cat"}).pictures[0].objects[0].label == 2);
 }
 
+TEST_CASE("VOC: blanks around a name do not count, and a set without objects is an error") {
+  const Voc voc;
+  put(voc.folder, "Annotations/b.xml", annotation(object("\n  cat ", corners("1", "1", "2", "2"))));
+  const BoxSet train = voc.read(BoxPart::train);
+  CHECK(train.names == std::vector<std::string>{"background", "cat", "dog"});
+  CHECK(train.pictures[1].objects.at(0).label == 1);
+  for (const char* file : {"Annotations/a.xml", "Annotations/b.xml", "Annotations/c.xml"})
+    put(voc.folder, file, annotation(""));
+  fails("Annotations\": expected objects, got none", [&] { voc.read(BoxPart::train); });
+  CHECK(voc.read(BoxPart::train, {"cat"}).pictures.size() == 2);
+}
+
 TEST_CASE("VOC: what is wrong is named with its file, or skipped") {
   const Voc voc;
   // The picture goes with its object, which would be background without its box.
@@ -117,6 +129,8 @@ TEST_CASE("VOC: what is wrong is named with its file, or skipped") {
         "expected a number in <ymin> of object 1, got \"six\"");
   wrong(annotation("<object><name>cat</name></object>"), "expected <bndbox> in object 1, got none");
   wrong(annotation("", -1), "expected a picture of at least one pixel");
+  wrong("<annotation><size><width>30</width></size><size/></annotation>",
+        "expected one <size> in <annotation>, got several");
   wrong("<annotation><size>", "test.txt\", line 1: [voc] ");
   wrong("<annotations/>", "expected <annotation> in the document, got none");
   put(voc.folder, "Annotations/c.xml", annotation(object("cow", corners("1", "1", "2", "2"))));
@@ -221,6 +235,8 @@ TEST_CASE("COCO: pictures, boxes and categories") {
         "annotations[0]: expected the id of a picture, got 8");
   wrong(R"({"image_id": 7, "category_id": 2, "bbox": [1, 2, 3, 4]})",
         "annotations[0]: expected the id of a category, got 2");
+  wrong(R"({"image_id": 7, "category_id": 3, "bbox": [1, 2, 3, 4], "area": -5})",
+        "annotations[0]: expected an area of at least 0, got -5");
   wrong(R"({"image_id": 7, "category_id": 3, "bbox": [1, 2, 3]})",
         "annotations[0]: expected 4 numbers as bbox, got \"[1,2,3]\"");
   wrong(R"({"image_id": 7, "category_id": 3, "bbox": [25, 2, 10, 4]})",
@@ -556,6 +572,46 @@ TEST_CASE("BoxBatches: shares are as large as the whole batch") {
       }
 }
 
+TEST_CASE("BoxBatches: a picture that cannot be read is a batch of its own") {
+  const TemporaryFolder folder;
+  BoxSet set;
+  for (int64_t i = 0; i < 4; ++i) {
+    BoxPicture picture;
+    picture.path = folder / fmt::format("{}.jpg", i);
+    put(folder, fmt::format("{}.jpg", i), i % 2 == 1 ? jpeg(20, 30).substr(0, 300) : jpeg(20, 30));
+    set.pictures.push_back(picture);
+  }
+  BoxBatchOptions options;
+  options.batch_size = 1;
+  options.shuffle = false;
+  options.height = options.width = 32;
+  options.skip_bad = true;
+  const auto places = [](BoxBatches& batches) {
+    std::vector<int64_t> all;
+    while (const auto batch = batches.next()) {
+      REQUIRE(batch->input.shape() == Shape{1, 32, 32, 3});
+      CHECK(batch->input.item(0) != 0);
+      all.push_back(batch->target.item<int64_t>());
+    }
+    return all;
+  };
+  for (const int threads : {0, 2})
+    for (const bool training : {false, true}) {
+      CAPTURE(training);
+      options.threads = threads;
+      options.training = training;
+      BoxBatches batches(set, options);
+      // A step takes the next picture, and an evaluation goes on.
+      for (int epoch = 0; epoch < 2; ++epoch)
+        CHECK(places(batches) ==
+              (training ? std::vector<int64_t>{0, 2, 2, 0} : std::vector<int64_t>{0, 2}));
+      BoxSet bad = set;
+      bad.pictures = {set.pictures[1], set.pictures[3]};
+      BoxBatches none(bad, options);
+      fails("expected a picture that can be read, got none", [&] { none.next(); });
+    }
+}
+
 TEST_CASE("BoxBatches: shares with files that cannot be read") {
   const TemporaryFolder folder;
   BoxSet set;
@@ -578,8 +634,8 @@ TEST_CASE("BoxBatches: shares with files that cannot be read") {
       first.set_share({0, 2});
       second.set_share({1, 2});
       frugal_test::check_together({*first.next(), *second.next()}, *one.next());
-      third.set_share({1, 4});
-      fails("expected a picture that can be read in batch 0", [&] { third.next(); });
+      third.set_share({1, 4});  // picture 1 alone
+      CHECK(third.next()->target.to_vector<int64_t>() == std::vector<int64_t>{2});
       // Only the process that has the picture refuses it.
       options.skip_bad = false;
       BoxBatches strict(set, options), other(set, options);
