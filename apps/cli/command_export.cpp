@@ -46,6 +46,21 @@ struct ExportSource {
   bool unties_head = false;         // did a merged adapter give the head a weight of its own?
 };
 
+// The network of a run for a file, which has whole weights. Packed ones become those that they
+// stand for: what trained beside them, such as adapters, fits no others.
+std::shared_ptr<Module> whole_network(StoredRun& run, const std::string& weights, Device device) {
+  const auto network = stored_network(run, weights, device);
+  if (run.config.model.packing.format == ops::MatrixFormat::f32) return network;
+  run.config.model.packing = {};
+  const auto whole = make_model(run.config, run.description.spec, device);
+  const bool leaves_out = whole->leaves_out_frozen();
+  network->leave_out_frozen(false);
+  whole->leave_out_frozen(false);
+  models::load_state_dict(*whole, models::state_views(*network));
+  whole->leave_out_frozen(leaves_out);
+  return whole;
+}
+
 ExportSource open_source(const ExportArguments& arguments) {
   must_be_there("RUN", arguments.source);
   const bool is_run = is_folder(arguments.source);
@@ -75,13 +90,16 @@ ExportSource open_source(const ExportArguments& arguments) {
     throw ConfigError("",
                       "expected the folder of a run, or a configuration with --checkpoint "
                       "FILE; --random exports random weights");
-  run.config.model.packing = {};  // files have whole weights
   source.folder = run.folder;
   source.labels = run.description.classes;
   const Device device = set_up_computing_device(run.config.run, "exported");
   source.spec = run.description.spec;
-  source.model = source.weights.empty() ? make_model(run.config, source.spec, device)
-                                        : stored_network(run, source.weights, device);
+  if (source.weights.empty()) {
+    run.config.model.packing = {};
+    source.model = make_model(run.config, source.spec, device);
+  } else {
+    source.model = whole_network(run, source.weights, device);
+  }
   source.config = std::move(run.config);
   return source;
 }

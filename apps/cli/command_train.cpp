@@ -74,6 +74,8 @@ void train_command(const TrainArguments& arguments) {
   if (!arguments.resume || !has_checkpoint(arguments.out)) {
     check_starting_weights(config);  // their folder may say which network fits the data
     adopt_encoding(config);
+  } else {
+    check_weights_of_run(config, arguments.out);
   }
   resolve(config);
   catch_signals();

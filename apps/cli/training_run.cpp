@@ -61,11 +61,14 @@ std::shared_ptr<RunFolder> open_folder(const TrainOptions& options, const Config
       else
         raise("train.epochs", before.train.epochs, config.train.epochs);
     }
-    const std::string difference = first_difference(before, config);
-    const bool is_length = difference == "train.epochs" || difference == "train.steps";
     // Its files of weights then hold the adapter alone, from which --init-from cannot start.
     const bool is_adapter_alone =
         before.adapter.type != models::AdapterType::none && before.model.weights.has_value();
+    // These weights may have another place: base.json has their digest.
+    if (is_adapter_alone && config.model.weights && has_base(out))
+      before.model.weights = config.model.weights;
+    const std::string difference = first_difference(before, config);
+    const bool is_length = difference == "train.epochs" || difference == "train.steps";
     if (!difference.empty())
       throw ConfigError(
           difference, fmt::format("the run in {} was made with another value; results would "

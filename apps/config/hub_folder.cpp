@@ -633,13 +633,12 @@ bool is_same(const DecoderOptions& a, const DecoderOptions& b) {
       const RotaryOptions rotary = o.rotary_of(i);
       all.push_back(static_cast<double>(o.window_of(i)));
       all.push_back(static_cast<double>(o.turns(i)));
-      all.insert(all.end(), {static_cast<double>(rotary.scaling), rotary.base});
+      all.insert(all.end(), {static_cast<double>(rotary.scaling), rotary.base, rotary.gain});
       if (rotary.scaling == RotaryOptions::Scaling::none) continue;
       all.push_back(rotary.factor);
       if (rotary.scaling == RotaryOptions::Scaling::linear) continue;
-      all.insert(all.end(),
-                 {rotary.first_length, rotary.low, rotary.high, rotary.most_turns,
-                  rotary.least_turns, static_cast<double>(rotary.whole_pairs), rotary.gain});
+      all.insert(all.end(), {rotary.first_length, rotary.low, rotary.high, rotary.most_turns,
+                             rotary.least_turns, static_cast<double>(rotary.whole_pairs)});
     }
     return all;
   };
@@ -842,7 +841,7 @@ Json hub_config(const ModelConfig& model, const std::string& dtype, const std::s
   if (!is_same(decoder_options(again), o))
     throw ConfigError("model.family",
                       fmt::format("expected a network that the config.json of {} can describe: it "
-                                  "has no key for one of rope_layers, attention_window, "
+                                  "has no key for one of rope_layers, rope_gain, attention_window, "
                                   "window_layers, attention_scale, attention_cap, logit_cap, "
                                   "attention_bias and mlp_bias as they are here",
                                   usual.type));

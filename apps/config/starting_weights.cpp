@@ -31,6 +31,11 @@ std::string load_starting_weights(Module& network, const Config& config) {
                  }));
   }
   if (config.model.adapter) {
+    if (!config.model.weights)
+      throw ConfigError("model.adapter",
+                        fmt::format("expected model.weights beside it, which name the weights that "
+                                    "{} was trained beside, got none",
+                                    in_quotes(*config.model.adapter)));
     load_adapter(network, config, *config.model.adapter);
     read +=
         fmt::format("{}adapter of {}", read.empty() ? "" : "\n", printable(*config.model.adapter));

@@ -533,6 +533,29 @@ std::string base_json(const Config& config) {
   return json.dump(2) + "\n";
 }
 
+bool has_base(const std::string& folder) { return has_file(folder, kBase); }
+
+void check_weights_of_run(const Config& config, const std::string& folder) {
+  std::error_code none;
+  if (!config.model.weights || has_base(folder) ||
+      std::filesystem::exists(*config.model.weights, none))
+    return;
+  // The run's own configuration has all that the weights said, and what the data said.
+  const Config own = load_config(folder + "/config.json");
+  Config now = own;
+  now.model = config.model;
+  for (const auto size :
+       {&ModelConfig::num_classes, &ModelConfig::in_channels, &ModelConfig::vocab_size})
+    if (!(now.model.*size)) now.model.*size = own.model.*size;
+  if (first_difference(own, now).empty()) return;
+  throw ConfigError(
+      "model.weights",
+      fmt::format("expected the weights that the run in {0} began with, which say what network it "
+                  "is, got {1}, which is not there. The run does not need them to go on: `frugal "
+                  "train {0}/config.json --out {0} --resume`",
+                  folder, in_quotes(*config.model.weights)));
+}
+
 data::SafetensorsShards open_base_again(const std::string& folder, const Config& config) {
   if (!has_file(folder, kBase)) {
     log().warn("[run] {} has no {}: the weights of {} are taken for those that the run began with",

@@ -115,6 +115,10 @@ TEST_CASE("adapters: a base that changed or went is an error that names it") {
   CHECK(gone.status == 2);
   CHECK(has(gone.err, "model.weights: expected the weights beside which the run"));
   CHECK(loss_of(run + " --set model.weights=" + (base.folder / "moved")) == loss);
+  const Ran further =
+      frugal(fmt::format("train {}{} --set model.weights={} {} --out {} --resume --extend 5",
+                         base.config, kData, base.folder / "moved", adapter("lora"), run));
+  CHECK_MESSAGE(further.status == 0, further.err);
   fs::rename(base.folder / "moved", base.base);
   auto changed = tensors_of(weights);
   changed.at("model.norm.weight").mut<float>()[0] += 1;
@@ -414,6 +418,59 @@ TEST_CASE("adapters: a merged folder is base and adapter, and eval and generate 
         loss_of(fmt::format("{} --checkpoint {} --set adapter.type=none", base.start(), merged));
     CHECK(std::fabs(apart - together) < 1e-5);
   }
+}
+
+TEST_CASE("adapters: beside packed weights, an export is the network that was trained") {
+  const Base base;
+  for (const char* format : {"nf4", "int8"}) {
+    CAPTURE(format);
+    const std::string run = base.folder / format, merged = run + "_merged",
+                      packed = fmt::format(" --set model.frozen={}", format);
+    const Ran trained =
+        base.train(adapter("lora", "--set 'adapter.targets=[\"q_proj\"]'") + packed, format);
+    REQUIRE_MESSAGE(trained.status == 0, trained.err);
+    const Ran written = frugal(fmt::format("export {} --format merged --out {}", run, merged));
+    REQUIRE_MESSAGE(written.status == 0, written.err);
+    const double apart = loss_of(run),
+                 together = loss_of(fmt::format("{} --checkpoint {} --set adapter.type=none",
+                                                base.start(), merged));
+    CHECK(std::fabs(apart - together) < 1e-5);
+    // The layers beside the adapter are those that the packed ones stand for.
+    const auto before = tensors_of(base.base + "/model.safetensors"),
+               after = tensors_of(merged + "/model.safetensors");
+    const char* const other = "model.layers.0.mlp.up_proj.weight";
+    CHECK(largest_difference(after.at(other), before.at(other)) > 1e-5);
+    CHECK(largest_difference(after.at("model.norm.weight"), before.at("model.norm.weight")) == 0);
+  }
+}
+
+TEST_CASE("adapters: one is not put beside random weights") {
+  const Base base;
+  REQUIRE(base.train(adapter("lora"), "run").status == 0);
+  const std::string peft = base.folder / "peft";
+  REQUIRE(
+      frugal(fmt::format("export {} --format peft --out {}", base.folder / "run", peft)).status ==
+      0);
+  const Ran ran = frugal(
+      fmt::format("train {}{}{} --set model.adapter={}", base.config, kNetwork, kData, peft));
+  CHECK(ran.status == 2);
+  CHECK_MESSAGE(has(ran.err, "model.adapter: expected model.weights beside it"), ran.err);
+}
+
+TEST_CASE("weights that are gone are named where a run is resumed that began with them") {
+  const Base base;
+  const std::string run = base.folder / "whole",
+                    train = fmt::format("train {}{} --set model.weights={} --out {}", base.config,
+                                        kData, base.base, run);
+  const Ran begun = frugal(train);
+  REQUIRE_MESSAGE(begun.status == 0, begun.err);
+  fs::rename(base.base, base.folder / "moved");
+  const Ran ran = frugal(train + " --resume --extend 5");
+  CHECK(ran.status == 2);
+  CHECK_MESSAGE(has(ran.err, "model.weights: expected the weights that the run in"), ran.err);
+  const Ran goes_on = frugal(
+      fmt::format("train {0}/config.json --out {0} --resume --extend 5 --set train.steps=5", run));
+  CHECK_MESSAGE(goes_on.status == 0, goes_on.err);
 }
 
 TEST_CASE("adapters: a step of thousands of tokens has the same bits for every thread count") {

@@ -475,6 +475,19 @@ TEST_CASE("hub: a network that config.json cannot describe is not exported") {
   model.vocab_size = 40;
   model.options = {{"layers", 2}, {"width", 16}, {"heads", 2}};
   CHECK(hub_config(model, "float32", "")["num_key_value_heads"] == 2);
+  // config.json has a gain for yarn alone.
+  for (const auto& [scaling, exported] : std::initializer_list<std::pair<const char*, bool>>{
+           {"none", false}, {"linear", false}, {"yarn", true}}) {
+    CAPTURE(scaling);
+    ModelConfig louder = model;
+    louder.options["rope_gain"] = 3.0;
+    louder.options["rope_scaling"] = std::string(scaling);
+    if (exported)
+      CHECK(hub_config(louder, "float32", "")["rope_scaling"]["attention_factor"] == 3);
+    else
+      CHECK_THROWS_WITH_AS(hub_config(louder, "float32", ""), doctest::Contains("rope_gain"),
+                           ConfigError);
+  }
   model.options["attention_window"] = 4;  // no Llama has one
   CHECK_THROWS_WITH_AS(hub_config(model, "float32", ""),
                        doctest::Contains("the config.json of llama"), ConfigError);
