@@ -46,9 +46,10 @@ std::unique_ptr<Packed> coded_as(std::unique_ptr<Packed> packed, int64_t bytes,
 std::unique_ptr<Packed> entropy_code(std::unique_ptr<Packed> packed,
                                      const EntropyOptions& options) {
   Grouped* const plain = grouped_in(packed.get());
-  if (plain == nullptr || plain->payload().device() == kMeta) return packed;
+  if (plain == nullptr) return packed;
   const Tensor& before = plain->payload();
   const int64_t bytes = before.nbytes();
+  if (before.device() == kMeta) return coded_as(std::move(packed), bytes, options);
   if (bytes == 0 || bytes < options.min_bytes) return packed;
   const CodeMap map(plain->parts());
   Tensor payload;

@@ -12,10 +12,12 @@
 // asks for it several times within moments. This also holds if the coded payload is moved away in
 // between (offload.h).
 //
-// Only results of type Grouped are coded. Other results, and results on `meta`, stay those of the
-// inner codec. On `meta` the saving is not known, but it may be given (coded_as()). On CUDA packing
-// waits for the device once, to read how often each byte occurs and how long the streams are. So it
-// cannot be captured (core/cuda/cuda_graph.h). Unpacking does not wait.
+// Only results of type Grouped are coded. Other results stay those of the inner codec. On `meta`
+// the saving is not known, so a result has the size of the inner codec's, or a given one
+// (coded_as()), and decoding takes its memory. On CUDA packing waits for the device once, to read
+// how often each byte occurs and how long the streams are. So it cannot be captured
+// (core/cuda/cuda_graph.h). Unpacking does not wait.
+//
 // Thread safety: packing as for Quantizer; one packed tensor belongs to one thread. Bytes do not
 // depend on the number of threads.
 #pragma once

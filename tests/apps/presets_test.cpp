@@ -252,6 +252,27 @@ TEST_CASE("frugal plan says which preset to set, within 80 columns and as JSON")
 
 // A tensor that is rebuilt comes in slices, and one that is kept does not. A kernel may add up in
 // another order for a slice, or for the pixels that a projection meets alone.
+TEST_CASE("a training takes no more than the plan of its preset says") {
+  const TempFolder folder;
+  write_file(folder / "c.json", R"({
+    "model": {"name": "resnet20"},
+    "data": {"name": "random", "shape": [32, 32, 3], "classes": 4, "batch_size": 32,
+             "train_samples": 64, "test_samples": 32},
+    "train": {"steps": 2}, "threads": 1})");
+  const Json plan = Json::parse(frugal("plan " + folder / "c.json" + " --memory 1TiB --json").out);
+  for (const Json& each : plan.at("recommended").at("presets")) {
+    const auto name = each.at("preset").get<std::string>();
+    CAPTURE(name);
+    const Ran ran =
+        frugal("train " + folder / "c.json" + " --json --set compression.preset=" + name);
+    REQUIRE_MESSAGE(ran.status == 0, ran.err);
+    const auto planned = each.at("peak_bytes").get<int64_t>(),
+               took = Json::parse(ran.out).at("memory").at("peak_bytes").get<int64_t>();
+    CHECK(took <= planned + planned / 100);
+    CHECK(took >= planned * 3 / 4);
+  }
+}
+
 TEST_CASE("lossless: recipes change no bit of a network with wide projections") {
   const TempFolder folder;
   struct Row {

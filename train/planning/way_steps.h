@@ -25,7 +25,7 @@ Way preset_way(const PlannedRun& run, const compress::Named& preset);
 std::vector<Way> ways(const PlannedRun& run);
 
 // The policy of steps on `meta` that keep activations in this way. What entropy coding would save
-// is not counted, because it depends on values.
+// is not counted, because it depends on values; what decoding takes is.
 std::unique_ptr<SavePolicy> policy_on_meta(const Way& way, const PlannerOptions& options);
 
 // Steps of one run on `meta`. All ways share the network, the optimizer and the batches.

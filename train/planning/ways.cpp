@@ -142,7 +142,8 @@ std::vector<Way> ways(const PlannedRun& run) {
 
 std::unique_ptr<SavePolicy> policy_on_meta(const Way& way, const PlannerOptions& options) {
   Choice choice = compress::on_device(way.choice, options.device);
-  choice.entropy = false;
+  // Plans within a budget count on savings that were seen (planner.h), and else on none.
+  if (!choice.memory_budget().empty()) choice.entropy = false;
   return compress::make_policy(choice, kMeta, options.seed);
 }
 
