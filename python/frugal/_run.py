@@ -181,17 +181,26 @@ def train(
     return Run(folder or None, json.loads(text) if text else None)
 
 
+def _size(memory: Union[str, int, None]) -> str:
+    if memory is None:
+        return ""
+    if isinstance(memory, float) and memory.is_integer():
+        memory = int(memory)
+    is_number = isinstance(memory, int) and not isinstance(memory, bool)
+    return str(memory) if is_number else memory  # what is no text is an error of the module
+
+
 def plan(
     config: Config,
     *,
     set: Optional[Mapping[str, Any]] = None,  # noqa: A002
-    memory: Optional[str] = None,
+    memory: Union[str, int, None] = None,
     largest: Optional[str] = None,
     explain: bool = False,
 ) -> Dict[str, Any]:
     """What a step takes with each way to keep activations, as `frugal plan --json` says it.
 
-    memory: what a step may take, such as "2 GiB".
+    memory: what a step may take, a number of bytes or a text such as "2 GiB".
     largest: "batch", "layers", "width" or "resolution": the largest value that fits into `memory`.
     explain: which tensors take most.
     """
@@ -201,7 +210,7 @@ def plan(
             _frugal.plan(
                 config=file,
                 sets=_sets(set),
-                memory="" if memory is None else memory,
+                memory=_size(memory),
                 largest="" if largest is None else largest,
                 explain=explain,
             )

@@ -325,7 +325,7 @@ class Loops(unittest.TestCase):
                 lambda: frugal.load("runs/a", weights=3),
                 r"\[load\] expected weights to be the name of a file or a folder, got int 3",
             ),
-            (lambda: frugal.plan({}, memory=3), r"\[plan\] expected memory to be a text, got int 3"),
+            (lambda: frugal.plan({}, memory=2.5), r"\[plan\] expected memory to be a text, got float 2.5"),
             (lambda: frugal.Run(3), r"\[run\] expected folder to be the name of a file or a folder, got int 3"),
         ):  # fmt: skip
             with self.assertRaisesRegex(TypeError, "^" + message):
@@ -489,6 +489,9 @@ class Runs(InFolder):
 
     def test_plans(self):
         plan = frugal.plan(self.config, memory="1 GiB")
+        self.assertEqual(plan["recommended"]["memory_bytes"], 1 << 30)
+        for number in (1 << 30, float(1 << 30)):
+            self.assertEqual(frugal.plan(self.config, memory=number)["recommended"], plan["recommended"])
         self.assertTrue(plan["levels"])
         self.assertIn("recommended", plan)
         largest = frugal.plan(self.config, memory="1 GiB", largest="batch")
