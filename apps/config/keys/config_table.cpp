@@ -518,8 +518,8 @@ Section train_section() {
        field(s, "checkpointing", &C::checkpointing, boolean(),
              "Keep only the inputs of residual blocks, and recompute the rest in backward.",
              networks("checkpointing",
-                      "networks of blocks, which are all but mlp, graph networks and a sequential "
-                      "network without residuals and pools")),
+                      "networks of blocks, which are all but mlp, U-Net, HRNet, dilation8, graph "
+                      "networks and a sequential network without residuals and pools")),
        field(s, "checkpointed_blocks", &C::first_blocks, integer(0, kMany),
              "checkpointing: only of so many blocks, from the first; 0: of all.",
              {"train.checkpointing", {"train.checkpointing"}, checkpoints}),
