@@ -167,7 +167,7 @@ def op(
 
         square = frugal.op("square", lambda x: x * x, lambda dy, x: 2 * dy * x, linear=True)
 
-    forward: gets the inputs as arrays and gives the output as a new array.
+    forward: gets the inputs as arrays, which cannot be written, and gives the output as a new array.
     backward: gets the gradient of the output and what the op keeps, as arrays, and gives the
         gradient of each input: one array, or a tuple where there are several inputs, with None for
         those that have no gradient.
@@ -180,11 +180,10 @@ def op(
     for argument, function in (("forward", forward), ("backward", backward)):
         if not callable(function):
             raise TypeError(f"[op] expected {argument} to be a function, got {said(function)}")
-    import numpy
 
     def arrays(function: Callable[..., Any], argument: str) -> Callable[..., Any]:
         def call(*tensors: Tensor) -> Any:
-            found = function(*(numpy.asarray(one) for one in tensors))
+            found = function(*(_read_only(one) for one in tensors))
             if found is None:
                 raise TypeError(f"[op] {name}: expected {argument} to give an array, got None")
             if isinstance(found, tuple):
@@ -199,6 +198,15 @@ def op(
         return _frugal.run_op(name, ahead, back, [_variable(x) for x in inputs], keeps, linear)
 
     return run
+
+
+def _read_only(one: Tensor) -> Any:
+    """The memory of a tensor, which others read after the function: what it keeps, other ops."""
+    import numpy
+
+    array = numpy.asarray(one).view()
+    array.flags.writeable = False
+    return array
 
 
 def _fresh(array: Any, inputs: Sequence[Tensor]) -> Tensor:

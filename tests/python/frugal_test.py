@@ -232,6 +232,14 @@ class Loops(unittest.TestCase):
             frugal.op("none", lambda x: None, lambda dy, x: dy)(v)
         with self.assertRaisesRegex(TypeError, r"\[op\] none: expected backward to give an array, got None"):
             frugal.sum(frugal.op("none", lambda x: x * 2, lambda dy, x: None)(v)).backward()
+        # What others read cannot be written.
+        for forward, backward in (
+            (lambda x: x.__imul__(2), lambda dy, x: dy),
+            (lambda x: x * 2, lambda dy, x: dy.__imul__(2)),
+        ):
+            with self.assertRaisesRegex(ValueError, "read-only"):
+                frugal.sum(frugal.op("writes", forward, backward)(v)).backward()
+            self.assertEqual(np.asarray(v.value).tolist(), [1, 1, 1, 1])
         short = frugal.op("short", lambda x: x * 2, lambda dy, x: (dy, dy))
         with self.assertRaisesRegex(frugal.Error, "expected 1 gradients"):
             frugal.sum(short(v)).backward()
