@@ -335,6 +335,9 @@ TEST_CASE_FIXTURE(BadInput, "a padding as large as the pictures would crop them 
               {"data.crop_padding: expected less than the shorter side", "1 pixel, got 1"});
   check_fails(frugal("train " + config + " --set data.crop_padding=6"), 2, {"6 pixels, got 6"});
   CHECK(frugal("train " + config + " --quiet --set data.crop_padding=5").status == 0);
+  check_fails(frugal("train " + config + " --set data.cutout=6"), 2,
+              {"data.cutout: expected less than the longer side", "6 pixels, got 6"});
+  CHECK(frugal("train " + config + " --quiet --set data.cutout=5").status == 0);
 }
 
 TEST_CASE_FIXTURE(BadInput, "--set takes one value, before CONFIG as after it") {

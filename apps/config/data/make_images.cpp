@@ -710,6 +710,15 @@ void ImageKind::check(const Config& config) const {
                       "that a batch normalization could divide by",
                       with_noun(side, "pixel"), c.crop_padding));
   }
+  if (c.cutout > 0) {
+    const Shape sample = images->spec(config).sample;
+    const int64_t side = std::max(sample[0], sample[1]);
+    if (c.cutout >= side)
+      throw ConfigError("data.cutout",
+                        fmt::format("expected less than the longer side of the pictures, which is "
+                                    "{}, got {}: it could blank a whole picture",
+                                    with_noun(side, "pixel"), c.cutout));
+  }
   const bool mixes = c.mixup > 0 || c.cutmix > 0;
   if (mixes &&
       (c.several_labels || images->spec(config).target != BatchSpec::Target::class_of_sample))

@@ -95,8 +95,14 @@ TEST_CASE("samples of several widths are coded where that pays, and nowhere else
     const auto raw = Entropy(inner, kAlways).pack(even(shape), entry(1));
     CHECK(bytes_of(*raw) < bytes_of(*plain) + bytes_of(*plain) / 100 + 256);
   }
-  const auto meta = Entropy(inner).pack(Tensor::empty({200, 8, 8, 16}, DType::f32, kMeta), {});
-  CHECK(!is_coded(*meta));
+  // On `meta` nothing is saved, and decoding takes its memory.
+  const Tensor described = Tensor::empty({200, 8, 8, 16}, DType::f32, kMeta);
+  const auto plain = inner->pack(described, {}), meta = Entropy(inner).pack(described, {});
+  REQUIRE(is_coded(*meta));
+  CHECK(bytes_of(*meta) == bytes_of(*plain));
+  const int64_t before = allocator(kMeta).report().of(Category::workspace);
+  meta->unpack_rows(0, 1);
+  CHECK(allocator(kMeta).report().of(Category::workspace) - before == bytes_of(*plain));
 }
 
 TEST_CASE("bytes of coded samples do not depend on the number of threads") {
