@@ -453,9 +453,9 @@ std::optional<Batch> BoxBatches::next() {
   skip_faults(job);
   // An evaluation goes on. The other processes of several wait for this batch, though it is empty.
   while (job.loaded.empty() && share_.is_whole()) {
-    FRUGAL_CHECK(++state_.next_batch < batches_ || found_,
-                 "[boxes] expected a picture that can be read, got none");
-    if (state_.next_batch == batches_) return next();
+    const bool is_last = ++state_.next_batch == batches_;
+    FRUGAL_CHECK(!is_last || found_, "[boxes] expected a picture that can be read, got none");
+    if (is_last) return next();
     job = ahead_->take(state_.next_batch, batches_);
     skip_faults(job);
   }

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <filesystem>
+#include <set>
 
 #include "data/detection/box_batches.h"
 #include "data/image/orientation.h"
@@ -572,15 +573,26 @@ TEST_CASE("BoxBatches: shares are as large as the whole batch") {
       }
 }
 
-TEST_CASE("BoxBatches: a picture that cannot be read is a batch of its own") {
-  const TemporaryFolder folder;
+namespace {
+
+// `bad`: which of them cannot be read.
+BoxSet four_pictures(const TemporaryFolder& folder, const std::set<int64_t>& bad) {
   BoxSet set;
   for (int64_t i = 0; i < 4; ++i) {
     BoxPicture picture;
     picture.path = folder / fmt::format("{}.jpg", i);
-    put(folder, fmt::format("{}.jpg", i), i % 2 == 1 ? jpeg(20, 30).substr(0, 300) : jpeg(20, 30));
+    put(folder, fmt::format("{}.jpg", i),
+        bad.contains(i) ? jpeg(20, 30).substr(0, 300) : jpeg(20, 30));
     set.pictures.push_back(picture);
   }
+  return set;
+}
+
+}  // namespace
+
+TEST_CASE("BoxBatches: a picture that cannot be read is a batch of its own") {
+  const TemporaryFolder folder;
+  const BoxSet set = four_pictures(folder, {1, 3});
   BoxBatchOptions options;
   options.batch_size = 1;
   options.shuffle = false;
@@ -614,13 +626,7 @@ TEST_CASE("BoxBatches: a picture that cannot be read is a batch of its own") {
 
 TEST_CASE("BoxBatches: shares with files that cannot be read") {
   const TemporaryFolder folder;
-  BoxSet set;
-  for (int64_t i = 0; i < 4; ++i) {
-    BoxPicture picture;
-    picture.path = folder / fmt::format("{}.jpg", i);
-    put(folder, fmt::format("{}.jpg", i), i == 1 ? jpeg(20, 30).substr(0, 300) : jpeg(20, 30));
-    set.pictures.push_back(picture);
-  }
+  const BoxSet set = four_pictures(folder, {1});
   BoxBatchOptions options;
   options.batch_size = 4;
   options.shuffle = false;
