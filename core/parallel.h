@@ -21,8 +21,9 @@ class ThreadLimit {
   int before_;
 };
 
-// Calls f(begin, end) over disjoint ranges of nearly equal size that cover [begin, end): one for
-// each `grain` elements begun, at most one for each thread. An exception of f reaches the caller.
+// Calls f(begin, end) over disjoint ranges of nearly equal size that cover [begin, end). There are
+// ceil((end - begin) / grain) ranges, but no more than threads. An exception of f reaches the
+// caller.
 void parallel_for(int64_t begin, int64_t end, int64_t grain,
                   const std::function<void(int64_t, int64_t)>& f);
 

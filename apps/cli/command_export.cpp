@@ -46,8 +46,8 @@ struct ExportSource {
   bool unties_head = false;         // did a merged adapter give the head a weight of its own?
 };
 
-// The network of a run for a file, which has whole weights. Packed ones become those that they
-// stand for: what trained beside them, such as adapters, fits no others.
+// The network of a run as files hold it, with whole weights. Packed weights become the whole ones
+// that they stand for, because adapters were trained beside these.
 std::shared_ptr<Module> whole_network(StoredRun& run, const std::string& weights, Device device) {
   const auto network = stored_network(run, weights, device);
   if (run.config.model.packing.format == ops::MatrixFormat::f32) return network;

@@ -64,7 +64,7 @@ std::shared_ptr<RunFolder> open_folder(const TrainOptions& options, const Config
     // Its files of weights then hold the adapter alone, from which --init-from cannot start.
     const bool is_adapter_alone =
         before.adapter.type != models::AdapterType::none && before.model.weights.has_value();
-    // These weights may have another place: base.json has their digest.
+    // The frozen weights may have another place, because base.json has their digest.
     if (is_adapter_alone && config.model.weights && has_base(out))
       before.model.weights = config.model.weights;
     const std::string difference = first_difference(before, config);

@@ -537,7 +537,7 @@ bool has_base(const std::string& folder) { return has_file(folder, kBase); }
 
 void check_weights_of_run(const Config& config, const std::string& folder) {
   std::error_code none;
-  if (!config.model.weights || has_base(folder) ||
+  if (!config.model.weights || has_base(folder) || !has_file(folder, "config.json") ||
       std::filesystem::exists(*config.model.weights, none))
     return;
   // The run's own configuration has all that the weights said, and what the data said.
@@ -557,7 +557,7 @@ void check_weights_of_run(const Config& config, const std::string& folder) {
 }
 
 data::SafetensorsShards open_base_again(const std::string& folder, const Config& config) {
-  if (!has_file(folder, kBase)) {
+  if (!has_base(folder)) {
     log().warn("[run] {} has no {}: the weights of {} are taken for those that the run began with",
                in_quotes(folder), kBase, in_quotes(*config.model.weights));
     return open_base(config);

@@ -74,9 +74,10 @@ std::string weights_file(const StoredRun& run, const std::string& which);
 data::SafetensorsShards open_base(const Config& config);
 // base.json: where these weights lie, and a digest of their files.
 std::string base_json(const Config& config);
-bool has_base(const std::string& folder);  // base.json
-// For a run that goes on, whose own files have its weights. Errors (ConfigError): model.weights is
-// gone, from which alone the configuration takes what network it is.
+bool has_base(const std::string& folder);  // Does the folder of a run have base.json?
+// Checks a run that goes on. It reads its own files of weights, but the configuration may leave it
+// to model.weights to say what the network is.
+// Errors (ConfigError): such weights are not there.
 void check_weights_of_run(const Config& config, const std::string& folder);
 // open_base() for a run that has begun. Where model.weights is gone, the place in base.json counts.
 // A folder that has lost base.json gets a warning. Errors: those of open_base(); other weights than

@@ -78,9 +78,9 @@ HWY_INLINE size_t FirstColumn(size_t vector, size_t cols) {
   return cols < lanes ? 0 : std::min(vector * lanes, cols - lanes);
 }
 
-// Whether kernels over T may have one for codes of this width alone. Each kernel is compiled for
-// every instruction set. So bf16, and x86 before AVX2, have the widths that configurations ask for,
-// and x86 before SSE4 has none.
+// Tells whether kernels over T may have one for codes of this width alone. Each kernel is compiled
+// for every instruction set. So f32 has all widths, and bf16 those that configurations ask for. On
+// x86 before AVX2, f32 has those of bf16, and bf16 has none. Before SSE4 both have none.
 template <class T>
 constexpr bool has_own_kernel(int bits) {
   [[maybe_unused]] const bool usual = bits == 2 || bits == 3 || bits == 4 || bits == 8;

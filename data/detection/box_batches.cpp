@@ -157,7 +157,7 @@ struct BoxBatches::Loaded {
 struct BoxBatches::Job {
   Tensor input;
   std::vector<int64_t> places;
-  int64_t first_place = 0;  // whatever was left out since
+  int64_t first_place = 0;  // the first of `places` before any was left out
   // Pictures of other shares, which count in the size of the batch. Empty with letterbox.
   std::vector<int64_t> other_places;
   std::vector<PictureSize> other_sizes;
@@ -395,7 +395,7 @@ void BoxBatches::skip_faults(Job& job) {
   if (job.loaded.empty() && options_.training) take_another(job);
 }
 
-// A step needs a picture: the next one of the set that can be read.
+// Takes the next picture of the set that can be read, because a step needs one.
 void BoxBatches::take_another(Job& job) const {
   const auto pictures = static_cast<int64_t>(set_.pictures.size());
   for (int64_t i = 1; i < pictures; ++i) {

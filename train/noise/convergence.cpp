@@ -152,7 +152,7 @@ std::optional<optim::GradientSketch> Tracking::gradient(const Batch& part, int64
   try {
     result = forward_backward(task_, model_, part, context, &used, how);
   } catch (const ops::TooFewRows&) {
-    // The batch has a variance, and half of it has none: this step is not measured.
+    // Half of a short batch may have too few rows for a variance. This step is not measured.
   }
   if (result && options_.checkpointed_blocks > 0) sketch = optim::sketch_of_gradients(parameters_);
   model_.zero_grad();

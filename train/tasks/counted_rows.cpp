@@ -14,10 +14,11 @@
 namespace frugal::train {
 namespace {
 
-// Each row of floating targets, as [first, first + width).
+// How many targets a row has.
 int64_t width_of(const Tensor& target) {
   return target.numel() / std::max<int64_t>(target.size(0), 1);
 }
+// How many of these floating targets count.
 int64_t known_of(const float* first, int64_t width) {
   return std::count_if(first, first + width, [](float answer) { return answer >= 0; });
 }
