@@ -43,6 +43,36 @@ function(frugal_unity target)
   endif()
 endfunction()
 
+# frugal_cuda_units(SOURCES): the list of CUDA files becomes one unit for each folder, and those that have definitions of
+# their own. nvcc spends four fifths of a file's time on headers. For checks of kernels and for the emulator only: in what
+# users run, the compiler's choices about one file do not depend on another.
+function(frugal_cuda_units sources)
+  if(NOT FRUGAL_UNITY)
+    return()
+  endif()
+  set(units "")
+  foreach(source IN LISTS ${sources})
+    get_source_file_property(own ${source} COMPILE_DEFINITIONS)
+    file(RELATIVE_PATH name ${PROJECT_SOURCE_DIR} ${source})
+    get_source_file_property(relative ${name} COMPILE_DEFINITIONS)
+    if(own OR relative)
+      list(APPEND units ${source})
+      continue()
+    endif()
+    get_filename_component(folder ${name} DIRECTORY)
+    string(REPLACE "/" "_" folder ${folder})
+    list(APPEND folders ${folder})
+    string(APPEND files_${folder} "#include \"${name}\"\n")
+  endforeach()
+  list(REMOVE_DUPLICATES folders)
+  foreach(folder IN LISTS folders)
+    set(unit ${PROJECT_BINARY_DIR}/units/${folder}.cu)
+    file(CONFIGURE OUTPUT ${unit} CONTENT "${files_${folder}}" @ONLY)
+    list(APPEND units ${unit})
+  endforeach()
+  set(${sources} ${units} PARENT_SCOPE)
+endfunction()
+
 # Compile options of our own code; never exported.
 add_library(frugal_flags INTERFACE)
 target_compile_options(frugal_flags INTERFACE
@@ -91,11 +121,19 @@ endif()
 # much the compiler optimizes in a release; -O1 takes two thirds of the time of -O3, for code without loops over elements.
 function(frugal_library name)
   cmake_parse_arguments(ARG "" "LEVEL" "PUBLIC;PRIVATE" ${ARGN})
+  if(FRUGAL_CUDA_EMULATOR AND name MATCHES "^(autograd|optim|models)$")
+    set(ARG_LEVEL -O0)  # tests of kernels spend no time there
+  endif()
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${name}/*.cpp)
   if(FRUGAL_CUDA)
     file(GLOB_RECURSE cuda_sources CONFIGURE_DEPENDS ${name}/*.cu)
-    if(FRUGAL_CUDA_EMULATOR)  # compiled as C++; files that call a library of NVIDIA have a stand-in
+    if(FRUGAL_CUDA_EMULATOR)  # files that call a library of NVIDIA have a stand-in
       list(FILTER cuda_sources EXCLUDE REGEX "/(cublas|cudnn)[^/]*\\.cu$")
+    endif()
+    if(cuda_sources AND (FRUGAL_CUDA_EMULATOR OR FRUGAL_CUDA_CHECK))
+      frugal_cuda_units(cuda_sources)
+    endif()
+    if(FRUGAL_CUDA_EMULATOR)  # compiled as C++
       set_source_files_properties(${cuda_sources} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS "-xc++;-Wno-unknown-pragmas")
     endif()
   endif()

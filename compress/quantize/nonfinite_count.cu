@@ -74,7 +74,7 @@ int64_t NonfiniteCount::value() const {
   int64_t sum = here_.load(std::memory_order_relaxed);
   for (const auto& [device, counter] : there_) {
     unsigned long long groups = 0;
-    copy_bytes(&groups, kCpu, counter, {DeviceType::cuda, device}, sizeof(groups));
+    frugal::copy_bytes(&groups, kCpu, counter, Device{DeviceType::cuda, device}, sizeof(groups));
     sum += static_cast<int64_t>(groups);
   }
   return sum;

@@ -12,7 +12,7 @@ namespace frugal::cuda {
 namespace {
 
 constexpr int64_t kBlock = int64_t{64} << 10;  // bytes; most updates have one table
-constexpr int64_t kAligned = 256;
+constexpr int64_t kLateAlignment = 256;
 
 thread_local LateArguments* running = nullptr;
 
@@ -62,8 +62,8 @@ const void* LateArguments::place(const void* value, int64_t bytes) {
     }
     Block& block = blocks_.back();
     items_.push_back({blocks_.size() - 1, block.used, bytes});
-    block.used =
-        std::min(block.here.numel(), (block.used + bytes + kAligned - 1) / kAligned * kAligned);
+    block.used = std::min(block.here.numel(), (block.used + bytes + kLateAlignment - 1) /
+                                                  kLateAlignment * kLateAlignment);
     return static_cast<uint8_t*>(block.there.get()) + items_.back().begin;
   }
   FRUGAL_CHECK(next_ < items_.size() && items_[next_].bytes == bytes,

@@ -17,7 +17,7 @@ namespace frugal::cuda {
 namespace {
 
 constexpr int64_t kChunk = int64_t{1} << 20;
-constexpr int64_t kAligned = 64;
+constexpr int64_t kStagingAlignment = 64;
 constexpr int64_t kMostTogether = int64_t{4} << 20;  // a tensor of more bytes is read alone, so
                                                      // that little memory is pinned
 
@@ -57,7 +57,7 @@ class Stage {
     const std::lock_guard lock(mutex_);
     reclaim();
     int64_t bytes = 0;
-    for (const Tensor& x : from) bytes += round_up(x.nbytes(), kAligned);
+    for (const Tensor& x : from) bytes += round_up(x.nbytes(), kStagingAlignment);
     auto* const pinned = static_cast<char*>(pin(bytes));
     if (pinned == nullptr) return false;
     try {
@@ -65,13 +65,13 @@ class Stage {
       for (const Tensor& x : from) {
         FRUGAL_CUDA_CHECK(cudaMemcpyAsync(pinned + at, x.raw(), static_cast<size_t>(x.nbytes()),
                                           cudaMemcpyDefault, stream()));
-        at += round_up(x.nbytes(), kAligned);
+        at += round_up(x.nbytes(), kStagingAlignment);
       }
       synchronize();
       at = 0;
       for (const Tensor& x : to) {
         std::memcpy(x.raw(), pinned + at, static_cast<size_t>(x.nbytes()));
-        at += round_up(x.nbytes(), kAligned);
+        at += round_up(x.nbytes(), kStagingAlignment);
       }
     } catch (...) {
       FRUGAL_CUDA_REPORT(cudaStreamSynchronize(stream()));

@@ -8,6 +8,11 @@
 
 namespace frugal::ops::cuda {
 
+// The larger one for across(). It ignores NaN, because the exponentials carry that into the sum.
+struct Larger {
+  __device__ float operator()(float a, float b) const { return a > b ? a : b; }
+};
+
 // How rows are read: N neighbours at once, and up to kElements in the registers of a thread. With
 // kElements = 0 every pass reads memory.
 template <class T_, int N_, int kElements_, bool kBlock_>

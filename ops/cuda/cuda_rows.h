@@ -49,6 +49,15 @@ __device__ __forceinline__ Span span_of(const Walk& walk) {
   return {end - begin > RowSplit::kWarpPiece ? -1 : row, begin, end, -1};
 }
 
+// Whether rows of `width` elements of all these tensors can be read in packs. Tensors that are not
+// there do not matter.
+template <class T>
+bool packs(int64_t width, std::initializer_list<const Tensor*> all) {
+  bool can = width % Pack<T>::kSize == 0;
+  for (const Tensor* x : all) can = can && (!x->defined() || is_packable(x->raw()));
+  return can;
+}
+
 template <class T, int kSize>
 struct alignas(sizeof(T) * kSize < 16 ? sizeof(T) * kSize : 16) Vec {
   T at[kSize];

@@ -26,7 +26,7 @@ struct Select {
   __device__ float operator()(bool set, float v) const { return set ? v : scaled(v, slope); }
 };
 template <class F>
-struct Value {
+struct Clipped {
   F f;
   __device__ float operator()(float v) const { return f.value(v); }
 };
@@ -36,7 +36,7 @@ void map_and_mask(const F& f, const Tensor& x, const Tensor& y, const Tensor& ma
   if (mask.defined())
     cuda::write_mask(f, x, y, mask);
   else
-    cuda::map(Value<F>{f}, y, x);
+    cuda::map(Clipped<F>{f}, y, x);
 }
 
 }  // namespace

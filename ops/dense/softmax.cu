@@ -9,10 +9,6 @@ namespace {
 
 using namespace cuda;
 
-struct Larger {  // ignores NaN, because the exponentials carry it into the sum
-  __device__ float operator()(float a, float b) const { return a > b ? a : b; }
-};
-
 template <class Kind>
 __global__ void __launch_bounds__(Kind::kThreads)
     softmax_rows(const typename Kind::T* x, int64_t rows, int64_t width, bool log,

@@ -329,13 +329,6 @@ __global__ void __launch_bounds__(kWalkThreads)
   }
 }
 
-template <class T>
-bool packs(int64_t width, std::initializer_list<const Tensor*> all) {
-  bool can = width % Pack<T>::kSize == 0;
-  for (const Tensor* x : all) can = can && (!x->defined() || is_packable(x->raw()));
-  return can;
-}
-
 template <Pass pass, class T>
 void walk_edges(const Csr& csr, const View<T>& a, const Out<pass, T>& out, bool packed,
                 Device device) {

@@ -14,13 +14,6 @@ namespace {
 using namespace cuda;
 
 template <class T>
-bool packs(int64_t width, std::initializer_list<const Tensor*> all) {
-  bool can = width % Pack<T>::kSize == 0;
-  for (const Tensor* x : all) can = can && (!x->defined() || is_packable(x->raw()));
-  return can;
-}
-
-template <class T>
 struct Product {
   const int64_t* row_ptr;
   const int32_t* col;

@@ -9,15 +9,10 @@
 namespace frugal::ops {
 namespace {
 
-struct Extents {
-  int64_t h, w, out_h, out_w, c;
-};
-Extents extents_of(const Shape& x, const Shape& y) { return {x[1], x[2], y[1], y[2], x[3]}; }
-
 // One thread for each output.
 template <class T, class Index>
 struct Maximum {
-  Extents s;
+  PoolExtents s;
   const T* x;
   T* y;
   Index* index;
@@ -43,7 +38,7 @@ struct Maximum {
 // One thread for each input: the sum over the windows that hold it, in their order.
 template <class T, class Index>
 struct Gradient {
-  Extents s;
+  PoolExtents s;
   const T* dy;
   const Index* index;
   T* dx;
@@ -71,7 +66,7 @@ void adaptive_max_pool2d_kernel(Cuda, const Tensor& x, const Tensor& y, const Te
     using T = decltype(zero);
     with_window_index(index, [&](auto number) {
       using Index = decltype(number);
-      cuda::for_each(y.numel(), Maximum<T, Index>{extents_of(x.shape(), y.shape()), x.data<T>(),
+      cuda::for_each(y.numel(), Maximum<T, Index>{pool_extents(x.shape(), y.shape()), x.data<T>(),
                                                   y.mut<T>(), index.mut<Index>()});
     });
   });
@@ -84,7 +79,7 @@ void adaptive_max_pool2d_backward_kernel(Cuda, const Tensor& dy, const Tensor& i
     with_window_index(index, [&](auto number) {
       using Index = decltype(number);
       cuda::for_each(dx.numel(),
-                     Gradient<T, Index>{extents_of(dx.shape(), dy.shape()), dy.data<T>(),
+                     Gradient<T, Index>{pool_extents(dx.shape(), dy.shape()), dy.data<T>(),
                                         index.data<Index>(), dx.mut<T>()});
     });
   });

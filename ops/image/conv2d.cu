@@ -18,11 +18,11 @@ using namespace frugal::cuda;
 // Plain loops for convolutions that cuDNN has no engine for. Sums are f32, in a fixed order.
 // Neighbouring threads work on neighbouring channels, so that what they read and write lies
 // together.
-struct Extents {
+struct ConvExtents {
   int64_t n, h, w, c, k, r, s, oh, ow, stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w;
   int64_t in, out;  // channels of one group
 
-  Extents(const Shape& x, const Shape& weight, const Shape& y, const Conv2dOptions& o)
+  ConvExtents(const Shape& x, const Shape& weight, const Shape& y, const Conv2dOptions& o)
       : n(x[0]),
         h(x[1]),
         w(x[2]),
@@ -59,8 +59,8 @@ struct Turn {  // f(i) for each element of a weight [K, rest]; `to` is [rest, K]
 };
 
 template <class T>
-struct Forward {  // f(i) for each element of y
-  Extents e;
+struct ConvForward {  // f(i) for each element of y
+  ConvExtents e;
   const T *x, *weight;  // weight [R, S, C/groups, K]
   T* y;
   __device__ void operator()(int64_t i) const {
@@ -83,8 +83,8 @@ struct Forward {  // f(i) for each element of y
 };
 
 template <class T>
-struct BackwardInput {  // f(i) for each element of dx
-  Extents e;
+struct ConvInputGradient {  // f(i) for each element of dx
+  ConvExtents e;
   const T *dy, *weight;
   T* dx;
   __device__ void operator()(int64_t i) const {
@@ -120,7 +120,7 @@ struct WeightShares {
 // partial [shares, K, R, S, C/groups]
 template <class T>
 __global__ void __launch_bounds__(kWarp* kPixelLanes)
-    backward_weight_kernel(Extents e, WeightShares shares, const T* dy, const T* x,
+    backward_weight_kernel(ConvExtents e, WeightShares shares, const T* dy, const T* x,
                            float* partial) {
   __shared__ float sums[kPixelLanes][kWarp];
   const int lane = static_cast<int>(threadIdx.x) % kWarp,
@@ -150,7 +150,8 @@ __global__ void __launch_bounds__(kWarp* kPixelLanes)
 }
 
 template <class T>
-void backward_weight(const Extents& e, const Tensor& dy, const Tensor& x, const Tensor& dweight) {
+void backward_weight(const ConvExtents& e, const Tensor& dy, const Tensor& x,
+                     const Tensor& dweight) {
   constexpr int64_t kBlocks = 2048;  // enough blocks for any device
   const int64_t tiles = ceil_div(e.k * e.in, kWarp), blocks = tiles * e.r * e.s;
   const int64_t pixels = e.n * e.oh * e.ow;
@@ -231,7 +232,7 @@ void conv2d_kernel(Cuda, const Tensor& y, const Tensor& x, const Tensor& weight,
     const int64_t k = w.size(0);
     for_each(w.numel(), Turn<T>{k, w.numel() / k, w.data<T>(), turned.mut<T>()});
     for_each(y.numel(),
-             Forward<T>{
+             ConvForward<T>{
                  {x.shape(), w.shape(), y.shape(), o}, x.data<T>(), turned.data<T>(), y.mut<T>()});
   });
   add_bias(y, bias);
@@ -250,7 +251,7 @@ void conv2d_backward_input_kernel(Cuda, const Tensor& dx, const Tensor& dy, cons
   }
   with_activation(dy.dtype(), [&]<class T>(T) {
     for_each(dx.numel(),
-             BackwardInput<T>{
+             ConvInputGradient<T>{
                  {dx.shape(), w.shape(), dy.shape(), o}, dy.data<T>(), w.data<T>(), dx.mut<T>()});
   });
 }
@@ -272,7 +273,7 @@ void conv2d_backward_weight_kernel(Cuda, const Tensor& dweight, const Tensor& dy
     note("backward to the weight", kLoops, x, dweight.shape(), o);
   }
   with_activation(x.dtype(), [&]<class T>(T) {
-    backward_weight<T>(Extents(x.shape(), dweight.shape(), dy.shape(), o), dy, x, dweight);
+    backward_weight<T>(ConvExtents(x.shape(), dweight.shape(), dy.shape(), o), dy, x, dweight);
   });
 }
 

@@ -76,7 +76,7 @@ struct GroupMean {
   }
 };
 
-constexpr int kPassThreads = 256;
+constexpr int kGroupPassThreads = 256;
 
 // One block for each chunk of a sample. If `dy` is given it writes dx, else y.
 template <class T>
@@ -89,7 +89,7 @@ struct Pass {
 };
 
 template <class T, int N>
-__global__ void __launch_bounds__(kPassThreads) group_pass(Pass<T> p, Columns columns) {
+__global__ void __launch_bounds__(kGroupPassThreads) group_pass(Pass<T> p, Columns columns) {
   const Columns::Place place = columns.place();
   if (!place.inside) return;
   const int64_t sample = p.chunks.sample(), c = p.chunks.c, column = place.pack * N;
@@ -124,7 +124,7 @@ template <class T>
 void pass_over(const Pass<T>& p, std::initializer_list<const Tensor*> tensors) {
   with_vectors<T>(p.chunks.c, tensors, [&](auto n) {
     constexpr int N = n;
-    const Columns columns = columns_over(p.chunks.c / N, kPassThreads, p.chunks.step);
+    const Columns columns = columns_over(p.chunks.c / N, kGroupPassThreads, p.chunks.step);
     launch(group_pass<T, N>,
            {as_blocks(p.chunks.samples * p.chunks.chunks, columns.tiles), columns.threads}, p,
            columns);

@@ -20,7 +20,7 @@ Sizes sizes_of(const Shape& x, const Shape& y, const InterpolateOptions& options
 }
 
 template <class T, int kWidth>
-struct Forward {
+struct Interpolate {
   Sizes s;
   const T* x;
   T* y;
@@ -34,7 +34,7 @@ struct Forward {
     const Tap v = s.vertical.tap(row % s.vertical.outputs);
     const Tap u = s.horizontal.tap(pixel % s.horizontal.outputs);
     const int64_t first = row / s.vertical.outputs * s.vertical.extent;
-    Forward at = *this;
+    Interpolate at = *this;
     at.x += i % runs * kWidth;
     float sum[kWidth]{};
     at.add(sum, (1 - v.share) * (1 - u.share), first + v.low, u.low);
@@ -50,7 +50,7 @@ struct Forward {
 
 // The gradient of a pixel: the sum over the outputs that read it, in their order.
 template <class T, int kWidth>
-struct Backward {
+struct InterpolateGradient {
   Sizes s;
   const T* dy;
   T* dx;
@@ -96,8 +96,9 @@ void interpolate_kernel(Cuda, const Tensor& x, const InterpolateOptions& options
   with_channels(x, y, [&](auto zero, auto width) {
     using T = decltype(zero);
     constexpr int kWidth = decltype(width)::value;
-    cuda::for_each(y.numel() / kWidth, Forward<T, kWidth>{sizes_of(x.shape(), y.shape(), options),
-                                                          x.data<T>(), y.mut<T>()});
+    cuda::for_each(
+        y.numel() / kWidth,
+        Interpolate<T, kWidth>{sizes_of(x.shape(), y.shape(), options), x.data<T>(), y.mut<T>()});
   });
 }
 
@@ -106,9 +107,9 @@ void interpolate_backward_kernel(Cuda, const Tensor& dy, const InterpolateOption
   with_channels(dy, dx, [&](auto zero, auto width) {
     using T = decltype(zero);
     constexpr int kWidth = decltype(width)::value;
-    cuda::for_each(
-        dx.numel() / kWidth,
-        Backward<T, kWidth>{sizes_of(dx.shape(), dy.shape(), options), dy.data<T>(), dx.mut<T>()});
+    cuda::for_each(dx.numel() / kWidth,
+                   InterpolateGradient<T, kWidth>{sizes_of(dx.shape(), dy.shape(), options),
+                                                  dy.data<T>(), dx.mut<T>()});
   });
 }
 

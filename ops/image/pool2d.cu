@@ -19,14 +19,9 @@ __device__ __forceinline__ Place place_of(int64_t i, int64_t rows, int64_t cols,
   return {line / rows, line % rows, pixel % cols, i % runs * width};
 }
 
-struct Extents {
-  int64_t h, w, out_h, out_w, c;
-};
-Extents extents_of(const Shape& x, const Shape& y) { return {x[1], x[2], y[1], y[2], x[3]}; }
-
 template <class T, int kWidth, class Index>
 struct MaxPool {
-  Extents s;
+  PoolExtents s;
   Pair kernel, stride, padding;
   const T* x;
   T* y;
@@ -70,7 +65,7 @@ struct MaxPool {
 // The gradient of a pixel: the sum over the windows that hold it, in their order.
 template <class T, int kWidth, class Index>
 struct MaxPoolGradient {
-  Extents s;
+  PoolExtents s;
   Pair kernel, stride, padding;
   const T* dy;
   const Index* index;
@@ -100,7 +95,7 @@ struct MaxPoolGradient {
 
 template <class T, int kWidth>
 struct MeanWindows {
-  Extents s;
+  PoolExtents s;
   Windows windows;
   const T* x;
   T* y;
@@ -125,7 +120,7 @@ struct MeanWindows {
 
 template <class T, int kWidth>
 struct MeanWindowsGradient {
-  Extents s;
+  PoolExtents s;
   Windows windows;
   const T* dy;
   T* dx;
@@ -183,7 +178,7 @@ void max_pool2d_kernel(Cuda, const Tensor& x, const Pool2dOptions& options, cons
       using Index = decltype(cell);
       constexpr int kWidth = decltype(width)::value;
       cuda::for_each(y.numel() / kWidth,
-                     MaxPool<T, kWidth, Index>{extents_of(x.shape(), y.shape()), options.kernel,
+                     MaxPool<T, kWidth, Index>{pool_extents(x.shape(), y.shape()), options.kernel,
                                                options.stride, options.padding, x.data<T>(),
                                                y.mut<T>(), index.mut<Index>()});
     });
@@ -199,7 +194,7 @@ void max_pool2d_backward_kernel(Cuda, const Tensor& dy, const Tensor& index,
       constexpr int kWidth = decltype(width)::value;
       cuda::for_each(dx.numel() / kWidth,
                      MaxPoolGradient<T, kWidth, Index>{
-                         extents_of(dx.shape(), dy.shape()), options.kernel, options.stride,
+                         pool_extents(dx.shape(), dy.shape()), options.kernel, options.stride,
                          options.padding, dy.data<T>(), index.data<Index>(), dx.mut<T>()});
     });
   });
@@ -209,7 +204,7 @@ void mean_windows_kernel(Cuda, const Tensor& x, const Windows& windows, const Te
   with_channels(x, y, {}, [&](auto zero, auto width) {
     using T = decltype(zero);
     constexpr int kWidth = decltype(width)::value;
-    cuda::for_each(y.numel() / kWidth, MeanWindows<T, kWidth>{extents_of(x.shape(), y.shape()),
+    cuda::for_each(y.numel() / kWidth, MeanWindows<T, kWidth>{pool_extents(x.shape(), y.shape()),
                                                               windows, x.data<T>(), y.mut<T>()});
   });
 }
@@ -220,7 +215,7 @@ void mean_windows_backward_kernel(Cuda, const Tensor& dy, const Windows& windows
     using T = decltype(zero);
     constexpr int kWidth = decltype(width)::value;
     cuda::for_each(dx.numel() / kWidth,
-                   MeanWindowsGradient<T, kWidth>{extents_of(dx.shape(), dy.shape()), windows,
+                   MeanWindowsGradient<T, kWidth>{pool_extents(dx.shape(), dy.shape()), windows,
                                                   dy.data<T>(), dx.mut<T>()});
   });
 }

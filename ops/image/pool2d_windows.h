@@ -9,6 +9,14 @@ struct Span {
   int64_t begin, end;
 };
 
+// The extents of images [N, h, w, c] and of what is pooled from them, [N, out_h, out_w, c].
+struct PoolExtents {
+  int64_t h, w, out_h, out_w, c;
+};
+inline PoolExtents pool_extents(const Shape& x, const Shape& y) {
+  return {x[1], x[2], y[1], y[2], x[3]};
+}
+
 FRUGAL_HD int64_t least_of(int64_t a, int64_t b) { return a < b ? a : b; }
 FRUGAL_HD int64_t most_of(int64_t a, int64_t b) { return a > b ? a : b; }
 

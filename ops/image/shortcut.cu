@@ -20,7 +20,7 @@ Pixels pixels_of(const Shape& coarse, const Shape& fine, int64_t stride) {
 }
 
 template <class T>
-struct Forward {
+struct ShortcutForward {
   Pixels pixels;
   int64_t c, wide, before;  // channels of x and y
   const T* x;
@@ -32,7 +32,7 @@ struct Forward {
 };
 
 template <class T>
-struct Backward {
+struct ShortcutBackward {
   Pixels pixels;
   int64_t c, wide, before;
   const T* dy;
@@ -48,8 +48,8 @@ struct Backward {
 void subsample_pad_kernel(Cuda, const Tensor& y, const Tensor& x, int64_t stride, int64_t before) {
   cuda::with_activation(x.dtype(), [&](auto zero) {
     using T = decltype(zero);
-    cuda::for_each(y.numel(), Forward<T>{pixels_of(y.shape(), x.shape(), stride), x.size(3),
-                                         y.size(3), before, x.data<T>(), y.mut<T>()});
+    cuda::for_each(y.numel(), ShortcutForward<T>{pixels_of(y.shape(), x.shape(), stride), x.size(3),
+                                                 y.size(3), before, x.data<T>(), y.mut<T>()});
   });
 }
 
@@ -59,8 +59,8 @@ void subsample_pad_backward_kernel(Cuda, const Tensor& dx, const Tensor& dy, int
   cuda::with_activation(dy.dtype(), [&](auto zero) {
     using T = decltype(zero);
     cuda::for_each(pixels * dx.size(3),
-                   Backward<T>{pixels_of(dy.shape(), dx.shape(), stride), dx.size(3), dy.size(3),
-                               before, dy.data<T>(), dx.mut<T>()});
+                   ShortcutBackward<T>{pixels_of(dy.shape(), dx.shape(), stride), dx.size(3),
+                                       dy.size(3), before, dy.data<T>(), dx.mut<T>()});
   });
 }
 

@@ -11,9 +11,6 @@ namespace {
 
 using namespace cuda;
 
-struct Larger {  // ignores NaN, because the exponentials carry it into the sum
-  __device__ float operator()(float a, float b) const { return a > b ? a : b; }
-};
 struct Smaller {
   __device__ int64_t operator()(int64_t a, int64_t b) const { return a < b ? a : b; }
 };

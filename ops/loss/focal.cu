@@ -8,7 +8,7 @@
 namespace frugal::ops {
 namespace {
 
-struct Counts {
+struct FocalCounts {
   using Term = double;
   static constexpr int kWidth = 1;
   int64_t ignored;
@@ -17,7 +17,7 @@ struct Counts {
     terms[0] = target[row] == ignored ? 0 : 1;
   }
 };
-struct StoreDivisor {
+struct StoreFocalDivisor {
   bool sum;
   double* divisor;
   __device__ void operator()(int64_t, double total) const { *divisor = sum ? 1 : total; }
@@ -25,7 +25,7 @@ struct StoreDivisor {
 
 // Writes the gradients, and adds the losses.
 template <class T>
-struct Losses {
+struct FocalLosses {
   using Term = double;
   static constexpr int kWidth = 1;
   int64_t classes, ignored;
@@ -73,7 +73,7 @@ struct Losses {
     terms[0] = wrong ? weight : power == 0 ? 0 : -weight * power * log_p;
   }
 };
-struct StoreQuotient {
+struct StoreFocalLoss {
   const double* divisor;
   float* loss;
   __device__ void operator()(int64_t, double total) const {
@@ -90,17 +90,17 @@ void focal_cross_entropy_kernel(Cuda, const Tensor& logits, const Tensor& target
   const int64_t* at = target.data<int64_t>();
   const CategoryScope scope(Category::workspace);
   const Tensor divisor = Tensor::empty({}, DType::f64, logits.device());
-  cuda::sum_over<double>(logits.device(), 1, rows, 1, Counts{options.ignore_index, at},
-                         StoreDivisor{options.sum, divisor.mut<double>()});
+  cuda::sum_over<double>(logits.device(), 1, rows, 1, FocalCounts{options.ignore_index, at},
+                         StoreFocalDivisor{options.sum, divisor.mut<double>()});
   cuda::with_activation(logits.dtype(), [&](auto zero) {
     using T = decltype(zero);
     cuda::sum_over<double>(
         logits.device(), 1, rows, 1,
-        Losses<T>{classes, options.ignore_index, options.gamma, divisor.data<double>(),
-                  logits.data<T>(), at,
-                  class_weights.defined() ? class_weights.data<float>() : nullptr,
-                  result.gradient.mut<T>()},
-        StoreQuotient{divisor.data<double>(), result.loss.mut<float>()});
+        FocalLosses<T>{classes, options.ignore_index, options.gamma, divisor.data<double>(),
+                       logits.data<T>(), at,
+                       class_weights.defined() ? class_weights.data<float>() : nullptr,
+                       result.gradient.mut<T>()},
+        StoreFocalLoss{divisor.data<double>(), result.loss.mut<float>()});
   });
 }
 

@@ -24,7 +24,7 @@ struct StoreMean {
   float* loss;
   __device__ void operator()(int64_t, double total) const { *loss = static_cast<float>(total / n); }
 };
-struct Scale {
+struct ScaleDifference {
   const float* dy;
   double n;
   __device__ float operator()(float difference) const {
@@ -45,7 +45,7 @@ void mse_kernel(Cuda, const Tensor& x, const Tensor& target, const MseResult& re
 }
 
 void mse_backward_kernel(Cuda, const Tensor& dy, const Tensor& difference, const Tensor& dx) {
-  cuda::map(Scale{dy.data<float>(), static_cast<double>(dx.numel())}, dx, difference);
+  cuda::map(ScaleDifference{dy.data<float>(), static_cast<double>(dx.numel())}, dx, difference);
 }
 
 }  // namespace frugal::ops

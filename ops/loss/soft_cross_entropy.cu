@@ -10,17 +10,13 @@ namespace {
 
 using namespace cuda;
 
-struct Larger {  // ignores NaN, because the exponentials carry it into the sum
-  __device__ float operator()(float a, float b) const { return a > b ? a : b; }
-};
+constexpr int kSoftBlock = 1024;
+constexpr float kNoShare = std::numeric_limits<float>::quiet_NaN();
 
-constexpr int kOneBlock = 1024;
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-
-__global__ void __launch_bounds__(kOneBlock)
-    count_rows(const float* target, int64_t rows, int64_t width, double* counted) {
+__global__ void __launch_bounds__(kSoftBlock)
+    count_soft_rows(const float* target, int64_t rows, int64_t width, double* counted) {
   double count = 0;
-  for (int64_t row = threadIdx.x; row < rows; row += kOneBlock)
+  for (int64_t row = threadIdx.x; row < rows; row += kSoftBlock)
     if (!(target[row * width] < 0)) count += 1;
   count = block_sum(count);
   if (threadIdx.x == 0) *counted = count;
@@ -53,7 +49,7 @@ __global__ void __launch_bounds__(Kind::kThreads)
     const auto log_sum = static_cast<float>(static_cast<double>(most) + ::log(total));
     const auto share_of = [=](int64_t column) {
       const float share = shares[column];
-      return share >= 0 ? sharp * share + even : kNan;
+      return share >= 0 ? sharp * share + even : kNoShare;
     };
     loss += from.template sum<double>([=](int64_t column, float v) {
       const float share = share_of(column);
@@ -72,10 +68,10 @@ __global__ void __launch_bounds__(Kind::kThreads)
   partial[blockIdx.x] = loss;
 }
 
-__global__ void __launch_bounds__(kOneBlock)
-    finish_loss(const double* partial, int64_t n, const double* counted, float* loss) {
+__global__ void __launch_bounds__(kSoftBlock)
+    finish_soft_loss(const double* partial, int64_t n, const double* counted, float* loss) {
   double total = 0;
-  for (int64_t i = threadIdx.x; i < n; i += kOneBlock) total += partial[i];
+  for (int64_t i = threadIdx.x; i < n; i += kSoftBlock) total += partial[i];
   total = block_sum(total);
   if (threadIdx.x == 0) *loss = static_cast<float>(total / *counted);
 }
@@ -87,7 +83,7 @@ void soft_cross_entropy_kernel(Cuda, const Tensor& logits, const Tensor& target,
   const int64_t rows = logits.size(0), width = logits.size(1);
   const CategoryScope scope(Category::workspace);
   const Tensor counted = Tensor::empty({}, DType::f64, logits.device());
-  launch(count_rows, {dim3(1), kOneBlock}, target.data<float>(), rows, width,
+  launch(count_soft_rows, {dim3(1), kSoftBlock}, target.data<float>(), rows, width,
          counted.mut<double>());
   const auto even = static_cast<float>(label_smoothing / static_cast<double>(width));
   const auto sharp = static_cast<float>(1 - label_smoothing);
@@ -101,7 +97,7 @@ void soft_cross_entropy_kernel(Cuda, const Tensor& logits, const Tensor& target,
         launch(soft_rows<Kind>, {as_blocks(blocks), Kind::kThreads}, logits.data<T>(),
                target.data<float>(), rows, width, sharp, even, step, counted.data<double>(),
                result.gradient.mut<T>(), partial.mut<double>());
-      launch(finish_loss, {dim3(1), kOneBlock}, partial.data<double>(), blocks,
+      launch(finish_soft_loss, {dim3(1), kSoftBlock}, partial.data<double>(), blocks,
              counted.data<double>(), result.loss.mut<float>());
     });
   });

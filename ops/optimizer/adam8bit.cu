@@ -10,7 +10,7 @@ namespace {
 using cuda::kStateRun;
 
 // One tensor's update, as in cuda_tensors.h. A chunk is a block of the state.
-struct Row {
+struct Adam8bitRow {
   float* p;
   const float* g;
   uint8_t *m, *v;
@@ -20,21 +20,21 @@ struct Row {
   RngKey key;
   bool wide;  // p and g at multiples of 16 bytes
 };
-struct Table {
-  static constexpr int kRows =
-      (32000 - 2 * static_cast<int>(sizeof(cuda::DeviceMap))) / static_cast<int>(sizeof(Row));
+struct Adam8bitTable {
+  static constexpr int kRows = (32000 - 2 * static_cast<int>(sizeof(cuda::DeviceMap))) /
+                               static_cast<int>(sizeof(Adam8bitRow));
   cuda::DeviceMap with_sign, positive;
   int64_t chunks = 0;
   int rows = 0;
-  Row row[kRows];
+  Adam8bitRow row[kRows];
 };
-static_assert(sizeof(Table) <= 32764);
+static_assert(sizeof(Adam8bitTable) <= 32764);
 
 template <class Argument>
 __global__ void update_packed_kernel(const Argument argument) {
-  const Table* given = cuda::value_of(argument);
+  const Adam8bitTable* given = cuda::value_of(argument);
   if (given == nullptr) return;
-  const Table& table = *given;
+  const Adam8bitTable& table = *given;
   __shared__ float m_values[256], v_values[256];
   m_values[threadIdx.x] = table.with_sign.values[threadIdx.x];
   v_values[threadIdx.x] = table.positive.values[threadIdx.x];
@@ -42,7 +42,7 @@ __global__ void update_packed_kernel(const Argument argument) {
   const int lane = static_cast<int>(threadIdx.x) % cuda::kWarp;
   for (int64_t chunk = cuda::first_index() / cuda::kWarp; chunk < table.chunks;
        chunk += cuda::index_stride() / cuda::kWarp) {
-    const Row& row = table.row[cuda::row_at(table, chunk)];
+    const Adam8bitRow& row = table.row[cuda::row_at(table, chunk)];
     const int64_t block = chunk - row.first_chunk;
     const int64_t at = block * kStateBlock + lane * kStateRun, count = row.n - at;
     float values[kStateRun], gradients[kStateRun], m[kStateRun], v[kStateRun];
@@ -75,21 +75,21 @@ __global__ void update_packed_kernel(const Argument argument) {
 }  // namespace
 
 void adam8bit_steps_kernel(Cuda, const std::vector<Adam8bitUpdate>& updates) {
-  Table table;
+  Adam8bitTable table;
   table.with_sign = cuda::device_map(StateMap::with_sign);
   table.positive = cuda::device_map(StateMap::positive);
   const auto row = [&](const Adam8bitUpdate& u) {
-    return Row{u.parameter.mut<float>(),
-               u.gradient.data<float>(),
-               u.m.codes.mut<uint8_t>(),
-               u.v.codes.mut<uint8_t>(),
-               u.m.scales.mut<float>(),
-               u.v.scales.mut<float>(),
-               u.parameter.numel(),
-               table.chunks,
-               AdamFactors<float>::of(u.step),
-               u.key,
-               cuda::loads_packs(u)};
+    return Adam8bitRow{u.parameter.mut<float>(),
+                       u.gradient.data<float>(),
+                       u.m.codes.mut<uint8_t>(),
+                       u.v.codes.mut<uint8_t>(),
+                       u.m.scales.mut<float>(),
+                       u.v.scales.mut<float>(),
+                       u.parameter.numel(),
+                       table.chunks,
+                       AdamFactors<float>::of(u.step),
+                       u.key,
+                       cuda::loads_packs(u)};
   };
   cuda::with_state_tables(table, updates, row, [&] {
     cuda::with_late(table, [&]<class Argument>(const Argument& argument) {

@@ -7,7 +7,7 @@
 namespace frugal::ops {
 namespace {
 
-using Table = cuda::TensorTable<1, char>;
+using ClipTable = cuda::TensorTable<1, char>;
 
 std::vector<cuda::TensorEntry<1, char>> entries_of(const std::vector<Tensor>& tensors) {
   std::vector<cuda::TensorEntry<1, char>> entries;
@@ -15,7 +15,7 @@ std::vector<cuda::TensorEntry<1, char>> entries_of(const std::vector<Tensor>& te
   return entries;
 }
 
-__global__ void square_tensors_kernel(const Table table, double* partial) {
+__global__ void square_tensors_kernel(const ClipTable table, double* partial) {
   for (int64_t chunk = blockIdx.x; chunk < table.chunks; chunk += gridDim.x) {
     const auto row = cuda::row_of(table, chunk);
     const int64_t begin = (chunk - row.first_chunk) * cuda::kTensorChunk;
@@ -34,7 +34,7 @@ struct StoreRoot {
   __device__ void operator()(int64_t, double total) const { *root = sqrt(total); }
 };
 
-__global__ void clip_tensors_kernel(const Table table, const double* norm, double most) {
+__global__ void clip_tensors_kernel(const ClipTable table, const double* norm, double most) {
   const double length = *norm;
   if (!is_finite(length) || length <= most) return;
   const auto factor = static_cast<float>(most / (length + 1e-6));
@@ -68,7 +68,7 @@ void joint_norm_kernel(Cuda, const std::vector<Tensor>& tensors, const Tensor& n
   if (chunks == 0) return cuda::zero_bytes(norm.raw(), norm.nbytes());
   const Tensor partial = Tensor::empty({chunks}, DType::f64, device);
   double* at = partial.mut<double>();
-  cuda::with_tables(entries_of(tensors), [&](const Table& table) {
+  cuda::with_tables(entries_of(tensors), [&](const ClipTable& table) {
     cuda::launch(square_tensors_kernel, {cuda::blocks_for(table.chunks, 1)}, table, at);
     at += table.chunks;
   });
@@ -78,7 +78,7 @@ void joint_norm_kernel(Cuda, const std::vector<Tensor>& tensors, const Tensor& n
 }
 
 void clip_to_kernel(Cuda, const std::vector<Tensor>& tensors, const Tensor& norm, double most) {
-  cuda::with_tables(entries_of(tensors), [&](const Table& table) {
+  cuda::with_tables(entries_of(tensors), [&](const ClipTable& table) {
     cuda::launch(clip_tensors_kernel, {cuda::blocks_for(table.chunks, 1)}, table,
                  norm.data<double>(), most);
   });

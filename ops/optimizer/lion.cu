@@ -8,7 +8,7 @@ namespace {
 
 // Each product is rounded on its own: a sign that differed from the CPU's would move the parameter
 // by two steps.
-struct Element {
+struct LionElement {
   using Factors = LionFactors<float>;
   __device__ static void apply(const Factors& f, float& p, float g, float& m) {
     const float direction = __fadd_rn(__fmul_rn(f.beta1, m), __fmul_rn(f.rest1, g));
@@ -23,7 +23,7 @@ struct Lion {  // tensors: parameter, gradient, m
   static constexpr int kTensors = 3;
   static constexpr unsigned kWritten = 0b101;
   __device__ static void apply(const Factors& f, float (&x)[3]) {
-    Element::apply(f, x[0], x[1], x[2]);
+    LionElement::apply(f, x[0], x[1], x[2]);
   }
 };
 
@@ -37,7 +37,7 @@ void lion_steps_kernel(Cuda, const std::vector<LionUpdate>& updates) {
 }
 
 void lion8bit_steps_kernel(Cuda, const std::vector<Lion8bitUpdate>& updates) {
-  cuda::update_one_moment<Element>(updates, [](const Lion8bitUpdate& u) { return &u.m; });
+  cuda::update_one_moment<LionElement>(updates, [](const Lion8bitUpdate& u) { return &u.m; });
 }
 
 }  // namespace frugal::ops

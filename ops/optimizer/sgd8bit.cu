@@ -8,7 +8,7 @@ namespace {
 
 // The element of sgd_loop(). Each product is rounded on its own, so that the codes are those of the
 // CPU.
-struct Element {
+struct Sgd8bitElement {
   using Factors = SgdFactors<float>;
   __device__ static void apply(const Factors& f, float& p, float g, float& v) {
     const float total = __fadd_rn(g, __fmul_rn(f.decay, p));
@@ -21,7 +21,8 @@ struct Element {
 }  // namespace
 
 void sgd8bit_steps_kernel(Cuda, const std::vector<Sgd8bitUpdate>& updates) {
-  cuda::update_one_moment<Element>(updates, [](const Sgd8bitUpdate& u) { return &u.velocity; });
+  cuda::update_one_moment<Sgd8bitElement>(updates,
+                                          [](const Sgd8bitUpdate& u) { return &u.velocity; });
 }
 
 }  // namespace frugal::ops
