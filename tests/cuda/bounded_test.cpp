@@ -7,32 +7,27 @@
 #include "tests/compress/quantize/samples.h"
 #include "tests/cuda/packing.h"
 
-using namespace frugal;
-using namespace frugal::compress;
-
+namespace frugal::compress {
 namespace {
 
-const Tensor& payload_of(const Packed& packed) {
-  return static_cast<const bounded::Payload&>(packed).payload();
-}
-int64_t live() { return allocator(gpu::kCuda).report().live_total; }
+using gpu::bounded_payload, gpu::live;
 
 // Returns whether zeros became masks.
-bool check_alike(const BoundedFixedOptions& options, const Tensor& x, const ErrorBound& bound) {
+bool check_bounded(const BoundedFixedOptions& options, const Tensor& x, const ErrorBound& bound) {
   const BoundedFixed codec(options);
   const Tensor x_there = to_device(x, gpu::kCuda);
   const int64_t before = live();
   const auto here = codec.pack(x, bound, entry(1)), there = codec.pack(x_there, bound, entry(1));
-  CHECK(payload_of(*there).device() == gpu::kCuda);
-  CHECK(gpu::same_bits(payload_of(*here), payload_of(*there)));
-  CHECK(live() - before <= (payload_of(*here).nbytes() + 63) / 64 * 64);
+  CHECK(bounded_payload(*there).device() == gpu::kCuda);
+  CHECK(gpu::same_bits(bounded_payload(*here), bounded_payload(*there)));
+  CHECK(live() - before <= (bounded_payload(*here).nbytes() + 63) / 64 * 64);
   CHECK(gpu::same_bits(here->unpack(), there->unpack()));
   const int64_t n = x.shape()[0];
   const std::pair<int64_t, int64_t> ranges[] = {{0, 1}, {n / 3, n / 2}, {n - 1, n}, {n, n}};
   for (const auto& range : ranges)
     CHECK(gpu::same_bits(here->unpack_rows(range.first, range.second),
                          there->unpack_rows(range.first, range.second)));
-  CHECK(live() - before <= (payload_of(*here).nbytes() + 63) / 64 * 64);
+  CHECK(live() - before <= (bounded_payload(*here).nbytes() + 63) / 64 * 64);
   const bool masked = static_cast<const PackedFixed&>(*here).masked();
   CHECK(static_cast<const PackedFixed&>(*there).masked() == masked);
   return masked;
@@ -60,45 +55,46 @@ BoundedFixedOptions options_of(Rounding rounding, WidthRule rule, bool zeros) {
   return options;
 }
 
-const Shape kShapes[] = {{40, 9, 12}, {300, 3}, {5, 7}, {1}, {70, 300}, {9, 8, 8, 40}};
+const Shape kBoundedShapes[] = {{40, 9, 12}, {300, 3}, {5, 7}, {1}, {70, 300}, {9, 8, 8, 40}};
 
 }  // namespace
 
 TEST_CASE("fixed-point codes on CUDA have the CPU's bytes, at widths of all sorts") {
   if (!gpu::available()) return;
-  for (const Shape& shape : kShapes)
+  for (const Shape& shape : kBoundedShapes)
     for (const Rounding rounding : {Rounding::nearest, Rounding::stochastic})
       for (const WidthRule rule : {WidthRule::tight, WidthRule::published})
         for (const DType dtype : {DType::f32, DType::bf16}) {
           CAPTURE(shape.str());
           const Tensor x = spread(shape, dtype, 0.2f);
-          check_alike(options_of(rounding, rule, false), x, 0.001);
+          check_bounded(options_of(rounding, rule, false), x, 0.001);
         }
   // Bounds by channel: any error, none, and between.
   std::vector<double> bounds;
   for (int c = 0; c < 40; ++c) bounds.push_back(std::ldexp(1.0, -c));
   bounds[3] = std::numeric_limits<double>::infinity(), bounds[4] = 0;
-  check_alike(options_of(Rounding::nearest, WidthRule::tight, false),
-              spread({9, 8, 8, 40}, DType::f32, 0), ErrorBound(bounds));
+  check_bounded(options_of(Rounding::nearest, WidthRule::tight, false),
+                spread({9, 8, 8, 40}, DType::f32, 0), ErrorBound(bounds));
 }
 
 TEST_CASE("zeros as masks on CUDA have the CPU's bytes") {
   if (!gpu::available()) return;
   int masked = 0;
-  for (const Shape& shape : kShapes)
+  for (const Shape& shape : kBoundedShapes)
     for (const float zeros : {0.1f, 0.6f, 0.9f})
       for (const Rounding rounding : {Rounding::nearest, Rounding::stochastic})
         for (const DType dtype : {DType::f32, DType::bf16}) {
           CAPTURE(shape.str());
-          masked += check_alike(options_of(rounding, WidthRule::tight, true),
-                                spread(shape, dtype, zeros), 0.0005);
+          masked += check_bounded(options_of(rounding, WidthRule::tight, true),
+                                  spread(shape, dtype, zeros), 0.0005);
         }
   CHECK(masked > 20);
   // More columns than shared memory has room for; nothing but zeros.
-  CHECK(check_alike(options_of(Rounding::nearest, WidthRule::tight, true),
-                    spread({20, 13000}, DType::f32, 0.8f),
-                    ErrorBound(std::vector<double>(13000, 0.001))));
-  check_alike(options_of(Rounding::nearest, WidthRule::tight, true), Tensor::zeros({300, 8}), 0.1);
+  CHECK(check_bounded(options_of(Rounding::nearest, WidthRule::tight, true),
+                      spread({20, 13000}, DType::f32, 0.8f),
+                      ErrorBound(std::vector<double>(13000, 0.001))));
+  check_bounded(options_of(Rounding::nearest, WidthRule::tight, true), Tensor::zeros({300, 8}),
+                0.1);
 }
 
 TEST_CASE("values that no code can hold are kept as they are on CUDA") {
@@ -110,7 +106,7 @@ TEST_CASE("values that no code can hold are kept as they are on CUDA") {
     gpu::put(x, 6 * 51 + 3, 3e38f);
     gpu::put(x, 6 * 52 + 3, -3e38f);
     gpu::put(x, 6 * 53 + 4, 1e-42f);
-    check_alike(options_of(Rounding::nearest, WidthRule::tight, zeros), x, 0.01);
+    check_bounded(options_of(Rounding::nearest, WidthRule::tight, zeros), x, 0.01);
   }
 }
 
@@ -124,10 +120,10 @@ TEST_CASE("which zero is a channel's least does not show in its bytes") {
   }
   const BoundedFixed codec;
   const auto a = codec.pack(plus, 0.01, entry(1)), b = codec.pack(minus, 0.01, entry(1));
-  CHECK(gpu::same_bits(payload_of(*a), payload_of(*b)));
+  CHECK(gpu::same_bits(bounded_payload(*a), bounded_payload(*b)));
   if (!gpu::available()) return;
   const auto c = codec.pack(to_device(minus, gpu::kCuda), 0.01, entry(1));
-  CHECK(gpu::same_bits(payload_of(*a), payload_of(*c)));
+  CHECK(gpu::same_bits(bounded_payload(*a), bounded_payload(*c)));
 }
 
 TEST_CASE("values within bounds do not go through the host") {
@@ -157,3 +153,5 @@ TEST_CASE("packing within bounds cannot be captured, and says why") {
   CHECK(message.find(
             "[error_bounded] expected work that is run, got work that is being captured") == 0);
 }
+
+}  // namespace frugal::compress

@@ -1,20 +1,17 @@
 // Codecs of codecs on CUDA, and those that work through the host: what the CPU's give.
 #include "compress/bounded/error_bounded.h"
 #include "compress/quantize/mixed.h"
-#include "ops/dense/bitmask.h"
 #include "tests/cuda/packing.h"
 
-using namespace frugal;
-using namespace frugal::compress;
-
+namespace frugal::compress {
 namespace {
 
-void check_alike(const Packed& here, const Packed& there, int64_t begin, int64_t end) {
+using gpu::live;
+
+void check_unpacked(const Packed& here, const Packed& there, int64_t begin, int64_t end) {
   CHECK(gpu::same_bits(here.unpack(), there.unpack()));
   CHECK(gpu::same_bits(here.unpack_rows(begin, end), there.unpack_rows(begin, end)));
 }
-
-int64_t live() { return allocator(gpu::kCuda).report().live_total; }
 
 }  // namespace
 
@@ -33,7 +30,7 @@ TEST_CASE("samples of several widths have the CPU's bytes on CUDA") {
     const auto there = codec_there.pack(to_device(x, gpu::kCuda), {}, widths);
     CHECK(gpu::same_bits(gpu::payload(*here), gpu::payload(*there)));
     CHECK(codec.nonfinite_groups() == codec_there.nonfinite_groups());
-    check_alike(*here, *there, 1, shape[0] - 1);
+    check_unpacked(*here, *there, 1, shape[0] - 1);
   }
   CHECK(live() == before);
 }
@@ -41,8 +38,7 @@ TEST_CASE("samples of several widths have the CPU's bytes on CUDA") {
 TEST_CASE("samples of several widths carry signs on CUDA") {
   if (!gpu::available()) return;
   const Shape shape{6, 64, 8};
-  const Tensor x = gpu::normals(shape, DType::f32, 2), mask = ops::empty_bitmask(shape, kCpu);
-  for (int64_t i = 0; i < mask.numel(); ++i) mask.mut<uint8_t>()[i] = static_cast<uint8_t>(i * 37);
+  const Tensor x = gpu::normals(shape, DType::f32, 2), mask = gpu::mask_of(shape);
   const std::vector<int> widths = {2, 4, 2, 8, 4, 3};
   const MixedQuantizer codec;
   const Sign sign{mask, 0}, sign_there{to_device(mask, gpu::kCuda), 0};
@@ -54,7 +50,7 @@ TEST_CASE("samples of several widths carry signs on CUDA") {
   CHECK(gpu::same_bits(gpu::payload(*here), gpu::payload(*there)));
   CHECK(gpu::same_bits(mask.view(here->unpack_sign().shape()), there->unpack_sign()));
   CHECK(gpu::same_bits(here->unpack_sign_rows(1, 4), there->unpack_sign_rows(1, 4)));
-  check_alike(*here, *there, 2, 5);
+  check_unpacked(*here, *there, 2, 5);
 }
 
 TEST_CASE("error-bounded codecs keep payloads on CUDA, with the CPU's values") {
@@ -66,10 +62,12 @@ TEST_CASE("error-bounded codecs keep payloads on CUDA, with the CPU's values") {
     const auto codec = make_error_bounded(name);
     const auto here = codec->pack(x, 0.05, {});
     const auto there = codec->pack(to_device(x, gpu::kCuda), 0.05, {});
-    const auto& kept = static_cast<const bounded::Payload&>(*there).payload();
+    const auto& kept = gpu::bounded_payload(*there);
     CHECK(kept.device() == gpu::kCuda);
-    CHECK(gpu::same_bits(static_cast<const bounded::Payload&>(*here).payload(), kept));
-    check_alike(*here, *there, 3, 21);
+    CHECK(gpu::same_bits(gpu::bounded_payload(*here), kept));
+    check_unpacked(*here, *there, 3, 21);
   }
   CHECK(live() == before);
 }
+
+}  // namespace frugal::compress

@@ -5,14 +5,14 @@
 #include "core/print.h"
 #include "ops/dense/copy.h"
 #include "ops/dense/operators.h"
-#include "tests/cuda/gpu.h"
+#include "tests/cuda/compare.h"
 
 namespace frugal {
 namespace {
 
-Tensor there(const Tensor& x) { return to_device(x, gpu::kCuda); }
+using gpu::there;
 
-void check_same(const Tensor& a, const Tensor& b) {
+void check_comparisons(const Tensor& a, const Tensor& b) {
   using ops::Compare;
   for (const Compare op :
        {Compare::eq, Compare::ne, Compare::lt, Compare::le, Compare::gt, Compare::ge}) {
@@ -31,11 +31,11 @@ TEST_CASE("comparison on CUDA is the CPU's, for every dtype and broadcast") {
     const auto some = [&](const Shape& shape, uint64_t seed) {
       return ops::cast(Tensor::rand(shape, {seed, 0}) * 4, dtype);
     };
-    check_same(some({300, 7}, 1), some({300, 7}, 2));
-    check_same(some({300, 7}, 1), some({7}, 2));
-    check_same(some({300, 1}, 1), some({1, 7}, 2));
+    check_comparisons(some({300, 7}, 1), some({300, 7}, 2));
+    check_comparisons(some({300, 7}, 1), some({7}, 2));
+    check_comparisons(some({300, 1}, 1), some({1, 7}, 2));
   }
-  check_same(Tensor::of({NAN, 1, INFINITY}), Tensor::of({NAN, NAN, INFINITY}));
+  check_comparisons(Tensor::of({NAN, 1, INFINITY}), Tensor::of({NAN, NAN, INFINITY}));
   CHECK((there(Tensor::of({1, 2, 3})) > 1.5).to_vector() == std::vector<double>{0, 1, 1});
   CHECK((there(Tensor::of({1, 2}, DType::i64)) == 2).to_vector() == std::vector<double>{0, 1});
 }

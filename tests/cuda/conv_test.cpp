@@ -1,60 +1,34 @@
 // What the op table's convolutions do not reach: slices that are not aligned, shapes that only the
 // loops take, biases of odd channels beside bf16, and slices of a batch.
-#include <cmath>
-
-#include "core/rng.h"
 #include "ops/cuda/cudnn.h"
 #include "ops/dense/copy.h"
 #include "ops/image/conv2d.h"
 #include "ops/image/conv_transpose2d.h"
 #include "ops/library_fallbacks.h"
-#include "tests/cuda/gpu.h"
+#include "tests/cuda/compare.h"
 
-using namespace frugal;
-
+namespace frugal {
 namespace {
 
-Tensor eighths(const Shape& shape, uint64_t seed) {
-  Tensor x = Tensor::empty(shape);
-  for (int64_t i = 0; i < x.numel(); ++i)
-    x.mut<float>()[i] =
-        std::floor(static_cast<float>(16 * uniform({seed, 7}, static_cast<uint64_t>(i)))) / 8 - 1;
-  return x;
-}
+using gpu::eighths, gpu::relative_distance, gpu::there;
 
-Tensor on_cuda(const Tensor& x, DType dtype = DType::f32) {
-  return to_device(ops::cast(x, dtype), gpu::kCuda);
-}
-
-// Relative to the largest.
-double distance(const Tensor& a, const Tensor& b) {
-  REQUIRE(a.shape() == b.shape());
-  const std::vector<double> x = a.to_vector(), y = b.to_vector();
-  double most = 0, size = 1;
-  for (size_t i = 0; i < x.size(); ++i) {
-    most = std::max(most, std::abs(x[i] - y[i]));
-    size = std::max(size, std::abs(y[i]));
-  }
-  return most / size;
-}
-
-void compare(const Shape& x_shape, const Shape& w_shape, const Conv2dOptions& o) {
+void check_conv(const Shape& x_shape, const Shape& w_shape, const Conv2dOptions& o) {
   CAPTURE(x_shape);
   CAPTURE(w_shape);
   const Tensor x = eighths(x_shape, 1), w = eighths(w_shape, 2), b = eighths({w_shape[0]}, 3);
   const Tensor y = ops::conv2d(x, w, b, o), dy = eighths(y.shape(), 4);
   for (const DType dtype : {DType::f32, DType::bf16}) {
     const double tolerance = dtype == DType::f32 ? 1e-5 : 0.01;
-    const Tensor gx = on_cuda(x, dtype), gw = on_cuda(w), gdy = on_cuda(dy, dtype);
-    const Tensor gy = ops::conv2d(gx, gw, on_cuda(b), o);
+    const Tensor gx = there(x, dtype), gw = there(w), gdy = there(dy, dtype);
+    const Tensor gy = ops::conv2d(gx, gw, there(b), o);
     CHECK(gy.dtype() == dtype);
-    CHECK(distance(gy, y) < tolerance);
+    CHECK(relative_distance(gy, y) < tolerance);
     const Tensor dx = ops::conv2d_backward_input(gdy, gw, x_shape, o);
     CHECK(dx.dtype() == dtype);
-    CHECK(distance(dx, ops::conv2d_backward_input(dy, w, x_shape, o)) < tolerance);
+    CHECK(relative_distance(dx, ops::conv2d_backward_input(dy, w, x_shape, o)) < tolerance);
     const Tensor dw = ops::conv2d_backward_weight(gdy, gx, w_shape, o);
     CHECK(dw.dtype() == DType::f32);
-    CHECK(distance(dw, ops::conv2d_backward_weight(dy, x, w_shape, o)) < tolerance);
+    CHECK(relative_distance(dw, ops::conv2d_backward_weight(dy, x, w_shape, o)) < tolerance);
   }
 }
 
@@ -71,24 +45,24 @@ TEST_CASE("CUDA's convolutions agree with the CPU's, through the library and by 
   dilated.stride = {2, 1};
   grouped.groups = 3;
   grouped.dilation = {1, 2};
-  compare({2, 5, 4, 3}, {6, 3, 3, 3}, same);
-  compare({2, 5, 4, 3}, {5, 3, 3, 3}, same);  // an odd number of biases
-  compare({1, 7, 8, 2}, {4, 2, 3, 2}, strided);
-  compare({2, 8, 9, 2}, {3, 3, 2, 2}, dilated);
-  compare({1, 4, 6, 6}, {9, 2, 3, 2}, grouped);
-  compare({40, 3, 3, 2}, {3, 1, 1, 2}, dilated);    // more pixels than a block has threads
-  compare({2, 24, 25, 3}, {40, 2, 2, 3}, dilated);  // several shares of the pixels
+  check_conv({2, 5, 4, 3}, {6, 3, 3, 3}, same);
+  check_conv({2, 5, 4, 3}, {5, 3, 3, 3}, same);  // an odd number of biases
+  check_conv({1, 7, 8, 2}, {4, 2, 3, 2}, strided);
+  check_conv({2, 8, 9, 2}, {3, 3, 2, 2}, dilated);
+  check_conv({1, 4, 6, 6}, {9, 2, 3, 2}, grouped);
+  check_conv({40, 3, 3, 2}, {3, 1, 1, 2}, dilated);    // more pixels than a block has threads
+  check_conv({2, 24, 25, 3}, {40, 2, 2, 3}, dilated);  // several shares of the pixels
   Conv2dOptions by_channel;
   by_channel.groups = 35;
   by_channel.dilation = {2, 2};
-  compare({1, 6, 6, 35}, {35, 3, 3, 1}, by_channel);
+  check_conv({1, 6, 6, 35}, {35, 3, 3, 1}, by_channel);
 }
 
 TEST_CASE("convolutions that the library does not take are counted, with their shapes") {
   if (!gpu::available() || !gpu::emulated()) return;  // what cuDNN takes is its own affair
   Conv2dOptions dilated;
   dilated.dilation = {2, 1};
-  const Tensor x = on_cuda(eighths({1, 6, 6, 2}, 1)), w = on_cuda(eighths({4, 3, 3, 2}, 2));
+  const Tensor x = there(eighths({1, 6, 6, 2}, 1)), w = there(eighths({4, 3, 3, 2}, 2));
   ops::forget_fallbacks();
   ops::conv2d(x, w, {}, {});
   CHECK(ops::library_fallbacks().empty());
@@ -135,7 +109,7 @@ TEST_CASE("slices of a batch on CUDA") {
   const Tensor x = eighths({3, 3, 3, 3}, 1), w = eighths({2, 3, 3, 3}, 2);
   const Tensor dy = eighths({3, 3, 3, 2}, 3);
   for (const DType dtype : {DType::f32, DType::bf16}) {
-    const Tensor gx = on_cuda(x, dtype), gdy = on_cuda(dy, dtype), gw = on_cuda(w);
+    const Tensor gx = there(x, dtype), gdy = there(dy, dtype), gw = there(w);
     const Tensor expected = ops::conv2d_backward_input(gdy, gw, x.shape(), same);
     const Tensor dx = Tensor::empty(x.shape(), dtype, gpu::kCuda);
     for (int64_t i = 0; i < 3; ++i)
@@ -153,10 +127,12 @@ TEST_CASE("a transposed convolution whose output padding no window reaches") {
   o.output_padding = {1, 1};
   const Tensor x = eighths({1, 3, 4, 2}, 1), w = eighths({2, 2, 3, 3}, 2), b = eighths({3}, 3);
   const Tensor y = ops::conv_transpose2d(x, w, b, o), dy = eighths(y.shape(), 4);
-  const Tensor gx = on_cuda(x), gw = on_cuda(w), gdy = on_cuda(dy);
-  CHECK(distance(ops::conv_transpose2d(gx, gw, on_cuda(b), o), y) < 1e-5);
-  CHECK(distance(ops::conv_transpose2d_backward_input(gdy, gw, x.shape(), o),
-                 ops::conv_transpose2d_backward_input(dy, w, x.shape(), o)) < 1e-5);
-  CHECK(distance(ops::conv_transpose2d_backward_weight(gdy, gx, w.shape(), o),
-                 ops::conv_transpose2d_backward_weight(dy, x, w.shape(), o)) < 1e-5);
+  const Tensor gx = there(x), gw = there(w), gdy = there(dy);
+  CHECK(relative_distance(ops::conv_transpose2d(gx, gw, there(b), o), y) < 1e-5);
+  CHECK(relative_distance(ops::conv_transpose2d_backward_input(gdy, gw, x.shape(), o),
+                          ops::conv_transpose2d_backward_input(dy, w, x.shape(), o)) < 1e-5);
+  CHECK(relative_distance(ops::conv_transpose2d_backward_weight(gdy, gx, w.shape(), o),
+                          ops::conv_transpose2d_backward_weight(dy, x, w.shape(), o)) < 1e-5);
 }
+
+}  // namespace frugal

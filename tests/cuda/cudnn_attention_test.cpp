@@ -7,26 +7,17 @@
 #include "ops/library_fallbacks.h"
 #include "ops/precision.h"
 #include "ops/sequence/attention.h"
-#include "tests/cuda/gpu.h"
+#include "tests/cuda/compare.h"
 #include "tests/ops/samples.h"
 
 namespace frugal::ops {
 namespace {
 
-Tensor rounded(const Shape& shape, uint64_t seed) {
-  return cast(normals(shape, seed, DType::bf16), DType::f32);
-}
-
-double distance(const Tensor& a, const Tensor& b) {
-  REQUIRE(a.shape() == b.shape());
-  const std::vector<double> x = a.to_vector(), y = b.to_vector();
-  double most = 0;
-  for (size_t i = 0; i < x.size(); ++i) most = std::max(most, std::abs(x[i] - y[i]));
-  return most;
-}
+using gpu::distance, gpu::rounded;
 
 // keep: undefined, or [n, t] i64.
-void compare(int64_t n, int64_t t, int64_t heads, int64_t d, bool causal, const Tensor& keep = {}) {
+void check_packed_attention(int64_t n, int64_t t, int64_t heads, int64_t d, bool causal,
+                            const Tensor& keep = {}) {
   CAPTURE(n);
   CAPTURE(t);
   CAPTURE(causal);
@@ -102,9 +93,9 @@ TEST_CASE("attention by cuDNN agrees with the CPU's") {
   for (const bool ordered : {true, false}) {
     set_deterministic(ordered);
     for (const bool causal : {false, true}) {
-      compare(2, 64, 2, 64, causal);
-      compare(1, 128, 2, 64, causal);
-      compare(3, 64, 2, 64, causal, keep);
+      check_packed_attention(2, 64, 2, 64, causal);
+      check_packed_attention(1, 128, 2, 64, causal);
+      check_packed_attention(3, 64, 2, 64, causal, keep);
     }
   }
   set_deterministic(true);
@@ -120,9 +111,9 @@ TEST_CASE("attention of bf16 agrees with the CPU's at all lengths") {
       const Tensor hides = Tensor::ones({n, t}, DType::i64);
       for (int64_t i = 0; i < n * t; ++i) hides.mut<int64_t>()[i] = i % t == 0 || i % 3 != 0;
       for (const bool causal : {false, true}) {
-        compare(n, t, 2, 64, causal);
-        compare(n, t, 2, 64, causal, Tensor::ones({n, t}, DType::i64));
-        compare(n, t, 2, 64, causal, hides);
+        check_packed_attention(n, t, 2, 64, causal);
+        check_packed_attention(n, t, 2, 64, causal, Tensor::ones({n, t}, DType::i64));
+        check_packed_attention(n, t, 2, 64, causal, hides);
       }
     }
 }
@@ -132,10 +123,10 @@ TEST_CASE("a backward pass in order that would keep much is not given to cuDNN")
   forget_fallbacks();
   const int64_t before = convolution_workspace();
   set_convolution_workspace(2 * 2 * 64 * 64 * 2);
-  compare(2, 64, 2, 64, false);
+  check_packed_attention(2, 64, 2, 64, false);
   CHECK(library_fallbacks().empty());
   set_convolution_workspace(2 * 2 * 64 * 64 * 2 - 1);
-  compare(2, 64, 2, 64, false);
+  check_packed_attention(2, 64, 2, 64, false);
   CHECK(library_fallbacks().size() == 1);
   set_convolution_workspace(before);
   forget_fallbacks();
@@ -144,12 +135,12 @@ TEST_CASE("a backward pass in order that would keep much is not given to cuDNN")
 TEST_CASE("attention that cuDNN does not take, or at which it fails, is computed and counted") {
   if (!gpu::available() || !gpu::emulated()) return;  // the stand-in fails for 4 heads
   forget_fallbacks();
-  compare(1, 64, 4, 64, false);
-  compare(1, 64, 4, 64, false);
-  compare(1, 64, 2, 32, false);
-  compare(1, 64, 3, 64, false);  // the backward pass alone is not taken
+  check_packed_attention(1, 64, 4, 64, false);
+  check_packed_attention(1, 64, 4, 64, false);
+  check_packed_attention(1, 64, 2, 32, false);
+  check_packed_attention(1, 64, 3, 64, false);  // the backward pass alone is not taken
   // The backward pass is not asked for: cuDNN's tiles would not be whole.
-  compare(1, 20, 2, 64, false);
+  check_packed_attention(1, 20, 2, 64, false);
   std::map<std::string, int64_t> found;
   for (const LibraryFallback& one : library_fallbacks()) found[one.what] = one.count;
   const std::string none = "cuDNN has no plan for attention ", q = "bf16 q [1, ";

@@ -7,7 +7,7 @@
 namespace frugal::ops {
 namespace {
 
-using namespace gpu;
+using gpu::here, gpu::near, gpu::rounded, gpu::there, gpu::tolerance;
 
 Tensor random_ids(int64_t n, int64_t vocabulary) {
   std::vector<int64_t> ids;
@@ -20,7 +20,7 @@ Tensor random_ids(int64_t n, int64_t vocabulary) {
 }  // namespace
 
 TEST_CASE("embedding on CUDA: rows, and sums of gradients by id") {
-  if (!available()) return;
+  if (!gpu::available()) return;
   struct Size {
     int64_t n, vocabulary, width;
   };
@@ -44,7 +44,7 @@ TEST_CASE("embedding on CUDA: rows, and sums of gradients by id") {
 }
 
 TEST_CASE("embedding on CUDA: sums take the rows in their order") {
-  if (!available()) return;
+  if (!gpu::available()) return;
   // 2^25 + 1 - 2^25 is 0 in f32, and 1 where the ones come last.
   const Tensor dy = Tensor::from<float>({33554432, 1, -33554432, 1, 1}, {5, 1});
   const Tensor ids = Tensor::from<int64_t>({4, 4, 4, 2, 4}, {5});
@@ -53,7 +53,7 @@ TEST_CASE("embedding on CUDA: sums take the rows in their order") {
 }
 
 TEST_CASE("embedding on CUDA: an id out of range gives NaN and has no gradient") {
-  if (!available()) return;
+  if (!gpu::available()) return;
   const Tensor ids = Tensor::from<int64_t>({0, 9, -1, 2}, {4});
   const Tensor y = embedding(there(ids), there(normals({3, 2}, 1)));
   CHECK(std::isnan(y.item(2)));

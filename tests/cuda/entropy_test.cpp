@@ -8,15 +8,14 @@
 #include "compress/offload/offload.h"
 #include "compress/quantize/mixed.h"
 #include "core/cuda/cuda_graph.h"
-#include "ops/dense/bitmask.h"
 #include "tests/compress/offload/offload_samples.h"
 #include "tests/compress/quantize/samples.h"
 #include "tests/cuda/packing.h"
 
-using namespace frugal;
-using namespace frugal::compress;
-
+namespace frugal::compress {
 namespace {
+
+using gpu::live, gpu::mask_of;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr EntropyOptions kAlways{-kInfinity, 0};
@@ -71,12 +70,6 @@ class MixedCodec final : public Codec {
   MixedQuantizer quantizer_;
 };
 
-Tensor mask_of(const Shape& shape) {
-  const Tensor mask = ops::empty_bitmask(shape, kCpu);
-  for (int64_t i = 0; i < mask.numel(); ++i) mask.mut<uint8_t>()[i] = static_cast<uint8_t>(i * 37);
-  return mask;
-}
-
 const Tensor& coded_payload(const Packed& packed) {
   const auto* coded = dynamic_cast<const EntropyCoded*>(&packed);
   return coded != nullptr ? coded->payload() : gpu::payload(packed);
@@ -84,11 +77,10 @@ const Tensor& coded_payload(const Packed& packed) {
 bool is_coded(const Packed& packed) {
   return dynamic_cast<const EntropyCoded*>(&packed) != nullptr;
 }
-int64_t live(Category category) { return allocator(gpu::kCuda).report().of(category); }
 
 // Checks that both devices make equal bytes, and that these unpack to what the inner codec alone
 // gives. Returns whether they are coded.
-bool check_alike(const std::shared_ptr<const Codec>& inner, const EntropyOptions& options,
+bool check_coded(const std::shared_ptr<const Codec>& inner, const EntropyOptions& options,
                  const Tensor& x, const Tensor& mask = {}) {
   const Entropy codec(inner, options);
   SaveInfo info = entry(1), info_there = info;
@@ -123,8 +115,8 @@ TEST_CASE("coded payloads on CUDA have the CPU's bytes, at any width") {
   for (int bits = 1; bits <= 16; ++bits) {
     CAPTURE(bits);
     for (const GroupAxis axis : {GroupAxis::column, GroupAxis::row})
-      CHECK(check_alike(quantizer(bits, axis), kAlways, draw(Values::rare, {530, 24})));
-    CHECK(check_alike(quantizer(bits), kAlways, draw(Values::normal, {700, 5}, DType::bf16)));
+      CHECK(check_coded(quantizer(bits, axis), kAlways, draw(Values::rare, {530, 24})));
+    CHECK(check_coded(quantizer(bits), kAlways, draw(Values::normal, {700, 5}, DType::bf16)));
   }
 }
 
@@ -136,10 +128,10 @@ TEST_CASE("planes that are coded, constant and kept as they are, in blocks of al
       CAPTURE(static_cast<int>(values));
       CAPTURE(bits);
       for (const Shape& shape : {Shape{1, 1}, Shape{12, 10, 9, 7}, Shape{6000, 9}})
-        CHECK(check_alike(quantizer(bits), kAlways, draw(values, shape)));
+        CHECK(check_coded(quantizer(bits), kAlways, draw(values, shape)));
     }
   for (const int64_t group : {64, 1000})
-    CHECK(check_alike(quantizer(3, GroupAxis::column, group), kAlways,
+    CHECK(check_coded(quantizer(3, GroupAxis::column, group), kAlways,
                       draw(Values::two, {8000, 13})));
 }
 
@@ -148,7 +140,7 @@ TEST_CASE("a block that does not fit its table is kept as it is on CUDA too") {
   const Tensor x = draw(Values::two, {1 << 14, 16});
   for (int64_t i = 1 << 16; i < (1 << 16) + (1 << 15); ++i)
     gpu::put(x, i, uniform({7, 0}, static_cast<uint64_t>(i)));
-  CHECK(check_alike(quantizer(4), {}, x));
+  CHECK(check_coded(quantizer(4), {}, x));
 }
 
 TEST_CASE("whether coding pays is decided on CUDA as on the CPU") {
@@ -156,13 +148,13 @@ TEST_CASE("whether coding pays is decided on CUDA as on the CPU") {
   for (const int bits : {1, 4, 5}) {
     CAPTURE(bits);
     const Tensor two = draw(Values::two, {4096, 16}), even = draw(Values::uniform, {4096, 16});
-    CHECK(check_alike(quantizer(bits), {0.05, 1000}, two));
-    CHECK(!check_alike(quantizer(bits), {0.05, 1000}, even));
-    CHECK(!check_alike(quantizer(bits), {0.99, 1000}, two));
+    CHECK(check_coded(quantizer(bits), {0.05, 1000}, two));
+    CHECK(!check_coded(quantizer(bits), {0.05, 1000}, even));
+    CHECK(!check_coded(quantizer(bits), {0.99, 1000}, two));
     // About as much as there is to save: the bytes must be alike, whatever is decided.
-    for (const double saving : {0.3, 0.4, 0.5}) check_alike(quantizer(bits), {saving, 0}, two);
+    for (const double saving : {0.3, 0.4, 0.5}) check_coded(quantizer(bits), {saving, 0}, two);
   }
-  CHECK(!check_alike(quantizer(4), {}, draw(Values::two, {1024, 16})));  // 8 KiB
+  CHECK(!check_coded(quantizer(4), {}, draw(Values::two, {1024, 16})));  // 8 KiB
   const auto none =
       Entropy(quantizer(4), kAlways).pack(to_device(Tensor::zeros({0, 16}), gpu::kCuda), entry(1));
   CHECK(none->unpack().shape() == Shape{0, 16});
@@ -177,26 +169,25 @@ TEST_CASE("coded samples of several widths, and codes that carry signs, on CUDA"
       for (const bool with_sign : {false, true}) {
         CAPTURE(shape);
         CAPTURE(with_sign);
-        CHECK(check_alike(std::make_shared<MixedCodec>(cycle), kAlways, draw(Values::two, shape),
+        CHECK(check_coded(std::make_shared<MixedCodec>(cycle), kAlways, draw(Values::two, shape),
                           with_sign ? mask_of(shape) : Tensor()));
       }
   const auto mixed = std::make_shared<MixedCodec>(std::vector<int>{1, 2, 4, 2, 3});
-  CHECK(check_alike(mixed, {}, draw(Values::two, {100, 8, 8, 16})));
-  CHECK(!check_alike(mixed, {}, draw(Values::uniform, {100, 8, 8, 16})));
+  CHECK(check_coded(mixed, {}, draw(Values::two, {100, 8, 8, 16})));
+  CHECK(!check_coded(mixed, {}, draw(Values::uniform, {100, 8, 8, 16})));
   const Shape shape{64, 4, 4, 24};
-  CHECK(check_alike(quantizer(4), kAlways, draw(Values::normal, shape), mask_of(shape)));
+  CHECK(check_coded(quantizer(4), kAlways, draw(Values::normal, shape), mask_of(shape)));
 }
 
 TEST_CASE("groups with NaN, coded on CUDA") {
   if (!gpu::available()) return;
   const Tensor x = draw(Values::normal, {300, 8});
   gpu::put(x, 77, std::nanf(""));
-  CHECK(check_alike(quantizer(4), kAlways, x));
+  CHECK(check_coded(quantizer(4), kAlways, x));
 }
 
 TEST_CASE("packing waits once, and as long as the device plans as the host does") {
   if (!gpu::available()) return;
-  const auto waits = [] { return gpu::emulated() ? emulator::waits() : 0; };
   bool coded = false, kept = false;
   for (const Values values :
        {Values::constant, Values::two, Values::uniform, Values::normal, Values::rare})
@@ -207,9 +198,9 @@ TEST_CASE("packing waits once, and as long as the device plans as the host does"
         CAPTURE(saving);
         const Tensor x = to_device(draw(values, {6000, 9}), gpu::kCuda);
         auto packed = quantizer(bits)->pack(x, entry(1));
-        const int64_t before = waits();
+        const int64_t before = gpu::waits();
         packed = entropy_code(std::move(packed), {saving, 0});
-        if (gpu::emulated()) CHECK(waits() - before == 1);
+        if (gpu::emulated()) CHECK(gpu::waits() - before == 1);
         (is_coded(*packed) ? coded : kept) = true;
       }
   CHECK(coded);
@@ -224,9 +215,9 @@ TEST_CASE("where the device does not foresee the plan, bytes are the same") {
     const auto& plain = dynamic_cast<const Grouped&>(*packed);
     const entropy::CodeMap map(plain.parts());
     const Tensor one = entropy::encode_kernel(Cuda{}, plain.payload(), map, -kInfinity);
-    const int64_t before = gpu::emulated() ? emulator::waits() : 0;
+    const int64_t before = gpu::waits();
     const Tensor other = entropy::encode_kernel(Cuda{}, plain.payload(), map, -kInfinity, false);
-    if (gpu::emulated()) CHECK(emulator::waits() - before == 2);
+    if (gpu::emulated()) CHECK(gpu::waits() - before == 2);
     REQUIRE(one.defined());
     CHECK(gpu::same_bits(to_device(one, kCpu), other));
   }
@@ -309,3 +300,5 @@ TEST_CASE("coding cannot be captured, and says why") {
   }
   CHECK(message.find("[entropy] expected work that is run, got work that is being captured") == 0);
 }
+
+}  // namespace frugal::compress

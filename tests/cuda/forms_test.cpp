@@ -7,17 +7,17 @@
 
 #include "core/cuda/cuda_device.h"
 #include "ops/dense/copy.h"
+#include "tests/cuda/compare.h"
 #include "tests/cuda/packing.h"
 
-using namespace frugal;
-using namespace frugal::compress::foreign;
-
+namespace frugal::compress::foreign {
 namespace {
 
-Tensor normal(int64_t count, uint64_t seed, DType dtype = DType::f32) {
+using gpu::there;
+
+Tensor drawn(int64_t count, uint64_t seed, DType dtype = DType::f32) {
   return ops::cast(Tensor::randn({count}, {seed, 0}), dtype);
 }
-Tensor there(const Tensor& x) { return to_device(x, gpu::kCuda); }
 
 // Memory as another library gives it.
 Tensor given(int64_t bytes) { return Tensor::empty({bytes}, DType::u8, gpu::kCuda); }
@@ -40,7 +40,7 @@ TEST_CASE("groups of another library's tensors on CUDA") {
           CAPTURE(bits);
           CAPTURE(columns);
           CAPTURE(count);
-          const Tensor x = normal(count, 3, dtype);
+          const Tensor x = drawn(count, 3, dtype);
           const GroupOptions options{bits, columns, false, 5, 2, 9};
           const auto here = keep_groups(x, options);
           const auto kept = keep_groups(there(x), options, given, given);
@@ -58,7 +58,7 @@ TEST_CASE("groups that tell signs, and a tail, of another library's tensors on C
         CAPTURE(name_of(dtype));
         CAPTURE(bits);
         CAPTURE(count);
-        Tensor x = normal(count, 4, dtype);
+        Tensor x = drawn(count, 4, dtype);
         for (int64_t i = 0; i < count; ++i)
           if (x.item(i) < 0) ops::fill(x.slice(0, i, i + 1), 0);
         const GroupOptions options{bits, 16, true, 5, 2, 9};
@@ -106,7 +106,7 @@ TEST_CASE("bits of another library's tensors on CUDA") {
   for (const int64_t count : {1, 7, 512, 1003, 20000}) {
     CAPTURE(count);
     for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
-      Tensor x = normal(count, 6, dtype);
+      Tensor x = drawn(count, 6, dtype);
       const float infinity = std::numeric_limits<float>::infinity();
       if (count > 100) {
         ops::fill(x.slice(0, 3, 5), 0);
@@ -141,7 +141,7 @@ TEST_CASE("levels of another library's tensors on CUDA") {
           levels.push_back(-1 + 2.1F * static_cast<float>(i) / static_cast<float>(1 << width));
           table.push_back(static_cast<float>(3 * i));
         }
-        Tensor x = normal(count, 8);
+        Tensor x = drawn(count, 8);
         const RngKey key{4, 1 << 20};
         const auto here = keep_levels(x, levels, width, table, dtype, key);
         const auto kept = keep_levels(there(x), levels, width, table, dtype, key, given);
@@ -224,12 +224,12 @@ TEST_CASE("another library's stream gets the work of its tensors, and the host d
   };
   step();  // what a process makes once is there
   cuda::synchronize();
-  const int64_t waits = gpu::emulated() ? emulator::waits() : 0;
+  const int64_t waits = gpu::waits();
   std::unique_ptr<Kept> kept;
   {
     const cuda::StreamScope scope(0, nullptr);
     kept = step();
-    if (gpu::emulated()) CHECK(emulator::waits() == waits);
+    if (gpu::emulated()) CHECK(gpu::waits() == waits);
     cuda::synchronize();
   }
   CHECK(gpu::same_bits(expected->unpack(), out));
@@ -252,3 +252,5 @@ TEST_CASE("another library's stream gets the work of its tensors, and the host d
                            x, options, [](int64_t) { return Tensor::zeros({1}); }, given),
                        doctest::Contains("contiguous bytes"), Error);
 }
+
+}  // namespace frugal::compress::foreign

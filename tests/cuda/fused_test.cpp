@@ -20,14 +20,10 @@
 #include "tests/cuda/seen_policy.h"
 #include "tests/unary_ops.h"
 
-using namespace frugal;
-using namespace frugal::compress;
-using gpu::Seen;
-using gpu::SeenPolicy;
-
+namespace frugal::compress {
 namespace {
 
-int64_t live() { return allocator(gpu::kCuda).report().live_total; }
+using gpu::live, gpu::Seen, gpu::SeenPolicy;
 
 // What a step gives, on the host.
 struct Given {
@@ -479,3 +475,5 @@ TEST_CASE("CUDA: a ResNet's and a transformer's step, fused and not") {
       }
     }
 }
+
+}  // namespace frugal::compress

@@ -8,6 +8,8 @@
 #include <string_view>
 
 #include "core/cuda/cuda_memory.h"
+#include "core/dtype.h"
+#include "core/memory.h"
 #include "ops/precision.h"
 
 namespace emulator {                       // none of this on a GPU
@@ -25,6 +27,13 @@ namespace frugal::gpu {
 inline constexpr Device kCuda{DeviceType::cuda, 0};
 
 inline bool emulated() { return emulator::waits != nullptr; }
+
+// Returns how often the host has waited so far. Only the emulator counts that: a GPU gives 0.
+inline int64_t waits() { return emulated() ? emulator::waits() : 0; }
+
+// Returns the bytes that live tensors take on the GPU, in all or in one category.
+inline int64_t live() { return allocator(kCuda).report().live_total; }
+inline int64_t live(Category category) { return allocator(kCuda).report().of(category); }
 
 // Whether there is a GPU. Where there is none, the test fails, so that a broken driver is not taken
 // for success; FRUGAL_WITHOUT_GPU=1 in the environment leaves the test out and prints why.

@@ -6,11 +6,13 @@
 
 #include "ops/graph/graph_attention.h"
 #include "ops/graph/spmm.h"
-#include "tests/cuda/gpu.h"
+#include "tests/cuda/compare.h"
 #include "tests/ops/samples.h"
 
 namespace frugal::ops {
 namespace {
+
+using gpu::rounded, gpu::there;
 
 // 700 edges into node 3 and 400 from node 5, others at random; the last node has none.
 Graph hub_graph(EdgeNorm norm = EdgeNorm::symmetric) {
@@ -27,16 +29,8 @@ Graph hub_graph(EdgeNorm norm = EdgeNorm::symmetric) {
   return make_graph(index, kNodes, {.norm = norm});
 }
 
-Tensor rounded(const Shape& shape, uint64_t seed) {
-  return cast(normals(shape, seed, DType::bf16), DType::f32);
-}
-Tensor there(const Tensor& x, DType dtype = DType::f32) {
-  return to_device(x.dtype() == DType::f32 ? cast(x, dtype) : x, gpu::kCuda);
-}
-double tolerance(DType dtype) { return dtype == DType::bf16 ? 0.02 : 2e-5; }
-
-void near(const Tensor& got, const Tensor& expected, DType dtype) {
-  CHECK(error(got, expected.to_vector()) < tolerance(dtype));
+void check_error(const Tensor& got, const Tensor& expected, DType dtype) {
+  CHECK(error(got, expected.to_vector()) < gpu::tolerance(dtype));
 }
 
 }  // namespace
@@ -88,11 +82,11 @@ TEST_CASE("spmm on CUDA: hubs in pieces, narrow, odd and wide rows") {
           .mean = width == 16, .factor = 0.5, .bias = bias, .addend = x, .addend_factor = 2};
       const Tensor expected = spmm(graph.edges.by_row, x, options);
       options.bias = there(bias), options.addend = there(x, dtype);
-      near(spmm(on_gpu.edges.by_row, there(x, dtype), options), expected, dtype);
+      check_error(spmm(on_gpu.edges.by_row, there(x, dtype), options), expected, dtype);
       SpmmOptions transposed{.entry_counts = graph.edges.by_row.row_ptr};
       const Tensor back = spmm(graph.edges.by_col, x, transposed);
       transposed.entry_counts = on_gpu.edges.by_row.row_ptr;
-      near(spmm(on_gpu.edges.by_col, there(x, dtype), transposed), back, dtype);
+      check_error(spmm(on_gpu.edges.by_col, there(x, dtype), transposed), back, dtype);
     }
 }
 
@@ -111,7 +105,7 @@ TEST_CASE("spmm_max on CUDA: the same entries as on the CPU") {
       const RowMax got = spmm_max(on_gpu.edges.by_row, there(x, dtype));
       CHECK(same_bits(to_device(got.index, kCpu), expected.index));
       CHECK(error(got.y, expected.y.to_vector()) == 0);
-      near(spmm_max_backward(on_gpu.edges, there(dy, dtype), got.index), dx, dtype);
+      check_error(spmm_max_backward(on_gpu.edges, there(dy, dtype), got.index), dx, dtype);
     }
   }
 }
@@ -138,16 +132,17 @@ TEST_CASE("graph attention on CUDA: hubs in pieces, one head to 128, odd and wid
       const GraphAttentionSettings settings{0.2, z.dropout, {9, 2}};
       const Tensor h = rounded({90, z.heads, z.width}, 1), dy = rounded(h.shape(), 2),
                    src = rounded({90, z.heads}, 3), dst = rounded({90, z.heads}, 4);
-      near(graph_attention(on_gpu, there(h, dtype), there(src, dtype), there(dst, dtype), settings),
-           graph_attention(graph, h, src, dst, settings), dtype);
+      check_error(
+          graph_attention(on_gpu, there(h, dtype), there(src, dtype), there(dst, dtype), settings),
+          graph_attention(graph, h, src, dst, settings), dtype);
       const GraphAttentionGradients expected =
           graph_attention_backward(graph, dy, h, src, dst, settings);
       const GraphAttentionGradients got =
           graph_attention_backward(on_gpu, there(dy, dtype), there(h, dtype), there(src, dtype),
                                    there(dst, dtype), settings);
-      near(got.h, expected.h, dtype);
-      near(got.a_src, expected.a_src, dtype);
-      near(got.a_dst, expected.a_dst, dtype);
+      check_error(got.h, expected.h, dtype);
+      check_error(got.a_src, expected.a_src, dtype);
+      check_error(got.a_dst, expected.a_dst, dtype);
     }
 }
 
@@ -156,12 +151,12 @@ TEST_CASE("head scores on CUDA: weights' gradients over several chunks of nodes"
   for (const DType dtype : {DType::f32, DType::bf16}) {
     const Tensor h = rounded({700, 3, 20}, 1), weight = rounded({1, 3, 20}, 2),
                  ds = rounded({700, 3}, 3);
-    near(head_scores(there(h, dtype), there(weight)), head_scores(h, weight), dtype);
-    near(head_scores_backward_input(there(ds, dtype), there(weight)),
-         head_scores_backward_input(ds, weight), dtype);
+    check_error(head_scores(there(h, dtype), there(weight)), head_scores(h, weight), dtype);
+    check_error(head_scores_backward_input(there(ds, dtype), there(weight)),
+                head_scores_backward_input(ds, weight), dtype);
     const Tensor got = head_scores_backward_weight(there(ds, dtype), there(h, dtype));
     CHECK(got.dtype() == DType::f32);
-    near(got, head_scores_backward_weight(ds, h), DType::f32);
+    check_error(got, head_scores_backward_weight(ds, h), DType::f32);
   }
 }
 

@@ -13,10 +13,8 @@
 namespace frugal::optim {
 namespace {
 
-using Named = std::vector<std::pair<std::string, Variable>>;
-
-Named parameters_of(int count) {
-  Named all;
+NamedVariables parameters_of(int count) {
+  NamedVariables all;
   for (int i = 0; i < count; ++i) {
     const Shape shape = i % 5 == 0 ? Shape{3, 4} : Shape{2};
     Variable p = Variable::parameter(
@@ -27,7 +25,7 @@ Named parameters_of(int count) {
   return all;
 }
 
-std::vector<double> values_of(const Named& all, const Optimizer& optimizer) {
+std::vector<double> values_of(const NamedVariables& all, const Optimizer& optimizer) {
   std::vector<double> values;
   const auto add = [&](const Tensor& x) {
     for (const double v : to_device(x, kCpu).to_vector()) values.push_back(v);
@@ -48,11 +46,11 @@ TEST_CASE("rerun updates have the rates and counts of their step, of more tables
     const std::string& name = kind.name;
     const Maker make = [&](const auto& g) { return kind.make(g, {}, {.least_elements = 0}); };
     CAPTURE(name);
-    const auto averaged = [&make](const Named& all) {
+    const auto averaged = [&make](const NamedVariables& all) {
       return std::make_unique<Averaged>(make({{all, 0.5, 0.1}}), all, EmaOptions{});
     };
     const int count = name == "sgd" ? 700 : 20;  // more than a table lists, and a block holds
-    const Named one = parameters_of(count), two = parameters_of(count);
+    const NamedVariables one = parameters_of(count), two = parameters_of(count);
     const auto run = averaged(one), rerun = averaged(two);
     run->step(0.1);  // makes the state
     rerun->step(0.1);
@@ -85,7 +83,7 @@ TEST_CASE("rerun updates have the rates and counts of their step, of more tables
 
 TEST_CASE("what is renewed must be what was captured") {
   if (!gpu::available()) return;
-  const Named all = parameters_of(4);
+  const NamedVariables all = parameters_of(4);
   Sgd whole({{all}}, {}), part({{{all.begin(), all.begin() + 2}}}, {});
   whole.step(0.1);
   part.step(0.1);

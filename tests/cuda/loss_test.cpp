@@ -9,7 +9,7 @@
 namespace frugal::ops {
 namespace {
 
-using namespace gpu;
+using gpu::here, gpu::near, gpu::rounded, gpu::there, gpu::tolerance;
 
 struct Size {
   int64_t rows, width;
@@ -26,7 +26,7 @@ Tensor targets(const Size& size, int64_t ignored) {
 }  // namespace
 
 TEST_CASE("softmax on CUDA: rows of every width") {
-  if (!available()) return;
+  if (!gpu::available()) return;
   for (const DType dtype : {DType::f32, DType::bf16})
     for (const Size& size : kSizes) {
       CAPTURE(size.width);
@@ -44,7 +44,7 @@ TEST_CASE("softmax on CUDA: rows of every width") {
 }
 
 TEST_CASE("softmax on CUDA: no numbers, and infinities") {
-  if (!available()) return;
+  if (!gpu::available()) return;
   const auto inf = static_cast<float>(kInf), nan = static_cast<float>(kNan);
   const Tensor x =
       Tensor::from<float>({1, nan, 2, 1, inf, 2, -inf, -inf, -inf, -inf, 1, 2}, {4, 3});
@@ -53,7 +53,7 @@ TEST_CASE("softmax on CUDA: no numbers, and infinities") {
 }
 
 TEST_CASE("cross-entropy on CUDA: rows of every width, smoothed, weighted, ignored") {
-  if (!available()) return;
+  if (!gpu::available()) return;
   CrossEntropyOptions smooth, sum;
   smooth.label_smoothing = 0.1;
   sum.sum = true;
@@ -99,7 +99,7 @@ TEST_CASE("cross-entropy on CUDA: rows of every width, smoothed, weighted, ignor
 }
 
 TEST_CASE("cross-entropy on CUDA: weights of classes, with smoothing") {
-  if (!available()) return;
+  if (!gpu::available()) return;
   for (const DType dtype : {DType::f32, DType::bf16})
     for (const Size& size : kSizes)
       for (const double smoothing : {0.0, 0.2}) {
@@ -122,7 +122,7 @@ TEST_CASE("cross-entropy on CUDA: weights of classes, with smoothing") {
 }
 
 TEST_CASE("cross-entropy on CUDA: the first of equals, no numbers, targets out of range") {
-  if (!available()) return;
+  if (!gpu::available()) return;
   const auto nan = static_cast<float>(kNan);
   const Tensor x = Tensor::from<float>({1, 2, 2, nan, nan, nan, 3, nan, 4}, {3, 3});
   const Tensor at = Tensor::from<int64_t>({1, 0, 2}, {3});
@@ -172,7 +172,7 @@ double launches_of_a_part(const Tensor& x, const Tensor& weight) {
 }  // namespace
 
 TEST_CASE("a head of bf16 whose classes are no multiple of 8, in parts") {
-  if (!available()) return;
+  if (!gpu::available()) return;
   for (const int64_t classes : {13, 16, 50})
     for (const bool biased : {false, true})
       for (const int64_t at_once : {12, 5}) {
@@ -198,7 +198,7 @@ TEST_CASE("a head of bf16 whose classes are no multiple of 8, in parts") {
 }
 
 TEST_CASE("parts of a head of bf16 do not cast its weight again") {
-  if (!available() || !emulated()) return;
+  if (!gpu::available() || !gpu::emulated()) return;
   const Tensor x = rounded({12, 16}, 1), w = rounded({24, 16}, 2);
   // In f32 there is nothing to cast.
   CHECK(launches_of_a_part(there(x, DType::bf16), there(w)) ==

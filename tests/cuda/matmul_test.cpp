@@ -2,37 +2,14 @@
 // operands of two dtypes, inner extents of 0, very many matrices.
 #include "ops/dense/matmul.h"
 
-#include <cmath>
-
-#include "core/rng.h"
 #include "ops/cuda/cublas.h"
 #include "ops/dense/copy.h"
-#include "tests/cuda/gpu.h"
+#include "tests/cuda/compare.h"
 
-using namespace frugal;
-
+namespace frugal {
 namespace {
 
-// Small multiples of 1/8: exact in bf16, and so are their products and sums in f32.
-Tensor eighths(const Shape& shape, uint64_t seed) {
-  Tensor x = Tensor::empty(shape);
-  for (int64_t i = 0; i < x.numel(); ++i)
-    x.mut<float>()[i] =
-        std::floor(static_cast<float>(16 * uniform({seed, 7}, static_cast<uint64_t>(i)))) / 8 - 1;
-  return x;
-}
-
-Tensor on_cuda(const Tensor& x, DType dtype = DType::f32) {
-  return to_device(ops::cast(x, dtype), gpu::kCuda);
-}
-
-double largest_distance(const Tensor& a, const Tensor& b) {
-  REQUIRE(a.shape() == b.shape());
-  const std::vector<double> x = a.to_vector(), y = b.to_vector();
-  double most = 0;
-  for (size_t i = 0; i < x.size(); ++i) most = std::max(most, std::abs(x[i] - y[i]));
-  return most;
-}
+using gpu::distance, gpu::eighths, gpu::there;
 
 }  // namespace
 
@@ -58,10 +35,9 @@ TEST_CASE("CUDA's matmul reads transposed views and broadcasts batches on either
       CAPTURE(s.a);
       CAPTURE(s.b);
       CAPTURE(turned);
-      CHECK(largest_distance(ops::matmul(left(on_cuda(a)), right(on_cuda(b))), expected) < 1e-5);
-      CHECK(largest_distance(
-                ops::matmul(left(on_cuda(a, DType::bf16)), right(on_cuda(b, DType::bf16))),
-                ops::cast(expected, DType::bf16)) < 1e-5);
+      CHECK(distance(ops::matmul(left(there(a)), right(there(b))), expected) < 1e-5);
+      CHECK(distance(ops::matmul(left(there(a, DType::bf16)), right(there(b, DType::bf16))),
+                     ops::cast(expected, DType::bf16)) < 1e-5);
     }
 }
 
@@ -70,19 +46,19 @@ TEST_CASE("beside bf16, parameters and their gradients are f32") {
   for (const int64_t out : {8, 13}) {  // the emulated library refuses to add a bias to 13 columns
     const Tensor x = eighths({2, 5, 6}, 1), w = eighths({out, 6}, 2), b = eighths({out}, 3),
                  dy = eighths({2, 5, out}, 4);
-    const Tensor gx = on_cuda(x, DType::bf16), gdy = on_cuda(dy, DType::bf16), gw = on_cuda(w);
-    const Tensor y = ops::linear(gx, gw, on_cuda(b));
+    const Tensor gx = there(x, DType::bf16), gdy = there(dy, DType::bf16), gw = there(w);
+    const Tensor y = ops::linear(gx, gw, there(b));
     CHECK(y.dtype() == DType::bf16);
-    CHECK(largest_distance(y, ops::cast(ops::linear(x, w, b), DType::bf16)) < 0.02);
+    CHECK(distance(y, ops::cast(ops::linear(x, w, b), DType::bf16)) < 0.02);
     const Tensor dx = ops::linear_backward_input(gdy, gw);
     CHECK(dx.dtype() == DType::bf16);
-    CHECK(largest_distance(dx, ops::cast(ops::linear_backward_input(dy, w), DType::bf16)) < 1e-5);
+    CHECK(distance(dx, ops::cast(ops::linear_backward_input(dy, w), DType::bf16)) < 1e-5);
     const Tensor dw = ops::linear_backward_weight(gdy, gx);
     CHECK(dw.dtype() == DType::f32);
-    CHECK(largest_distance(dw, ops::linear_backward_weight(dy, x)) < 1e-5);
+    CHECK(distance(dw, ops::linear_backward_weight(dy, x)) < 1e-5);
     const Tensor db = ops::linear_backward_bias(gdy);
     CHECK(db.dtype() == DType::f32);
-    CHECK(largest_distance(db, ops::linear_backward_bias(dy)) < 1e-5);
+    CHECK(distance(db, ops::linear_backward_bias(dy)) < 1e-5);
   }
 }
 
@@ -90,8 +66,8 @@ TEST_CASE("the bias of a product of nothing") {
   if (!gpu::available()) return;
   const Tensor bias = eighths({3}, 1);
   const Tensor y = ops::linear(Tensor::zeros({2, 0}, DType::f32, gpu::kCuda),
-                               Tensor::zeros({3, 0}, DType::f32, gpu::kCuda), on_cuda(bias));
-  CHECK(largest_distance(y, ops::linear(Tensor::zeros({2, 0}), Tensor::zeros({3, 0}), bias)) == 0);
+                               Tensor::zeros({3, 0}, DType::f32, gpu::kCuda), there(bias));
+  CHECK(distance(y, ops::linear(Tensor::zeros({2, 0}), Tensor::zeros({3, 0}), bias)) == 0);
 }
 
 TEST_CASE("cuBLASLt itself adds a bias to a product, in each precision") {
@@ -115,5 +91,7 @@ TEST_CASE("cuBLASLt itself adds a bias to a product, in each precision") {
 TEST_CASE("a batch of more matrices than a grid has blocks along an axis") {
   if (!gpu::available()) return;
   const Tensor a = eighths({65535 + 3, 1, 2}, 1), b = eighths({65535 + 3, 2, 3}, 2);
-  CHECK(largest_distance(ops::matmul(on_cuda(a), on_cuda(b)), ops::matmul(a, b)) < 1e-5);
+  CHECK(distance(ops::matmul(there(a), there(b)), ops::matmul(a, b)) < 1e-5);
 }
+
+}  // namespace frugal

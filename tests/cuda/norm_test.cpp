@@ -8,7 +8,7 @@
 namespace frugal::ops {
 namespace {
 
-using namespace gpu;
+using gpu::here, gpu::near, gpu::rounded, gpu::there, gpu::tolerance;
 
 const std::vector<Shape> kImages{{2, 3, 7, 1}, {9, 3},      {3, 5, 7, 7},   {2, 40, 40, 3},
                                  {1100, 64},   {130, 2048}, {8, 16, 16, 8}, {2100, 512}};

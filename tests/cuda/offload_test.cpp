@@ -9,24 +9,20 @@
 #include "tests/compress/offload/offload_samples.h"
 #include "tests/cuda/packing.h"
 
-using namespace frugal;
-using namespace frugal::compress;
-
+namespace frugal::compress {
 namespace {
 
-Tensor there(int64_t bytes, uint64_t seed) {
+Tensor payload_there(int64_t bytes, uint64_t seed) {
   const CategoryScope scope(Category::packed);
   return to_device(payload(bytes, seed), gpu::kCuda);
 }
-
-int64_t packed_there() { return allocator(gpu::kCuda).report().of(Category::packed); }
 
 }  // namespace
 
 TEST_CASE("payloads on CUDA come back from pinned memory, within the window") {
   if (!gpu::available()) return;
   const TempFolder folder;
-  const int64_t before = packed_there(), window = 10000;
+  const int64_t before = gpu::live(Category::packed), window = 10000;
   {
     OffloadOptions options;
     options.directory = folder.path();
@@ -36,8 +32,9 @@ TEST_CASE("payloads on CUDA come back from pinned memory, within the window") {
     std::vector<PayloadStore::Id> ids;
     std::vector<int64_t> sizes = {4000, 100, 0, 3000, 5000, 7777, 12000, 64, 2500};
     for (size_t i = 0; i < sizes.size(); ++i) {
-      ids.push_back(store.put(there(sizes[i], i)));
-      CHECK(packed_there() - before <= std::max<int64_t>(window, (sizes[i] + 63) / 64 * 64));
+      ids.push_back(store.put(payload_there(sizes[i], i)));
+      CHECK(gpu::live(Category::packed) - before <=
+            std::max<int64_t>(window, (sizes[i] + 63) / 64 * 64));
     }
     CHECK(store.host()->stats().out > 20000);
     for (size_t i = sizes.size(); i-- > 0;) {
@@ -54,7 +51,7 @@ TEST_CASE("payloads on CUDA come back from pinned memory, within the window") {
     CHECK(store.host()->stats().resident == 0);
     CHECK(store.host()->stats().used == 0);
   }
-  CHECK(packed_there() == before);
+  CHECK(gpu::live(Category::packed) == before);
 }
 
 TEST_CASE(
@@ -103,11 +100,11 @@ TEST_CASE("a payload on CUDA that was written in place is an error") {
   options.directory = folder.path();
   options.window = 0;
   PayloadStore store(options);
-  const Tensor mine = there(64, 1);
-  const auto id = store.put(mine), next = store.put(there(64, 2));
+  const Tensor mine = payload_there(64, 1);
+  const auto id = store.put(mine), next = store.put(payload_there(64, 2));
   CHECK(gpu::same_bits(payload(64, 1), store.pin(id)));  // it left unchanged
   store.unpin(id);
-  const Tensor changed = there(64, 3);
+  const Tensor changed = payload_there(64, 3);
   const auto other = store.put(changed);
   changed.bump_version();
   CHECK_THROWS_WITH_AS(store.pin(other),
@@ -140,3 +137,5 @@ TEST_CASE("any codec's tensors on CUDA unpack from pinned memory as without") {
     moved.pop_back();
   }
 }
+
+}  // namespace frugal::compress

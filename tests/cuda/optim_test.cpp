@@ -18,40 +18,41 @@
 #include "optim/gradient_sketch.h"
 #include "optim/optimizers.h"
 #include "optim/registry.h"
-#include "tests/cuda/gpu.h"
+#include "tests/cuda/compare.h"
 #include "tests/optim/samples.h"
 
 namespace frugal::optim {
 namespace {
 
-using Named = std::vector<std::pair<std::string, Variable>>;
+using gpu::distance;
+
 using Maker = std::function<std::unique_ptr<Optimizer>(const std::vector<ParameterGroup>&)>;
 
 // Several chunks, an odd count, a matrix of one row, a scalar.
-const std::vector<Shape> kShapes{{5}, {150, 70}, {1, 33}, {}, {4096}, {3, 3, 8}};
+const std::vector<Shape> kParameterShapes{{5}, {150, 70}, {1, 33}, {}, {4096}, {3, 3, 8}};
 
-Named parameters_on(Device device) {
-  Named all;
-  for (size_t i = 0; i < kShapes.size(); ++i) {
-    const Tensor value = normals(kShapes[i], 10 + i, DType::f32);
+NamedVariables parameters_on(Device device) {
+  NamedVariables all;
+  for (size_t i = 0; i < kParameterShapes.size(); ++i) {
+    const Tensor value = normals(kParameterShapes[i], 10 + i, DType::f32);
     all.emplace_back(std::string(1, static_cast<char>('a' + i)),
                      Variable::parameter(to_device(value, device)));
   }
   return all;
 }
 
-void set_gradients(const Named& all, int step) {
+void set_gradients(const NamedVariables& all, int step) {
   for (size_t i = 0; i < all.size(); ++i) {
     Variable p = all[i].second;
     const auto seed = 100 * static_cast<uint64_t>(step) + i;
     if (i == 2 && step == 1)
       p.zero_grad();  // left out of one step
     else
-      p.set_grad(to_device(normals(kShapes[i], seed, DType::f32), p.device()));
+      p.set_grad(to_device(normals(kParameterShapes[i], seed, DType::f32), p.device()));
   }
 }
 
-std::vector<ParameterGroup> groups_of(const Named& all) {
+std::vector<ParameterGroup> groups_of(const NamedVariables& all) {
   ParameterGroup decayed, plain;
   decayed.weight_decay = 0.1;
   decayed.lr_scale = 0.5;
@@ -60,18 +61,7 @@ std::vector<ParameterGroup> groups_of(const Named& all) {
   return {decayed, plain};
 }
 
-double distance(const Tensor& a, const Tensor& b) {
-  const auto x = a.to_vector(), y = b.to_vector();
-  REQUIRE(x.size() == y.size());
-  double most = 0;
-  for (size_t i = 0; i < x.size(); ++i) {
-    if (std::isnan(x[i]) != std::isnan(y[i])) return 1e9;
-    most = std::max(most, std::abs(x[i] - y[i]));
-  }
-  return most;
-}
-
-std::vector<Variable> variables(const Named& all) {
+std::vector<Variable> variables(const NamedVariables& all) {
   std::vector<Variable> list;
   for (const auto& entry : all) list.push_back(entry.second);
   return list;
@@ -97,7 +87,7 @@ TEST_CASE("optimizers on CUDA take the CPU's steps") {
     makers.emplace_back(kind.name, [name = kind.name](const auto& g) { return make(name, g); });
   for (const auto& [name, maker] : makers) {
     CAPTURE(name);
-    const Named host = parameters_on(kCpu), device = parameters_on(gpu::kCuda);
+    const NamedVariables host = parameters_on(kCpu), device = parameters_on(gpu::kCuda);
     auto one = maker(groups_of(host)), two = maker(groups_of(device));
     for (int step = 0; step < 4; ++step) {
       set_gradients(host, step);
@@ -122,7 +112,7 @@ TEST_CASE("optimizers on CUDA take the CPU's steps") {
 TEST_CASE("a step on CUDA takes as many launches, however many parameters there are") {
   if (!gpu::available() || emulator::launches == nullptr) return;
   const auto count = [](const Maker& make) {
-    const Named all = parameters_on(gpu::kCuda);
+    const NamedVariables all = parameters_on(gpu::kCuda);
     const auto optimizer = make(groups_of(all));
     set_gradients(all, 0);
     optimizer->step(0.01);  // makes the state
@@ -190,7 +180,7 @@ TEST_CASE("every optimizer on more parameters than one launch lists") {
 
 TEST_CASE("clipping, averages and sketches on CUDA") {
   if (!gpu::available()) return;
-  const Named host = parameters_on(kCpu), device = parameters_on(gpu::kCuda);
+  const NamedVariables host = parameters_on(kCpu), device = parameters_on(gpu::kCuda);
   set_gradients(host, 0);
   set_gradients(device, 0);
   const auto a = variables(host), b = variables(device);
@@ -208,7 +198,7 @@ TEST_CASE("clipping, averages and sketches on CUDA") {
   for (size_t i = 0; i < host.size(); ++i) {
     CHECK(distance(a[i].grad(), b[i].grad()) <= 1e-8);
     Variable p = a[i], q = b[i];
-    p.set_value(normals(kShapes[i], 50 + i, DType::f32));
+    p.set_value(normals(kParameterShapes[i], 50 + i, DType::f32));
     q.set_value(to_device(p.value(), gpu::kCuda));
   }
   one.update();

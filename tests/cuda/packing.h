@@ -2,9 +2,13 @@
 #pragma once
 #include <cmath>
 #include <cstring>
+#include <string>
+#include <vector>
 
+#include "compress/bounded/error_bounded.h"
 #include "compress/quantize/quantize.h"
 #include "core/rng.h"
+#include "ops/dense/bitmask.h"
 #include "tests/cuda/gpu.h"
 
 namespace frugal::gpu {
@@ -54,8 +58,19 @@ inline void put(const Tensor& x, int64_t at, float value) {
     x.mut<float>()[at] = value;
 }
 
+// Makes a bitmask for a tensor of this shape, from bytes that differ.
+inline Tensor mask_of(const Shape& shape) {
+  const Tensor mask = ops::empty_bitmask(shape, kCpu);
+  for (int64_t i = 0; i < mask.numel(); ++i) mask.mut<uint8_t>()[i] = static_cast<uint8_t>(i * 37);
+  return mask;
+}
+
+// Each returns the payload: of what a quantizer packed, of what an error-bounded codec packed.
 inline const Tensor& payload(const Packed& packed) {
   return static_cast<const compress::Grouped&>(packed).payload();
+}
+inline const Tensor& bounded_payload(const Packed& packed) {
+  return static_cast<const compress::bounded::Payload&>(packed).payload();
 }
 
 }  // namespace frugal::gpu

@@ -8,9 +8,7 @@
 #include "tests/cuda/gpu.h"
 #include "tests/error_bounds.h"
 
-using namespace frugal;
-using namespace frugal::walk;
-
+namespace frugal::walk {
 namespace {
 
 // Whether FRUGAL_TEST_OPS, if set, names the row.
@@ -77,3 +75,5 @@ TEST_CASE("CUDA keeps the bytes that the CPU keeps") {
     CHECK(kept(gpu::kCuda) == kept(kMeta));
   });
 }
+
+}  // namespace frugal::walk

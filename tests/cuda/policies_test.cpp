@@ -13,9 +13,7 @@
 #include "compress/policies/adaptive_policy.h"
 #include "tests/cuda/packing.h"
 
-using namespace frugal;
-using namespace frugal::compress;
-
+namespace frugal::compress {
 namespace {
 
 // Another policy's decisions, with what its codecs pack copied to the host.
@@ -83,11 +81,10 @@ Kept kept(SavePolicy& policy, Device device) {
   return all;
 }
 
-void check_as_cpu(const std::function<std::unique_ptr<SavePolicy>()>& make) {
-  const auto live = [] { return allocator(gpu::kCuda).report().live_total; };
-  const int64_t before = live();
+void check_policy(const std::function<std::unique_ptr<SavePolicy>()>& make) {
+  const int64_t before = gpu::live();
   const Kept here = kept(*make(), kCpu), there = kept(*make(), gpu::kCuda);
-  CHECK(live() == before);
+  CHECK(gpu::live() == before);
   REQUIRE(!here.payloads.empty());
   REQUIRE(here.payloads.size() == there.payloads.size());
   for (size_t i = 0; i < here.payloads.size(); ++i) {
@@ -110,7 +107,7 @@ TEST_CASE("a fixed policy keeps the CPU's bytes on CUDA") {
   for (Rounding rounding : {Rounding::stochastic, Rounding::dithered})
     for (const int bits : {4, 2})
       for (bool recipes : {false, true})
-        check_as_cpu([&] {
+        check_policy([&] {
           FixedPolicyOptions options = keep_all();
           options.bits = bits;
           options.rounding = rounding;
@@ -121,13 +118,13 @@ TEST_CASE("a fixed policy keeps the CPU's bytes on CUDA") {
 
 TEST_CASE("policies that learn keep the CPU's bytes on CUDA") {
   if (!gpu::available()) return;
-  check_as_cpu([] {
+  check_policy([] {
     AdaptiveOptions options;
     options.keep = keep_all();
     options.average = 3;
     return std::make_unique<AdaptivePolicy>(options);
   });
-  check_as_cpu([] {
+  check_policy([] {
     ActnnOptions options;
     options.average = 2;
     options.mixed = true;
@@ -136,7 +133,7 @@ TEST_CASE("policies that learn keep the CPU's bytes on CUDA") {
     return std::make_unique<ActnnPolicy>(options);
   });
   for (const char* codec : {"fixed", "fixed_z"})
-    check_as_cpu([&] {
+    check_policy([&] {
       AcgcOptions options;
       options.rounding = Rounding::nearest;
       options.keep = keep_all();
@@ -161,10 +158,12 @@ TEST_CASE("ranges of samples' groups on CUDA are the CPU's, bit for bit") {
         gpu::put(x, x.numel() - 1, inf);
         const Samples samples = samples_of(shape, false);
         const GroupRanges here = group_ranges(x, samples, group);
-        const MemoryReport before = allocator(gpu::kCuda).report();
+        const int64_t before = gpu::live();
         const GroupRanges there = group_ranges(to_device(x, gpu::kCuda), samples, group);
-        CHECK(allocator(gpu::kCuda).report().live_total == before.live_total);
+        CHECK(gpu::live() == before);
         CHECK(here.samples == there.samples);
         CHECK(here.channels == there.channels);
       }
 }
+
+}  // namespace frugal::compress

@@ -3,29 +3,21 @@
 
 #include <limits>
 
+#include "tests/compress/quantize/samples.h"
 #include "tests/cuda/packing.h"
 
-using namespace frugal;
-using namespace frugal::compress;
-
+namespace frugal::compress {
 namespace {
 
-SaveInfo entry() {
-  SaveInfo info;
-  info.seq = 3;
-  info.step = 9;
-  return info;
-}
-
-void check_as_cpu(const Tensor& x, const QuantizeOptions& options) {
+void check_groups(const Tensor& x, const QuantizeOptions& options) {
   CAPTURE(describe(x));
   CAPTURE(options.bits);
   CAPTURE(options.group);
   CAPTURE(static_cast<int>(options.axis));
   CAPTURE(static_cast<int>(options.rounding));
   const Quantizer codec(options), codec_there(options);
-  const auto here = codec.pack(x, entry());
-  const auto there = codec_there.pack(to_device(x, gpu::kCuda), entry());
+  const auto here = codec.pack(x, entry(3, 9));
+  const auto there = codec_there.pack(to_device(x, gpu::kCuda), entry(3, 9));
   REQUIRE(gpu::same_bits(gpu::payload(*here), gpu::payload(*there)));
   REQUIRE(codec.nonfinite_groups() == codec_there.nonfinite_groups());
   REQUIRE(gpu::same_bits(here->unpack(), there->unpack()));
@@ -50,7 +42,7 @@ TEST_CASE("CUDA packs and unpacks the CPU's bytes: widths, axes, roundings, shap
         // Each width meets each shape, and each rounding and dtype; not each pair of them.
         const auto rounding = static_cast<Rounding>((static_cast<size_t>(bits) + s) % 3);
         const DType dtype = (static_cast<size_t>(bits) / 3 + s) % 2 == 0 ? DType::f32 : DType::bf16;
-        check_as_cpu(gpu::normals(shapes[s], dtype, 7, 3, axis == GroupAxis::row ? 8.0f : 0.0f),
+        check_groups(gpu::normals(shapes[s], dtype, 7, 3, axis == GroupAxis::row ? 8.0f : 0.0f),
                      {bits, 256, axis, rounding, 5});
       }
 }
@@ -61,7 +53,7 @@ TEST_CASE("CUDA packs the CPU's bytes at the fast widths, every rounding and dty
     for (Rounding rounding : {Rounding::stochastic, Rounding::nearest, Rounding::dithered})
       for (DType dtype : {DType::f32, DType::bf16})
         for (GroupAxis axis : {GroupAxis::column, GroupAxis::row})
-          check_as_cpu(gpu::normals({515, 36}, dtype, 7), {bits, 256, axis, rounding, 5});
+          check_groups(gpu::normals({515, 36}, dtype, 7), {bits, 256, axis, rounding, 5});
 }
 
 TEST_CASE("CUDA packs the CPU's bytes in groups of any length") {
@@ -69,7 +61,7 @@ TEST_CASE("CUDA packs the CPU's bytes in groups of any length") {
   for (int64_t group : {8, 24, 64, 264, 512, 65536})
     for (GroupAxis axis : {GroupAxis::column, GroupAxis::row})
       for (int bits : {3, 4})
-        check_as_cpu(gpu::normals({613, 18}, DType::f32, 8),
+        check_groups(gpu::normals({613, 18}, DType::f32, 8),
                      {bits, group, axis, Rounding::dithered, 5});
 }
 
@@ -84,30 +76,30 @@ TEST_CASE("CUDA packs the CPU's bytes of odd groups, and counts those that are n
         const Tensor x = gpu::normals({290, 12}, DType::f32, 3);
         gpu::put(x, at, value);
         CAPTURE(value);
-        check_as_cpu(x, {bits, 256, axis, Rounding::dithered, 1});
+        check_groups(x, {bits, 256, axis, Rounding::dithered, 1});
       }
-  check_as_cpu(gpu::normals({100, 16}, DType::f32, 4, 1e-41f), {4});
-  check_as_cpu(Tensor::full({100, 16}, nan), {4});
+  check_groups(gpu::normals({100, 16}, DType::f32, 4, 1e-41f), {4});
+  check_groups(Tensor::full({100, 16}, nan), {4});
   const Tensor x = gpu::normals({290, 12}, DType::bf16, 3);
   gpu::put(x, 40, nan);
-  check_as_cpu(x, {2, 256, GroupAxis::column, Rounding::dithered});
+  check_groups(x, {2, 256, GroupAxis::column, Rounding::dithered});
 }
 
 TEST_CASE("payloads on CUDA are packed memory, and go") {
   if (!gpu::available()) return;
   const Tensor x = to_device(gpu::normals({640, 33}, DType::f32, 1), gpu::kCuda);
   const Quantizer codec({3});
-  const auto live = [] { return allocator(gpu::kCuda).report().live; };
-  const CategoryBytes before = live();
+  const auto live_by_category = [] { return allocator(gpu::kCuda).report().live; };
+  const CategoryBytes before = live_by_category();
   {
     const auto packed = codec.pack(x, {});
     CategoryBytes expected = before;
     expected[static_cast<size_t>(Category::packed)] +=
         (codec.packed_bytes(x.shape()) + 63) / 64 * 64;
-    CHECK(live() == expected);
+    CHECK(live_by_category() == expected);
     CHECK(packed->unpack().storage()->category() == Category::workspace);
   }
-  CHECK(live() == before);
+  CHECK(live_by_category() == before);
 }
 
 TEST_CASE("CUDA packs f32 and bf16 alone") {
@@ -115,3 +107,5 @@ TEST_CASE("CUDA packs f32 and bf16 alone") {
   CHECK_THROWS_WITH_AS(Quantizer().pack(Tensor::empty({64, 2}, DType::f64, gpu::kCuda), {}),
                        "[quantize] expected f32, bf16 or f16 on cuda, got f64", Error);
 }
+
+}  // namespace frugal::compress

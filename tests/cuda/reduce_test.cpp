@@ -14,10 +14,12 @@
 #include "ops/loss/binary_cross_entropy.h"
 #include "ops/loss/mse.h"
 #include "ops/optimizer/sgd.h"
-#include "tests/cuda/gpu.h"
+#include "tests/cuda/compare.h"
 
 namespace frugal {
 namespace {
+
+using gpu::there;
 
 Tensor uniforms(const Shape& shape, uint64_t seed = 3, double lo = -1) {
   const Tensor x = Tensor::empty(shape);
@@ -27,20 +29,10 @@ Tensor uniforms(const Shape& shape, uint64_t seed = 3, double lo = -1) {
   return x;
 }
 
-Tensor there(const Tensor& x, DType dtype = DType::f32) {
-  return to_device(x.dtype() == dtype ? x : ops::cast(x, dtype), gpu::kCuda);
-}
-
 void check_near(const Tensor& expected, const Tensor& got, double tolerance) {
-  REQUIRE(expected.shape() == got.shape());
-  const auto a = expected.to_vector(), b = got.to_vector();
-  double most = 1, error = 0;
-  for (size_t i = 0; i < a.size(); ++i) {
-    most = std::max(most, std::abs(a[i]));
-    error = std::isnan(b[i]) ? b[i] : std::max(error, std::abs(a[i] - b[i]));
-    if (std::isnan(error)) break;
-  }
-  CHECK(error <= tolerance * most);
+  const std::vector<double> values = got.to_vector();
+  CHECK(std::none_of(values.begin(), values.end(), [](double x) { return std::isnan(x); }));
+  CHECK(gpu::relative_distance(got, expected) <= tolerance);
 }
 
 }  // namespace

@@ -7,9 +7,7 @@
 #include "ops/dense/copy.h"
 #include "tests/cuda/packing.h"
 
-using namespace frugal;
-using namespace frugal::compress;
-
+namespace frugal::compress {
 namespace {
 
 SaveInfo at_step(uint64_t step, const Sign* sign = nullptr) {
@@ -86,3 +84,5 @@ TEST_CASE("rerun packing draws anew: samples of several widths") {
           {6, 64, 8}, DType::f32, with_sign);
     }
 }
+
+}  // namespace frugal::compress

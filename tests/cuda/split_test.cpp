@@ -7,9 +7,7 @@
 #include "tests/compress/quantize/affine_rows.h"
 #include "tests/cuda/packing.h"
 
-using namespace frugal;
-using namespace frugal::compress;
-
+namespace frugal::compress {
 namespace {
 
 Tensor random_mask(const Shape& shape, uint64_t seed) {
@@ -25,8 +23,8 @@ void plain_columns(const Tensor& mask, int64_t cols) {
     if (i % cols < 2) mask.mut<uint8_t>()[i] = i % cols == 0 ? 0xff : 0;
 }
 
-void check_as_cpu(const Tensor& x, const Tensor& mask, double slope, const QuantizeOptions& options,
-                  bool with_rows = true) {
+void check_split_groups(const Tensor& x, const Tensor& mask, double slope,
+                        const QuantizeOptions& options, bool with_rows = true) {
   CAPTURE(describe(x));
   CAPTURE(options.bits);
   CAPTURE(options.group);
@@ -70,8 +68,8 @@ TEST_CASE("CUDA packs small groups of any number of columns") {
     for (int64_t cols = 1; cols <= 33; cols += cols < 20 ? 1 : 4) {
       const Shape shape{group * 80, cols};
       for (const int bits : {2, 4})  // with 2 bits, rows are drawn
-        check_as_cpu(gpu::normals(shape, DType::f32, 7), random_mask(shape, 8), 0,
-                     {bits, group, GroupAxis::column, Rounding::dithered, 5}, false);
+        check_split_groups(gpu::normals(shape, DType::f32, 7), random_mask(shape, 8), 0,
+                           {bits, group, GroupAxis::column, Rounding::dithered, 5}, false);
     }
 }
 
@@ -84,17 +82,17 @@ TEST_CASE("CUDA packs and unpacks the CPU's bytes of split groups") {
       const Shape& shape = shapes[s];
       const Tensor mask = random_mask(shape, n);
       if (n % 2 == 0) plain_columns(mask, shape.back());
-      check_as_cpu(gpu::normals(shape, n / 2 % 2 == 0 ? DType::f32 : DType::bf16, 5), mask,
-                   n % 3 == 0   ? 0
-                   : n % 3 == 1 ? 0.3
-                                : 20,
-                   {bits, 256, GroupAxis::column, static_cast<Rounding>(n % 3), 8});
+      check_split_groups(gpu::normals(shape, n / 2 % 2 == 0 ? DType::f32 : DType::bf16, 5), mask,
+                         n % 3 == 0   ? 0
+                         : n % 3 == 1 ? 0.3
+                                      : 20,
+                         {bits, 256, GroupAxis::column, static_cast<Rounding>(n % 3), 8});
     }
   for (int64_t group : {8, 64, 512})
     for (int bits : {2, 4})
       for (DType dtype : {DType::f32, DType::bf16})
-        check_as_cpu(gpu::normals({600, 12}, dtype, 6), random_mask({600, 12}, 3), 0,
-                     {bits, group, GroupAxis::column, Rounding::dithered, 8}, false);
+        check_split_groups(gpu::normals({600, 12}, dtype, 6), random_mask({600, 12}, 3), 0,
+                           {bits, group, GroupAxis::column, Rounding::dithered, 8}, false);
 }
 
 TEST_CASE("CUDA packs the CPU's bytes of odd split groups") {
@@ -106,8 +104,10 @@ TEST_CASE("CUDA packs the CPU's bytes of odd split groups") {
       const Tensor x = gpu::normals({296, 12}, DType::f32, 3);
       gpu::put(x, bits == 4 ? 296 * 12 - 1 : 17, value);
       CAPTURE(value);
-      check_as_cpu(x, random_mask(x.shape(), 2), 0,
-                   {bits, 256, GroupAxis::column, Rounding::dithered});
+      check_split_groups(x, random_mask(x.shape(), 2), 0,
+                         {bits, 256, GroupAxis::column, Rounding::dithered});
     }
-  check_as_cpu(Tensor::full({72, 8}, 0.5), random_mask({72, 8}, 2), 0, {4});
+  check_split_groups(Tensor::full({72, 8}, 0.5), random_mask({72, 8}, 2), 0, {4});
 }
+
+}  // namespace frugal::compress
