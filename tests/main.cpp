@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 #include <hwy/targets.h>
 
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -33,6 +34,8 @@ int main(int argc, char** argv) {
                  best);
     return 2;
   }
+  // Tests send signals to what they start, which inherits that nohup or a shell ignores them.
+  for (const int number : {SIGINT, SIGTERM, SIGHUP}) std::signal(number, SIG_DFL);
   doctest::Context context(argc, argv);
   return context.run();
 }

@@ -17,7 +17,7 @@ using namespace frugal;
 namespace {
 int64_t live(Category category) { return allocator(kCpu).report().of(category); }
 
-constexpr int64_t kMiB = int64_t{1} << 20;
+constexpr int64_t kOneMiB = int64_t{1} << 20;
 
 Tensor filled(int64_t bytes) { return Tensor::full({bytes}, 1, DType::u8); }
 
@@ -89,18 +89,18 @@ TEST_CASE("a growing tensor counts what it has grown to, and the limit stops it"
     const int64_t before = memory.report().live_total;
     {
       const Tensor x = Tensor::growing({4, 1 << 18}, DType::f32, device);
-      CHECK(x.nbytes() == 4 * kMiB);
+      CHECK(x.nbytes() == 4 * kOneMiB);
       CHECK(memory.report().live_total == before);
-      x.storage()->grow(kMiB);
+      x.storage()->grow(kOneMiB);
       if (device == kCpu) std::fill_n(x.mut<float>(), 1 << 18, 1.0f);
-      x.storage()->grow(kMiB / 2);
-      CHECK(memory.report().live_total == before + kMiB);
-      memory.set_limit(before + 2 * kMiB);
-      CHECK_THROWS_AS(x.storage()->grow(3 * kMiB), OutOfMemory);
-      CHECK(memory.report().live_total == before + kMiB);
+      x.storage()->grow(kOneMiB / 2);
+      CHECK(memory.report().live_total == before + kOneMiB);
+      memory.set_limit(before + 2 * kOneMiB);
+      CHECK_THROWS_AS(x.storage()->grow(3 * kOneMiB), OutOfMemory);
+      CHECK(memory.report().live_total == before + kOneMiB);
       memory.set_limit(0);
-      x.storage()->grow(4 * kMiB);
-      CHECK(memory.report().live_total == before + 4 * kMiB);
+      x.storage()->grow(4 * kOneMiB);
+      CHECK(memory.report().live_total == before + 4 * kOneMiB);
       if (device == kCpu) {
         std::fill_n(x.mut<float>() + (1 << 18), 3 << 18, 2.0f);
         CHECK(x.item((1 << 18) - 1) == 1);
@@ -129,25 +129,25 @@ TEST_CASE("blocks are aligned, zero bytes are fine, and the cache is given back"
   Allocator& cpu = allocator(kCpu);
   cpu.trim();
   // Live blocks may share their first and last page with what was given back.
-  CHECK(cpu.report().reserved - cpu.report().live_total < kMiB);
+  CHECK(cpu.report().reserved - cpu.report().live_total < kOneMiB);
 }
 
 TEST_CASE("what the limit counts: free pages go back before it is passed") {
   Allocator& cpu = allocator(kCpu);
   cpu.trim();
   const int64_t before = cpu.report().live_total;
-  cpu.set_limit(before + 40 * kMiB);
+  cpu.set_limit(before + 40 * kOneMiB);
   {
     // Blocks of growing size fit into no free one beside a small block that stays.
     std::vector<Tensor> stay;
     for (int64_t size = 16; size < 36; size += 4) {
-      filled(size * kMiB);
-      stay.push_back(filled(kMiB / 2));
-      CHECK(cpu.report().reserved <= before + 40 * kMiB);
+      filled(size * kOneMiB);
+      stay.push_back(filled(kOneMiB / 2));
+      CHECK(cpu.report().reserved <= before + 40 * kOneMiB);
     }
-    CHECK_THROWS_AS(filled(40 * kMiB), OutOfMemory);
-    CHECK_NOTHROW(filled(36 * kMiB));
-    CHECK(cpu.report().reserved <= before + 40 * kMiB);
+    CHECK_THROWS_AS(filled(40 * kOneMiB), OutOfMemory);
+    CHECK_NOTHROW(filled(36 * kOneMiB));
+    CHECK(cpu.report().reserved <= before + 40 * kOneMiB);
   }
   cpu.set_limit(0);
 }
@@ -156,15 +156,15 @@ TEST_CASE("free pages go back where they would exceed a bound, which live bytes 
   Allocator& cpu = allocator(kCpu);
   cpu.trim();
   const int64_t before = cpu.report().live_total;
-  cpu.set_most_reserved(before + 40 * kMiB);
+  cpu.set_most_reserved(before + 40 * kOneMiB);
   {
-    const Tensor stays = filled(30 * kMiB);
-    filled(8 * kMiB);
-    filled(9 * kMiB);  // beside what the last one left free, 47 MiB
-    CHECK(cpu.report().reserved <= before + 40 * kMiB);
-    CHECK_NOTHROW(filled(20 * kMiB));
-    filled(kMiB);
-    CHECK(cpu.report().reserved <= before + 40 * kMiB);
+    const Tensor stays = filled(30 * kOneMiB);
+    filled(8 * kOneMiB);
+    filled(9 * kOneMiB);  // beside what the last one left free, 47 MiB
+    CHECK(cpu.report().reserved <= before + 40 * kOneMiB);
+    CHECK_NOTHROW(filled(20 * kOneMiB));
+    filled(kOneMiB);
+    CHECK(cpu.report().reserved <= before + 40 * kOneMiB);
   }
   cpu.set_most_reserved(0);
 }
@@ -176,20 +176,20 @@ TEST_CASE("the system's count of the process follows the reserved bytes") {
   const int64_t before = resident(), reserved = cpu.report().reserved;
   std::vector<Tensor> kept;
   for (int64_t i = 0; i < 40; ++i) {
-    kept.push_back(filled(kMiB + i * 100'000));
-    filled(3 * kMiB);
+    kept.push_back(filled(kOneMiB + i * 100'000));
+    filled(3 * kOneMiB);
     if (i % 3 == 0) kept.erase(kept.begin());
   }
   const auto grown = [&] { return resident() - before; };
   const auto counted = [&] { return cpu.report().reserved - reserved; };
-  CHECK(counted() > 50 * kMiB);
-  CHECK(grown() < counted() + 4 * kMiB);
-  CHECK(grown() > counted() - 8 * kMiB);
+  CHECK(counted() > 50 * kOneMiB);
+  CHECK(grown() < counted() + 4 * kOneMiB);
+  CHECK(grown() > counted() - 8 * kOneMiB);
   kept.clear();
   CHECK(cpu.report().live_total < cpu.report().reserved);
   cpu.trim();
-  CHECK(grown() < 4 * kMiB);
-  CHECK(counted() < kMiB);
+  CHECK(grown() < 4 * kOneMiB);
+  CHECK(counted() < kOneMiB);
 }
 #endif
 

@@ -8,7 +8,7 @@
 namespace frugal::distributed {
 namespace {
 
-constexpr int64_t kBatch = 24;
+constexpr int64_t kRows = 24;
 constexpr double kRate = 0.05;
 
 // A channel for the sums. There are few channels, so all cases have one.
@@ -28,7 +28,7 @@ void check_same_values(const SmallNetwork& a, const SmallNetwork& b) {
 }  // namespace
 
 TEST_CASE("updates in the backward pass give the bits of updates after it") {
-  const auto [begin, end] = samples_of(kBatch, ranks());
+  const auto [begin, end] = samples_of(kRows, ranks());
   for (const Kind& kind : kinds())
     for (const int64_t window : {int64_t{0}, int64_t{1500}, int64_t{1} << 30})
       for (const bool sharded : {false, true})
@@ -61,9 +61,9 @@ TEST_CASE("updates in the backward pass give the bits of updates after it") {
 }
 
 TEST_CASE("gradients that are summed in the backward pass are handed on in order") {
-  const auto [begin, end] = samples_of(kBatch, ranks());
+  const auto [begin, end] = samples_of(kRows, ranks());
   const SmallNetwork whole, network;
-  backward(whole.loss(0, kBatch));
+  backward(whole.loss(0, kRows));
   std::vector<const GradAccumulator*> expected, got;
   backward(network.loss(begin, end), {}, [&](GradAccumulator& leaf) {
     expected.push_back(&leaf);
@@ -100,7 +100,7 @@ TEST_CASE("gradients that are summed in the backward pass are handed on in order
 TEST_CASE("a window of gradients lives while they are summed in the backward pass") {
   if (ranks().size() == 1) return;
   constexpr int kLayers = 16;
-  constexpr int64_t kWidth = 96, kLayer = kWidth * kWidth * 4, kWindow = 3 * kLayer;
+  constexpr int64_t kWidth = 96, kLayer = kWidth * kWidth * 4, kInWindow = 3 * kLayer;
   NamedVariables parameters;
   for (int i = 0; i < kLayers; ++i) {
     const Tensor value = Tensor::randn({kWidth, kWidth}, {static_cast<uint64_t>(i), 1});
@@ -115,7 +115,7 @@ TEST_CASE("a window of gradients lives while they are summed in the backward pas
         ++handed_on;
         leaf.set({});
       },
-      kWindow);
+      kInWindow);
   const LeafFn inner = reduce.leaf_done();
   Variable x(Tensor::ones({1, kWidth}));
   for (const auto& [name, parameter] : parameters) x = tanh(linear(x, parameter));
@@ -123,7 +123,7 @@ TEST_CASE("a window of gradients lives while they are summed in the backward pas
   backward(sum(x), {}, [&](GradAccumulator& leaf) {
     inner(leaf);
     ++leaves;
-    CHECK(live() - before <= kWindow + 4096);
+    CHECK(live() - before <= kInWindow + 4096);
     CHECK(leaves - handed_on == std::min<int64_t>(leaves, 3));
   });
   reduce.finish();

@@ -13,7 +13,7 @@
 namespace frugal::distributed {
 namespace {
 
-constexpr double kRate = 0.01;
+constexpr double kShardedRate = 0.01;
 
 std::vector<Variable> handles(const NamedVariables& parameters) {
   std::vector<Variable> all;
@@ -31,15 +31,15 @@ void set_own_gradients(const Parameters& parameters, int step) {
 }
 
 // One parameter in a bucket, some in one, and all in one.
-const BucketOptions kBuckets[] = {{.first_bytes = 8, .bytes = 8, .window = 8},
-                                  {.first_bytes = 3000, .bytes = 100000, .window = 1},
-                                  {.first_bytes = 1 << 30, .bytes = 1 << 30}};
+const BucketOptions kManyBuckets[] = {{.first_bytes = 8, .bytes = 8, .window = 8},
+                                      {.first_bytes = 3000, .bytes = 100000, .window = 1},
+                                      {.first_bytes = 1 << 30, .bytes = 1 << 30}};
 
 }  // namespace
 
 TEST_CASE("optimizers that get their parts of the gradients give the bits of one that is whole") {
   for (const Kind& kind : kinds())
-    for (const BucketOptions& options : kBuckets) {
+    for (const BucketOptions& options : kManyBuckets) {
       CAPTURE(kind.name);
       CAPTURE(options.bytes);
       const Parameters whole, sharded;
@@ -54,14 +54,14 @@ TEST_CASE("optimizers that get their parts of the gradients give the bits of one
         CAPTURE(step);
         set_own_gradients(whole, step);
         sums.finish();
-        one->step(kRate);
+        one->step(kShardedRate);
         one->zero_grad();
         set_own_gradients(sharded, step);
         parts.finish();
         if (ranks().size() > 1)
           for (const auto& [name, parameter] : reversed) CHECK(!parameter.has_grad());
         many.take_gradients(parts);
-        many.step(kRate);
+        many.step(kShardedRate);
         many.zero_grad();
         check_same_bits(whole, sharded);
       }
@@ -103,7 +103,7 @@ TEST_CASE("parts of a backward pass add up to the gradients of one process") {
   const std::vector<Bounds> owners = optimizer.owners(network.parameters());
   const auto [begin, end] = samples_of(kBatch, ranks());
   const auto rank = static_cast<size_t>(ranks().rank());
-  for (const BucketOptions& options : kBuckets) {
+  for (const BucketOptions& options : kManyBuckets) {
     GradientBuckets buckets(all_ranks(), network.parameters(), options, owners);
     for (int step = 0; step < 3; ++step) {
       const int64_t middle = (begin + end) / 2;
@@ -206,8 +206,8 @@ TEST_CASE("norms of parts, and clipping by them, are those of whole gradients") 
     CHECK(many.gradient_norm() == doctest::Approx(optim::grad_norm(all)).epsilon(1e-9));
     // What was scaled is what step() uses.
     const std::unique_ptr<Optimizer> one = kinds()[kind].make(whole.groups());
-    one->step(kRate);
-    many.step(kRate);
+    one->step(kShardedRate);
+    many.step(kShardedRate);
     const NamedVariables x = whole.all(), y = sharded.all();
     for (size_t i = 0; i < x.size(); ++i) {
       CAPTURE(x[i].first);
@@ -219,7 +219,7 @@ TEST_CASE("norms of parts, and clipping by them, are those of whole gradients") 
     many.zero_grad();
     CHECK(many.gradient_norm() == 0);
     const std::string before = bits_of(y[0].second.value());
-    many.step(kRate);
+    many.step(kShardedRate);
     CHECK((bits_of(y[0].second.value()) == before));
   }
 }

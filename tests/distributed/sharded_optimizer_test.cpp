@@ -10,7 +10,7 @@
 namespace frugal::distributed {
 namespace {
 
-constexpr double kRate = 0.01;
+constexpr double kBaseRate = 0.01;
 
 }  // namespace
 
@@ -25,8 +25,8 @@ TEST_CASE("a sharded optimizer gives the bits of one that is not") {
     for (int step = 0; step < 3; ++step) {
       whole.set_gradients(step);
       sharded.set_gradients(step);
-      one->step(kRate);
-      many.step(kRate);
+      one->step(kBaseRate);
+      many.step(kBaseRate);
       check_same_bits(whole, sharded);
       one->zero_grad();
       many.zero_grad();
@@ -55,9 +55,9 @@ TEST_CASE("a state resumes on another number of ranks") {
         optimizers[step]->load_state(optimizers[step - 1]->state());
       }
       whole.set_gradients(step);
-      one->step(kRate);
+      one->step(kBaseRate);
       parameters[step]->set_gradients(step);
-      optimizers[step]->step(kRate);
+      optimizers[step]->step(kBaseRate);
       check_same_bits(whole, *parameters[step]);
     }
     check_same_state(*one, c);
@@ -72,13 +72,13 @@ TEST_CASE("single leaves are updated as in step()") {
     ShardedOptimizer many(all_ranks(), sharded.groups(), kind.make);
     whole.set_gradients(1);
     sharded.set_gradients(1);
-    one->step(kRate);
+    one->step(kBaseRate);
     for (const auto& [name, parameter] : sharded.all())
-      CHECK(many.step_leaf(*parameter.accumulator(), kRate));
+      CHECK(many.step_leaf(*parameter.accumulator(), kBaseRate));
     check_same_bits(whole, sharded);
     check_same_state(*one, many);
     const Variable stranger = Variable::parameter(Tensor::ones({3}));
-    CHECK(!many.step_leaf(*stranger.accumulator(), kRate));
+    CHECK(!many.step_leaf(*stranger.accumulator(), kBaseRate));
   }
 }
 
@@ -118,8 +118,8 @@ TEST_CASE("an average goes around a sharded optimizer") {
   for (int step = 0; step < 2; ++step) {
     whole.set_gradients(step);
     sharded.set_gradients(step);
-    one.step(kRate);
-    many.step(kRate);
+    one.step(kBaseRate);
+    many.step(kBaseRate);
   }
   check_same_state(one, many);
 }
@@ -129,7 +129,7 @@ TEST_CASE("a wrong state is refused on all ranks, and nothing changes") {
   const Parameters parameters;
   ShardedOptimizer optimizer(all_ranks(), parameters.groups(), kind.make);
   parameters.set_gradients(1);
-  optimizer.step(kRate);
+  optimizer.step(kBaseRate);
   Optimizer::NamedTensors before;
   for (const auto& [name, tensor] : optimizer.state())
     before.emplace_back(name, ops::clone(tensor));

@@ -11,7 +11,7 @@
 namespace frugal::distributed {
 namespace {
 
-constexpr int64_t kChannels = 6;
+constexpr int64_t kNormChannels = 6;
 
 // Three batch norms, with relu and with a residual.
 struct Norms {
@@ -19,15 +19,15 @@ struct Norms {
   Tensor mean, variance, second_mean, second_variance;
 
   explicit Norms(DType dtype)
-      : mix(make({kChannels, kChannels}, 1, dtype)),
-        weight(make({kChannels}, 2, dtype)),
-        bias(make({kChannels}, 3, dtype)),
-        second_weight(make({kChannels}, 4, dtype)),
-        second_bias(make({kChannels}, 5, dtype)),
-        mean(Tensor::zeros({kChannels}, dtype)),
-        variance(Tensor::ones({kChannels}, dtype)),
-        second_mean(Tensor::zeros({kChannels}, dtype)),
-        second_variance(Tensor::ones({kChannels}, dtype)) {}
+      : mix(make({kNormChannels, kNormChannels}, 1, dtype)),
+        weight(make({kNormChannels}, 2, dtype)),
+        bias(make({kNormChannels}, 3, dtype)),
+        second_weight(make({kNormChannels}, 4, dtype)),
+        second_bias(make({kNormChannels}, 5, dtype)),
+        mean(Tensor::zeros({kNormChannels}, dtype)),
+        variance(Tensor::ones({kNormChannels}, dtype)),
+        second_mean(Tensor::zeros({kNormChannels}, dtype)),
+        second_variance(Tensor::ones({kNormChannels}, dtype)) {}
   std::vector<Variable> parameters() const {
     return {mix, weight, bias, second_weight, second_bias};
   }
@@ -63,7 +63,7 @@ Result run(int64_t batch, const Shape& rest, int64_t begin, int64_t end, DType d
   with_real(dtype, [&](auto zero) {
     using T = decltype(zero);
     for (int64_t i = 0; i < all.numel(); ++i)
-      all.mut<T>()[i] = all.mut<T>()[i] * 3 + static_cast<T>(i % kChannels + 40);
+      all.mut<T>()[i] = all.mut<T>()[i] * 3 + static_cast<T>(i % kNormChannels + 40);
   });
   const Tensor dy = Tensor::randn(shape, {9, 2}, dtype);
   const Variable x = Variable::parameter(ops::clone(all.slice(0, begin, end)));
@@ -124,17 +124,17 @@ void check_like_whole(int64_t batch, const Shape& rest, DType dtype, SavePolicy*
 TEST_CASE("batch norm over all ranks is that of the whole batch") {
   constexpr Bounded kExact{1e-12, 1e-12};
   // Images; rows, of which some ranks have one more; one row for each rank.
-  check_like_whole(11, {3, 3, kChannels}, DType::f64, nullptr, Mode::plain, kExact);
-  check_like_whole(23, {kChannels}, DType::f64, nullptr, Mode::plain, kExact);
+  check_like_whole(11, {3, 3, kNormChannels}, DType::f64, nullptr, Mode::plain, kExact);
+  check_like_whole(23, {kNormChannels}, DType::f64, nullptr, Mode::plain, kExact);
   if (ranks().size() > 2)
-    check_like_whole(ranks().size(), {kChannels}, DType::f64, nullptr, Mode::plain, kExact);
-  check_like_whole(11, {3, 3, kChannels}, DType::f64, nullptr, Mode::checkpointed, kExact);
+    check_like_whole(ranks().size(), {kNormChannels}, DType::f64, nullptr, Mode::plain, kExact);
+  check_like_whole(11, {3, 3, kNormChannels}, DType::f64, nullptr, Mode::checkpointed, kExact);
 }
 
 TEST_CASE("batch norm over all ranks in f32, under policies") {
   compress::FixedPolicy raw({.bits = 0, .min_elements = 0}), bits8({.bits = 8, .min_elements = 0}),
       stored8({.bits = 8, .recipes = false, .min_elements = 0});
-  const Shape image{8, 8, kChannels};
+  const Shape image{8, 8, kNormChannels};
   check_like_whole(9, image, DType::f32, nullptr, Mode::plain, {1e-4, 1e-3});
   check_like_whole(9, image, DType::f32, &raw, Mode::plain, {1e-4, 1e-3});
   check_like_whole(9, image, DType::f32, &bits8, Mode::plain, {1e-4, 0.1});
@@ -144,8 +144,8 @@ TEST_CASE("batch norm over all ranks in f32, under policies") {
 TEST_CASE("without the scope, each rank has statistics of its own") {
   if (ranks().size() == 1) return;
   const auto [begin, end] = samples_of(11, ranks());
-  const Result whole = run(11, {kChannels}, 0, 11, DType::f64, nullptr, Mode::plain);
-  const Result mine = run(11, {kChannels}, begin, end, DType::f64, nullptr, Mode::plain);
+  const Result whole = run(11, {kNormChannels}, 0, 11, DType::f64, nullptr, Mode::plain);
+  const Result mine = run(11, {kNormChannels}, begin, end, DType::f64, nullptr, Mode::plain);
   CHECK(relative_difference(mine.statistics[0], whole.statistics[0]) > 1e-6);
 }
 
@@ -153,7 +153,7 @@ TEST_CASE("all ranks together need two rows") {
   static const CommunicatorPtr channel = from_environment({60})->channel();
   const SharedStatistics shared(channel);
   const BatchNormStats none;
-  const Variable x(Tensor::ones({ranks().rank() == 0 ? 1 : 0, kChannels}, DType::f64));
+  const Variable x(Tensor::ones({ranks().rank() == 0 ? 1 : 0, kNormChannels}, DType::f64));
   CHECK_THROWS_WITH_AS(batch_norm(x, {}, {}, none),
                        doctest::Contains("expected at least 2 rows to train on, "), Error);
 }

@@ -28,7 +28,7 @@ namespace {
 
 using train::TrainerOptions;
 
-constexpr int64_t kSide = 6, kClasses = 4, kSamples = 53, kBatch = 16;  // the last batch has 5
+constexpr int64_t kSide = 6, kClasses = 4, kSamples = 53, kBatchSize = 16;  // the last batch has 5
 
 // Every seventh sample does not count.
 class SomeIgnored final : public Dataset {
@@ -132,7 +132,7 @@ struct Side {
 
   Side(const Setting& setting, const CommunicatorPtr& ranks)
       : model(setting.dtype, setting.drop),
-        batches(pictures(setting.samples, 1, setting.broken), {.batch_size = kBatch}),
+        batches(pictures(setting.samples, 1, setting.broken), {.batch_size = kBatchSize}),
         test(pictures(37, 2), {.batch_size = 10, .shuffle = false}),
         options(setting.options),
         rate(setting.rate) {
@@ -507,7 +507,7 @@ TEST_CASE("ranks with other data are found at the start") {
   if (ranks().size() == 1) return;
   Setting setting;
   Side side(setting, from_environment({60}));
-  data::Loader other(pictures(kSamples, ranks().rank() == 1 ? 9 : 1), {.batch_size = kBatch});
+  data::Loader other(pictures(kSamples, ranks().rank() == 1 ? 9 : 1), {.batch_size = kBatchSize});
   CHECK_THROWS_WITH_AS(train::Trainer(side.model, *side.optimizer, optim::constant_schedule(0.1),
                                       other, side.options),
                        doctest::Contains("'the first batch's input' of rank 1 differs"), Error);

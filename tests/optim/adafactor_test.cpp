@@ -13,7 +13,7 @@ double rms(const std::vector<double>& x) {
 }
 
 // As the paper writes it: sums over rows and columns, R C / (1 R).
-struct Reference {
+struct AdafactorReference {
   AdafactorOptions o;
   double decay;
   size_t rows, cols;  // rows 0: not factored
@@ -65,7 +65,7 @@ TEST_CASE("Adafactor follows a plain reference over 20 steps") {
         Adafactor adafactor(group(p, 0.1), options);
         const auto rows = static_cast<size_t>(shape.dim() > 1 ? shape[0] : 0);
         const size_t cols = static_cast<size_t>(shape.numel()) / std::max<size_t>(rows, 1);
-        Reference reference{options, 0.1, rows, cols, p.value().to_vector(), {}, {}};
+        AdafactorReference reference{options, 0.1, rows, cols, p.value().to_vector(), {}, {}};
         CHECK(error_of_steps(adafactor, p, reference) < (dtype == DType::f32 ? 1e-5 : 1e-11));
       }
 }

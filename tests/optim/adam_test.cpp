@@ -7,7 +7,7 @@ namespace frugal::optim {
 namespace {
 
 // Adam as the papers write it, on one element after the other.
-struct Reference {
+struct AdamReference {
   AdamOptions o;
   double decay;
   std::vector<double> p, m, v;
@@ -66,7 +66,7 @@ TEST_CASE("Adam and AdamW follow a plain reference over 20 steps, in both dtypes
         Variable p = Variable::parameter(normals({n}, 1, dtype));
         const AdamOptions options{0.9, 0.98, 1e-6, decoupled};
         Adam adam(group(p, 0.1), options);
-        Reference reference{options, 0.1, p.value().to_vector(), {}, {}};
+        AdamReference reference{options, 0.1, p.value().to_vector(), {}, {}};
         CHECK(error_of_steps(adam, p, reference) < (dtype == DType::f32 ? 1e-6 : 1e-13));
       }
 }

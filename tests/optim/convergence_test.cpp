@@ -13,7 +13,7 @@ using namespace frugal::optim;
 
 namespace {
 
-Tensor normals(int64_t n, RngKey key, double deviation = 1) {
+Tensor normal_vector(int64_t n, RngKey key, double deviation = 1) {
   std::vector<double> values;
   for (int64_t i = 0; i < n; ++i)
     values.push_back(deviation * static_cast<double>(normal(key, static_cast<uint64_t>(i))));
@@ -81,7 +81,7 @@ TEST_CASE("a sketch is exact below its size, linear, and unbiased above") {
   CHECK((a - b).squared_norm() == 1 + 16 + 4 + 1);
 
   const int64_t n = 5 * GradientSketch::kBuckets + 77;
-  const Tensor x = normals(n, {1, 0}), y = normals(n, {2, 0});
+  const Tensor x = normal_vector(n, {1, 0}), y = normal_vector(n, {2, 0});
   double xx = 0, xy = 0;
   for (int64_t i = 0; i < n; ++i) {
     const double vx = x.data<double>()[i], vy = y.data<double>()[i];

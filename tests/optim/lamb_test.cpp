@@ -8,7 +8,7 @@
 namespace frugal::optim {
 namespace {
 
-struct Reference {
+struct LambReference {
   LambOptions o;
   double decay;
   bool adapt;
@@ -55,7 +55,8 @@ TEST_CASE("LAMB follows a plain reference over 20 steps") {
           LambOptions options;
           options.adapt_without_decay = always;
           Lamb lamb(group(p, decay), options);
-          Reference reference{options, decay, always || decay > 0, p.value().to_vector(), {}, {}};
+          LambReference reference{options, decay, always || decay > 0, p.value().to_vector(),
+                                  {},      {}};
           CHECK(error_of_steps(lamb, p, reference) < (dtype == DType::f32 ? 2e-6 : 1e-12));
         }
 }

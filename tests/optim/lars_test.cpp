@@ -9,7 +9,7 @@ namespace frugal::optim {
 namespace {
 
 // Algorithm 1 of the paper, literally.
-struct Reference {
+struct LarsReference {
   LarsOptions o;
   double decay;
   bool adapt;
@@ -51,7 +51,8 @@ TEST_CASE("LARS follows the paper's algorithm over 20 steps, with a rate that ch
           Variable w = Variable::parameter(normals(shape, 1, dtype));
           const LarsOptions options{.trust = 0.02, .adapt_one_dimensional = always};
           Lars lars(group(w, decay), options);
-          Reference reference{options, decay, always || shape.dim() > 1, w.value().to_vector(), {}};
+          LarsReference reference{
+              options, decay, always || shape.dim() > 1, w.value().to_vector(), {}};
           CHECK(error_of_steps(lars, w, reference, [](int t) { return 0.5 / (1 + t); }) <
                 (dtype == DType::f32 ? 2e-6 : 1e-12));
         }

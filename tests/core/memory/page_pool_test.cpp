@@ -17,7 +17,7 @@ namespace {
 constexpr int64_t kKiB = 1024, kMiB = 1024 * kKiB, kPage = 4096, kHuge = 2 * kMiB;
 
 // Addresses without memory. `gone` counts the bytes that the pool gave back.
-struct Machine {
+struct PageSource {
   std::map<char*, int64_t> ranges;
   int64_t longest = INT64_MAX, next = int64_t{1} << 40, dropped = 0;
   bool drops = true;
@@ -54,7 +54,7 @@ struct Machine {
 }  // namespace
 
 TEST_CASE("pages of free blocks stay for the next blocks") {
-  Machine machine;
+  PageSource machine;
   PagePool pool(machine.system(false));
   void* a = pool.allocate(8 * kMiB);
   CHECK(reinterpret_cast<uintptr_t>(a) % 64 == 0);
@@ -73,7 +73,7 @@ TEST_CASE("pages of free blocks stay for the next blocks") {
 }
 
 TEST_CASE("pages that would exceed the highest use go back") {
-  Machine machine;
+  PageSource machine;
   PagePool pool(machine.system(false));
   void* a = pool.allocate(100 * kMiB);
   void* b = pool.allocate(kMiB);
@@ -89,7 +89,7 @@ TEST_CASE("pages that would exceed the highest use go back") {
 TEST_CASE("no more pages go back than must, and those at the end of a block go first") {
   for (bool huge : {true, false}) {
     CAPTURE(huge);
-    Machine machine;
+    PageSource machine;
     PagePool pool(machine.system(huge));
     pool.release(pool.allocate(40 * kMiB));
     REQUIRE(pool.held() == 40 * kMiB);
@@ -101,7 +101,7 @@ TEST_CASE("no more pages go back than must, and those at the end of a block go f
 }
 
 TEST_CASE("a limit counts pages in memory: free ones go back before a block takes more") {
-  Machine machine;
+  PageSource machine;
   PagePool pool(machine.system(false));
   void* a = pool.allocate(100 * kMiB);
   void* b = pool.allocate(kMiB);
@@ -116,7 +116,7 @@ TEST_CASE("a limit counts pages in memory: free ones go back before a block take
 }
 
 TEST_CASE("the first touch of a huge page brings all of it, and huge pages go back whole") {
-  Machine machine;
+  PageSource machine;
   PagePool pool(machine.system(true));
   void* a = pool.allocate(3 * kMiB);
   CHECK(pool.held() == 2 * kHuge);
@@ -136,7 +136,7 @@ TEST_CASE("the first touch of a huge page brings all of it, and huge pages go ba
 }
 
 TEST_CASE("small blocks share pages apart from large ones") {
-  Machine machine;
+  PageSource machine;
   PagePool pool(machine.system(true));
   void* small = pool.allocate(16 * kKiB);
   CHECK(pool.held() == 16 * kKiB);
@@ -147,7 +147,7 @@ TEST_CASE("small blocks share pages apart from large ones") {
 }
 
 TEST_CASE("where pages cannot go back, they count on") {
-  Machine machine;
+  PageSource machine;
   machine.drops = false;
   PagePool pool(machine.system(false));
   void* a = pool.allocate(10 * kMiB);
@@ -159,7 +159,7 @@ TEST_CASE("where pages cannot go back, they count on") {
 }
 
 TEST_CASE("few addresses: a range only for the block, then nothing") {
-  Machine machine;
+  PageSource machine;
   machine.longest = 100 * kMiB;
   PagePool pool(machine.system(true));
   void* a = pool.allocate(90 * kMiB + 64);
@@ -173,7 +173,7 @@ TEST_CASE("few addresses: a range only for the block, then nothing") {
 }
 
 TEST_CASE("after steps that need less, memory of earlier steps goes back") {
-  Machine machine;
+  PageSource machine;
   PagePool pool(machine.system(true));
   pool.release(pool.allocate(512 * kMiB));
   CHECK(pool.held() == 512 * kMiB);
@@ -188,7 +188,7 @@ TEST_CASE("after steps that need less, memory of earlier steps goes back") {
 TEST_CASE(
     "blocks are apart, pages are counted exactly, and little is held beyond the highest use") {
   for (const bool huge : {false, true}) {
-    Machine machine;
+    PageSource machine;
     PagePool pool(machine.system(huge));
     std::map<char*, int64_t> blocks;
     int64_t highest = 0, worst = 0, taken = 0;
@@ -235,7 +235,7 @@ TEST_CASE(
 }
 
 TEST_CASE("a block that grows holds pages as it grows, and its tail gives back what was there") {
-  Machine machine;
+  PageSource machine;
   PagePool pool(machine.system(false));
   void* a = pool.reserve(8 * kMiB);
   CHECK(pool.used() == 0);

@@ -12,17 +12,17 @@ using frugal::SegmentPool;
 
 namespace {
 
-constexpr int64_t kMiB = int64_t{1} << 20;
+constexpr int64_t kMebibyte = int64_t{1} << 20;
 
 // Addresses without memory, and a limit.
-struct Machine {
+struct SegmentSource {
   std::map<char*, int64_t> held;
   int64_t limit = INT64_MAX, total = 0, next = int64_t{1} << 40, acquired = 0;
   SegmentPool::Source source() {
     return {[this](int64_t bytes) -> void* {
               if (total + bytes > limit) return nullptr;
               auto* data = reinterpret_cast<char*>(next);
-              next += bytes + kMiB;  // segments are never neighbours
+              next += bytes + kMebibyte;  // segments are never neighbours
               held[data] = bytes;
               total += bytes;
               ++acquired;
@@ -40,11 +40,11 @@ struct Machine {
 }  // namespace
 
 TEST_CASE("blocks do not overlap, are aligned, and lie inside their segments") {
-  Machine machine;
+  SegmentSource machine;
   SegmentPool pool(machine.source());
   std::map<char*, int64_t> blocks;
   for (uint64_t i = 0; i < 300; ++i) {
-    const auto bytes = static_cast<int64_t>(frugal::uniform_int({1, 0}, i, 3 * kMiB));
+    const auto bytes = static_cast<int64_t>(frugal::uniform_int({1, 0}, i, 3 * kMebibyte));
     auto* data = static_cast<char*>(pool.allocate(bytes));
     CHECK(reinterpret_cast<uintptr_t>(data) % 512 == 0);
     CHECK(pool.owns(data));
@@ -65,28 +65,28 @@ TEST_CASE("blocks do not overlap, are aligned, and lie inside their segments") {
 }
 
 TEST_CASE("what was split is joined again, in any order of release") {
-  Machine machine;
+  SegmentSource machine;
   SegmentPool pool(machine.source());
   for (const std::vector<size_t>& order :
        {std::vector<size_t>{0, 1, 2, 3}, {3, 2, 1, 0}, {1, 3, 0, 2}, {2, 0, 3, 1}}) {
     std::vector<void*> parts;
-    for (int i = 0; i < 4; ++i) parts.push_back(pool.allocate(8 * kMiB));
+    for (int i = 0; i < 4; ++i) parts.push_back(pool.allocate(8 * kMebibyte));
     for (size_t i : order) pool.release(parts[i]);
-    void* whole = pool.allocate(30 * kMiB);
+    void* whole = pool.allocate(30 * kMebibyte);
     CHECK(whole != nullptr);
     pool.release(whole);
   }
   // One segment that holds four eights, and those of 32 and more: none is ever asked for again.
   const int64_t acquired = machine.acquired;
-  for (int i = 0; i < 10; ++i) pool.release(pool.allocate(30 * kMiB));
+  for (int i = 0; i < 10; ++i) pool.release(pool.allocate(30 * kMebibyte));
   CHECK(machine.acquired == acquired);
 }
 
 TEST_CASE("a pool that keeps segments gives nothing back before it is destroyed") {
-  Machine machine;
+  SegmentSource machine;
   {
     SegmentPool pool(machine.source(), true);
-    pool.release(pool.allocate(9 * kMiB));
+    pool.release(pool.allocate(9 * kMebibyte));
     pool.trim();
     CHECK(pool.held() > 0);
     CHECK(machine.total == pool.held());
@@ -95,7 +95,7 @@ TEST_CASE("a pool that keeps segments gives nothing back before it is destroyed"
 }
 
 TEST_CASE("10,000 steps of varying shapes do not grow the pool") {
-  Machine machine;
+  SegmentSource machine;
   SegmentPool pool(machine.source());
   int64_t highest = 0, after_warmup = 0;
   for (uint64_t step = 0; step < 10'000; ++step) {
@@ -117,46 +117,46 @@ TEST_CASE("10,000 steps of varying shapes do not grow the pool") {
   }
   CHECK(pool.used() == 0);
   CHECK(pool.held() <= after_warmup + after_warmup / 4);
-  CHECK(pool.held() <= highest * 3 / 2 + 96 * kMiB);
+  CHECK(pool.held() <= highest * 3 / 2 + 96 * kMebibyte);
 }
 
 TEST_CASE("an exhausted source: idle memory goes back first, then nullptr is returned") {
-  Machine machine;
-  machine.limit = 100 * kMiB;
+  SegmentSource machine;
+  machine.limit = 100 * kMebibyte;
   SegmentPool pool(machine.source());
-  void* a = pool.allocate(60 * kMiB);
-  CHECK(pool.allocate(60 * kMiB) == nullptr);
+  void* a = pool.allocate(60 * kMebibyte);
+  CHECK(pool.allocate(60 * kMebibyte) == nullptr);
   pool.release(a);
-  void* b = pool.allocate(90 * kMiB);  // the segment of 60 has to go
+  void* b = pool.allocate(90 * kMebibyte);  // the segment of 60 has to go
   CHECK(b != nullptr);
   CHECK(pool.held() <= machine.limit);
   pool.release(b);
 }
 
 TEST_CASE("a source without large pieces gives pieces for one block") {
-  Machine machine;
-  machine.limit = 20 * kMiB;
+  SegmentSource machine;
+  machine.limit = 20 * kMebibyte;
   SegmentPool pool(machine.source());  // it asks for 32 MiB at first
-  void* a = pool.allocate(7 * kMiB);
+  void* a = pool.allocate(7 * kMebibyte);
   CHECK(a != nullptr);
-  CHECK(pool.held() == 7 * kMiB);
-  CHECK(pool.size_of(a) == 7 * kMiB);
+  CHECK(pool.held() == 7 * kMebibyte);
+  CHECK(pool.size_of(a) == 7 * kMebibyte);
   pool.release(a);
   pool.trim();
   CHECK(machine.total == 0);
 }
 
 TEST_CASE("free blocks are named, the largest first") {
-  Machine machine;
+  SegmentSource machine;
   SegmentPool pool(machine.source());
-  void* a = pool.allocate(7 * kMiB);
-  void* b = pool.allocate(kMiB);
+  void* a = pool.allocate(7 * kMebibyte);
+  void* b = pool.allocate(kMebibyte);
   pool.release(a);
   std::vector<int64_t> sizes;
   pool.for_each_free([&](char*, int64_t bytes) {
     sizes.push_back(bytes);
     return true;
   });
-  CHECK(sizes == std::vector<int64_t>{24 * kMiB, 7 * kMiB});
+  CHECK(sizes == std::vector<int64_t>{24 * kMebibyte, 7 * kMebibyte});
   pool.release(b);
 }
