@@ -376,12 +376,17 @@ void predict_rows(const PredictArguments& arguments, const StoredRun& run,
   options.top = arguments.top;
   options.batch_size = arguments.batch_size;
   Printer printer(arguments, count);
-  for (const Rows& rows : files)
-    model.predict_arrays(rows.values, options, [&](int64_t index, const Answer& answer) {
+  for (const Rows& rows : files) {
+    const auto print = [&](int64_t index, const Answer& answer) {
       printer.look_at_signals();
       printer.print(rows.names[static_cast<size_t>(index)], answer);
       return true;
-    });
+    };
+    if (run.description.table != nullptr)
+      model.predict_rows(rows.values, options, print);  // rows_of() has encoded them
+    else
+      model.predict_arrays(rows.values, options, print);
+  }
 }
 
 }  // namespace

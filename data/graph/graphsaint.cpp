@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/dtype_switch.h"
 #include "core/words/quoted.h"
 #include "data/formats/file_bytes.h"
 #include "data/formats/npy.h"
@@ -113,10 +114,11 @@ Tensor edges_within(const Tensor& edge_index, const Tensor& mask) {
 }
 
 // What standardizes columns over the training nodes. A column that is constant over them is
-// centred, but not scaled.
-void find_scales(GraphData& graph) {
+// centred, but not scaled. `x` are the features as their file has them: f32 would round what lies
+// far from 0 before the mean is taken away.
+template <class T>
+void find_scales(const T* x, GraphData& graph) {
   const int64_t nodes = graph.x.size(0), columns = graph.x.size(1);
-  const float* x = graph.x.data<float>();
   const uint8_t* in = graph.train_mask.data<uint8_t>();
   std::vector<double>&mean = graph.x_mean, &scale = graph.x_scale;
   mean.assign(static_cast<size_t>(columns), 0.0);
@@ -139,20 +141,20 @@ void find_scales(GraphData& graph) {
     if (square[c] > 0) scale[c] = 1.0 / std::sqrt(square[c] / count);
 }
 
-// Works in place, on features that nobody else holds.
-void standardize(GraphData& graph) {
+// Writes the standardized `x` over features that nobody else holds.
+template <class T>
+void standardize(const T* x, GraphData& graph) {
   const int64_t nodes = graph.x.size(0), columns = graph.x.size(1);
   const std::vector<double>&mean = graph.x_mean, &scale = graph.x_scale;
   FRUGAL_CHECK(static_cast<int64_t>(mean.size()) == columns && mean.size() == scale.size(),
                "[graphsaint] expected features of {} columns, as many as there are means, got {}",
                mean.size(), columns);
-  float* x = graph.x.mut<float>();
+  float* to = graph.x.mut<float>();
   for (int64_t i = 0; i < nodes; ++i)
-    for (int64_t c = 0; c < columns; ++c) {
-      float& value = x[i * columns + c];
-      value = static_cast<float>((static_cast<double>(value) - mean[static_cast<size_t>(c)]) *
-                                 scale[static_cast<size_t>(c)]);
-    }
+    for (int64_t c = 0; c < columns; ++c)
+      to[i * columns + c] = static_cast<float>(
+          (static_cast<double>(x[i * columns + c]) - mean[static_cast<size_t>(c)]) *
+          scale[static_cast<size_t>(c)]);
 }
 
 }  // namespace
@@ -172,12 +174,18 @@ GraphData open_graphsaint(const std::string& folder, const GraphSaintOptions& op
     graph.train_edge_index = edges_within(graph.edge_index, graph.train_mask);
   }
   const std::string path = folder + "/feats.npy";
-  set_features(path, graph, to_f32(read_npy(path)), options.features);
+  const Tensor features = read_npy(path);
+  set_features(path, graph, to_f32(features), options.features);
   if (!options.standardize) return graph;
   graph.x_mean = options.mean;
   graph.x_scale = options.scale;
-  if (options.mean.empty()) find_scales(graph);
-  standardize(graph);
+  const bool wide = features.dtype() == DType::f64 && !options.features.normalize;
+  const Tensor& held = wide ? features : graph.x;
+  with_real(held.dtype(), [&](auto zero) {
+    const auto* x = held.data<decltype(zero)>();
+    if (options.mean.empty()) find_scales(x, graph);
+    standardize(x, graph);
+  });
   return graph;
 }
 

@@ -20,7 +20,7 @@
 namespace frugal::data {
 namespace {
 
-constexpr float kMissing = std::numeric_limits<float>::quiet_NaN();
+constexpr double kMissing = std::numeric_limits<double>::quiet_NaN();
 constexpr size_t kMostOneHot = 1000;
 // Whole numbers with more different values are rather numbers to predict than classes.
 constexpr size_t kMostGuessedClasses = 100;
@@ -183,7 +183,7 @@ void CsvTable::read_cells() {
                    "[csv] {}, line {}: expected a finite number in column {}, got {}",
                    in_quotes(path_), line, in_quotes(column.name), in_quotes(cells[i]));
       column.all_whole = column.all_whole && *value == std::floor(*value);
-      column.numbers.push_back(static_cast<float>(*value));
+      column.numbers.push_back(*value);
     }
   });
   FRUGAL_CHECK(!lines_.empty(), "[csv] {}: expected lines behind the header, got none",
@@ -231,7 +231,7 @@ bool has_classes(const CsvTable::Column& target, const CsvOptions& options,
   if (options.task == CsvOptions::Task::values) return false;
   if (options.task == CsvOptions::Task::automatic) {
     if (!target.all_whole) return false;
-    const std::set<float> values(target.numbers.begin(), target.numbers.end());
+    const std::set<double> values(target.numbers.begin(), target.numbers.end());
     FRUGAL_CHECK(values.size() <= kMostGuessedClasses,
                  "[csv] {}: column {} has {} different whole numbers; data.task says whether they "
                  "are classes or values",
@@ -245,6 +245,21 @@ bool has_classes(const CsvTable::Column& target, const CsvOptions& options,
   return true;
 }
 
+// Doubles hold all whole numbers up to here; beyond, several would become one class.
+constexpr double kLargestClass = 9007199254740992;
+
+void check_classes(const CsvTable& table, const CsvTable::Column& target) {
+  for (int64_t row = 0; row < table.rows(); ++row) {
+    if (!target.is_number) return;
+    const double value = target.numbers[static_cast<size_t>(row)];
+    FRUGAL_CHECK(std::isnan(value) || std::abs(value) < kLargestClass,
+                 "[csv] {}, line {}: expected a class in column {} that is a name or a whole "
+                 "number below 2^53, got {}; names with a letter are taken as they are",
+                 in_quotes(table.path()), table.line(row), in_quotes(target.name),
+                 whole_number(value));
+  }
+}
+
 // The class of a row as text; nothing: missing.
 std::optional<std::string> class_in(const CsvTable::Column& target, int64_t row) {
   const auto at = static_cast<size_t>(row);
@@ -252,7 +267,7 @@ std::optional<std::string> class_in(const CsvTable::Column& target, int64_t row)
     return target.codes[at] < 0
                ? std::nullopt
                : std::optional(target.names[static_cast<size_t>(target.codes[at])]);
-  const auto value = static_cast<double>(target.numbers[at]);
+  const double value = target.numbers[at];
   return std::isnan(value) ? std::nullopt : std::optional(whole_number(value));
 }
 
@@ -260,7 +275,7 @@ CsvEncoding::Number number_of(const CsvTable::Column& column, const std::vector<
                               bool standardize) {
   double count = 0, mean = 0, spread = 0;
   for (const int64_t row : rows) {
-    const auto value = static_cast<double>(column.numbers[static_cast<size_t>(row)]);
+    const double value = column.numbers[static_cast<size_t>(row)];
     if (std::isnan(value)) continue;
     count += 1;
     const double off = value - mean;
@@ -283,6 +298,11 @@ void CsvEncoder::missing(const CsvTable& table, int64_t row, const std::string& 
                           target ? ""
                                  : "; data.missing=fill puts the column's mean, or no "
                                    "category, in its place"));
+}
+
+float CsvEncoding::input_of(const Input& input, double number) const {
+  const double known = std::isnan(number) ? input.number.mean : number;
+  return static_cast<float>(standardize ? (known - input.number.mean) / input.number.std : known);
 }
 
 int64_t CsvEncoding::width() const {
@@ -354,6 +374,7 @@ CsvEncoder::CsvEncoder(const CsvTable& table, const CsvOptions& options,
     if (options.standardize) encoding_.value = number_of(target, training_rows, true);
     return;
   }
+  check_classes(table, target);
   std::set<std::string> names;
   for (const int64_t row : training_rows) {
     const auto name = class_in(target, row);
@@ -416,11 +437,9 @@ void CsvEncoder::encode_input(const CsvTable& table, const CsvEncoding::Input& i
   const CsvTable::Column& column = table.column(input.name);
   if (input.is_number) {
     for (int64_t row = 0; row < table.rows(); ++row, out += width) {
-      const auto value = static_cast<double>(column.numbers[static_cast<size_t>(row)]);
+      const double value = column.numbers[static_cast<size_t>(row)];
       if (std::isnan(value) && !encoding_.fill_missing) missing(table, row, input.name);
-      const double known = std::isnan(value) ? input.number.mean : value;
-      *out = static_cast<float>(
-          encoding_.standardize ? (known - input.number.mean) / input.number.std : known);
+      *out = encoding_.input_of(input, value);
     }
     return;
   }
@@ -444,7 +463,7 @@ SampleTargets CsvEncoder::targets_of(const CsvTable& table) const {
     targets.classes = 1;
     std::vector<float> values;
     for (int64_t row = 0; row < table.rows(); ++row) {
-      const auto value = static_cast<double>(column.numbers[static_cast<size_t>(row)]);
+      const double value = column.numbers[static_cast<size_t>(row)];
       if (std::isnan(value)) missing(table, row, encoding_.target);
       values.push_back(static_cast<float>((value - encoding_.value.mean) / encoding_.value.std));
       targets.labels.push_back(row);
@@ -480,6 +499,31 @@ Tensor CsvEncoder::inputs_of(const CsvTable& table) const {
     encode_input(table, input, width, out);
     out +=
         input.is_number || !encoding_.one_hot ? 1 : static_cast<int64_t>(input.categories.size());
+  }
+  return inputs;
+}
+
+Tensor CsvEncoder::inputs_of(const Tensor& rows) const {
+  const auto columns = static_cast<int64_t>(encoding_.inputs.size());
+  for (const CsvEncoding::Input& input : encoding_.inputs)
+    FRUGAL_CHECK(input.is_number,
+                 "[csv] expected a CSV file, since column {} is one of categories; got rows of "
+                 "numbers",
+                 in_quotes(input.name));
+  FRUGAL_CHECK(rows.defined() && rows.dim() == 2 && rows.size(1) == columns &&
+                   (rows.dtype() == DType::f32 || rows.dtype() == DType::f64),
+               "[csv] expected rows [N, {}] f32 or f64, a number for each column, got {}", columns,
+               describe(rows));
+  const CategoryScope scope(Category::workspace);
+  const std::vector<double> values = rows.to_vector();
+  Tensor inputs = Tensor::empty(rows.shape(), DType::f32);
+  float* out = inputs.mut<float>();
+  for (size_t i = 0; i < values.size(); ++i) {
+    const CsvEncoding::Input& input = encoding_.inputs[i % encoding_.inputs.size()];
+    FRUGAL_CHECK(std::isfinite(values[i]) || (std::isnan(values[i]) && encoding_.fill_missing),
+                 "[csv] expected finite numbers, got {} in row {}, column {}", values[i],
+                 i / encoding_.inputs.size(), in_quotes(input.name));
+    out[i] = encoding_.input_of(input, values[i]);
   }
   return inputs;
 }

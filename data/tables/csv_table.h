@@ -45,7 +45,7 @@ class CsvTable {
   struct Column {
     std::string name;
     bool is_number = true;
-    std::vector<float> numbers;      // numbers of the rows; NaN: missing
+    std::vector<double> numbers;     // numbers of the rows; NaN: missing
     std::vector<int32_t> codes;      // categories of the rows, as indices of `names`; -1: missing
     std::vector<std::string> names;  // names of categories in the order in which they occur
     bool all_whole = true;           // all numbers are whole
@@ -90,6 +90,8 @@ struct CsvEncoding {
   std::vector<std::string> classes = {};  // names of the classes; empty where numbers are predicted
   Number value = {};      // mean and deviation of the target, where numbers are predicted
   int64_t width() const;  // numbers in an input
+  // What a number of a column becomes; NaN: the column's mean.
+  float input_of(const Input& input, double number) const;
 };
 
 // Makes inputs of rows, as the training rows tell.
@@ -110,6 +112,9 @@ class CsvEncoder {
   // [rows, width] f32. A category that training has not is none. Errors: a column that is not
   // there; a missing cell, unless they are filled.
   Tensor inputs_of(const CsvTable& table) const;
+  // Rows of numbers as a table has them, [rows, columns] f32 or f64, as inputs. Errors: another
+  // shape or dtype; a column of categories; NaN where missing cells are not filled.
+  Tensor inputs_of(const Tensor& rows) const;
 
   // Inputs and targets of all rows of `table`, of which training_rows are a part or which is
   // another one of the same columns. Errors: those of inputs_of(); a missing target, or a class

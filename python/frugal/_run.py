@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import sys
 import tempfile
 from pathlib import Path
@@ -283,20 +284,34 @@ class Model:
         """What the network says of samples.
 
         inputs: an array of samples, one behind the other: pictures [N, H, W, C] f32 in [0, 1] of
-        the network's size, rows [N, F] f32, or token ids [N, T] i64. Or the name of a picture file
-        (a text, where the network reads text), or a list of them.
+        the network's size, rows [N, F] f32 (of a table of numbers, as its file has them), or token
+        ids [N, T] i64. Or the name of a picture file, of a CSV file (an answer for each row), a
+        text where the network reads text, or a list of them.
 
         A network of classes gives a list for each sample: (number, name, probability), the
         likeliest class first. A network that predicts numbers gives these.
         """
         if isinstance(inputs, (str, os.PathLike)):
-            return self._model.predict_each([_path("predict", "inputs", inputs)], top, batch_size)[0]
+            if self._model.reads_table:
+                return self._model.predict_table(_path("predict", "inputs", inputs), top, batch_size)
+            return self._model.predict_each([self._name("inputs", inputs)], top, batch_size)[0]
         if isinstance(inputs, (list, tuple)) and inputs and isinstance(inputs[0], (str, os.PathLike)):
-            names = [_path("predict", "each input", one) for one in inputs]
-            return self._model.predict_each(names, top, batch_size)
+            if self._model.reads_table:
+                files = [_path("predict", "each input", one) for one in inputs]
+                return [each for file in files for each in self._model.predict_table(file, top, batch_size)]
+            return self._model.predict_each([self._name("each input", one) for one in inputs], top, batch_size)
         from frugal._tensor import tensor
 
         return self._model.predict_arrays(tensor(inputs), top, batch_size)
+
+    def _name(self, what: str, given: PathName) -> str:
+        name = _path("predict", what, given)
+        if self._model.reads_text and (not isinstance(given, str) or _LOOKS_LIKE_A_FILE.search(name)) and os.path.isfile(name):
+            raise ValueError(
+                f"[predict] expected {what} to be text, got the name of a file, {name!r}; "
+                f"pass the file's texts, or run `frugal predict RUN {name}`"
+            )
+        return name
 
     def probabilities(self, inputs: Any, *, batch_size: int = 64) -> Any:
         """The probabilities of all classes for an array of samples, as an array [N, classes]."""
@@ -479,6 +494,7 @@ def save_arrays(folder: PathName, **arrays: Any) -> str:
 
 
 # What the reader takes, and which of these holds all numbers of another dtype.
+_LOOKS_LIKE_A_FILE = re.compile(r"\.(txt|tsv|csv|jsonl?)$", re.I)
 _READ = ("f4", "f8", "i4", "i8", "u1", "b1")
 _HELD_BY = {"f2": "f4", "i1": "i4", "i2": "i4", "u2": "i4", "u4": "i8"}
 

@@ -78,6 +78,21 @@ void add_model(py::module_& module) {
           },
           "samples"_a, "top"_a, "batch_size"_a)
       .def(
+          "predict_table",
+          [](const Model& model, const std::string& file, int64_t top, int64_t batch_size) {
+            return answers_of([&](const auto& on_answer) {
+              model.predict_rows(model.rows_of(file), options_of(top, batch_size), on_answer);
+            });
+          },
+          "file"_a, "top"_a, "batch_size"_a)
+      .def_property_readonly(
+          "reads_table", [](const Model& model) { return model.description().table != nullptr; })
+      .def_property_readonly("reads_text",
+                             [](const Model& model) {
+                               return model.description().spec.kind ==
+                                      train::BatchSpec::Kind::sequences;
+                             })
+      .def(
           "predict_each",
           [](const Model& model, const std::vector<std::string>& inputs, int64_t top,
              int64_t batch_size) {

@@ -298,10 +298,6 @@ std::vector<std::string> extras_of(const std::string& name, const models::Option
   return {};
 }
 
-struct NoGradBlock {
-  std::unique_ptr<NoGrad> scope;
-};
-
 // Packed tensors point to what their policy is made of. A graph may live longer than Python's
 // policy, so policies wait here until nothing is packed any more. A loop may make a policy for each
 // step and end it while the step's tensors are still packed. Therefore a new policy also frees
@@ -326,16 +322,74 @@ class Policies {
   static inline std::vector<std::unique_ptr<SavePolicy>> ended_;
 };
 
+// The blocks of `with` that this thread has begun. Scopes end in the reverse order, but blocks of
+// generators end in any order: a block that ends before one that began after it waits for that one.
+// So the innermost block that is still open decides.
+class Blocks {
+ public:
+  static void begin_policy(const void* owner, const std::shared_ptr<SavePolicy>& policy,
+                           uint64_t step) {
+    auto scope = std::make_unique<PolicyScope>(policy.get(), step);
+    open().push_back({owner, false, policy, std::move(scope), nullptr});
+  }
+  static void begin_no_grad(const void* owner) {
+    auto scope = std::make_unique<NoGrad>();
+    open().push_back({owner, false, nullptr, nullptr, std::move(scope)});
+  }
+  static bool has(const void* owner) { return find(owner) != nullptr; }
+  // Errors: this thread has not begun it, or it has ended.
+  static void end(const void* owner, const char* what) {
+    Block* block = find(owner);
+    if (block == nullptr)
+      throw Error(fmt::format(
+          "[{}] expected the end of a block that this thread has begun and not ended", what));
+    block->has_ended = true;
+    while (!open().empty() && open().back().has_ended) open().pop_back();
+  }
+  // Python has dropped the owner.
+  static void drop(const void* owner) {
+    while (has(owner)) end(owner, "with");
+  }
+
+ private:
+  struct Block {
+    const void* owner;
+    bool has_ended;
+    std::shared_ptr<SavePolicy> policy;  // outlives its scope
+    std::unique_ptr<PolicyScope> scope;
+    std::unique_ptr<NoGrad> no_grad;
+  };
+  struct Stack : std::vector<Block> {
+    ~Stack() {
+      while (!empty()) pop_back();
+    }
+  };
+  // It is made after the first scope, so what scopes write to ends later in a thread.
+  static Stack& open() {
+    thread_local Stack all;
+    return all;
+  }
+  static Block* find(const void* owner) {  // the last one that is open
+    for (auto block = open().rbegin(); block != open().rend(); ++block)
+      if (block->owner == owner && !block->has_ended) return &*block;
+    return nullptr;
+  }
+};
+
+struct NoGradBlock {
+  ~NoGradBlock() { Blocks::drop(this); }
+};
+
 struct Policy {
-  explicit Policy(std::unique_ptr<SavePolicy> made) : policy(std::move(made)) { Policies::begin(); }
+  explicit Policy(std::unique_ptr<SavePolicy> made)
+      : policy(made.release(),
+               [](SavePolicy* ended) { Policies::end(std::unique_ptr<SavePolicy>(ended)); }) {
+    Policies::begin();
+  }
   Policy(Policy&&) = default;
   Policy& operator=(Policy&&) = delete;
-  ~Policy() {
-    scope.reset();
-    if (policy != nullptr) Policies::end(std::move(policy));
-  }
-  std::unique_ptr<SavePolicy> policy;
-  std::unique_ptr<PolicyScope> scope;
+  ~Policy() { Blocks::drop(this); }
+  std::shared_ptr<SavePolicy> policy;
   uint64_t step = 0;
 };
 
@@ -439,17 +493,17 @@ void add_networks(py::module_& module) {
       .def(
           "__enter__",
           [](Policy& self) -> Policy& {
-            if (self.scope != nullptr)
+            if (Blocks::has(&self))
               throw Error("[policy] expected a policy that is not entered already");
-            self.scope = std::make_unique<PolicyScope>(self.policy.get(), ++self.step);
+            Blocks::begin_policy(&self, self.policy, ++self.step);
             return self;
           },
           py::return_value_policy::reference)
-      .def("__exit__", [](Policy& self, const py::args&) { self.scope.reset(); });
+      .def("__exit__", [](Policy& self, const py::args&) { Blocks::end(&self, "policy"); });
   py::class_<NoGradBlock>(module, "no_grad")
       .def(py::init<>())
-      .def("__enter__", [](NoGradBlock& self) { self.scope = std::make_unique<NoGrad>(); })
-      .def("__exit__", [](NoGradBlock& self, const py::args&) { self.scope.reset(); });
+      .def("__enter__", [](NoGradBlock& self) { Blocks::begin_no_grad(&self); })
+      .def("__exit__", [](NoGradBlock& self, const py::args&) { Blocks::end(&self, "no_grad"); });
   module.def("memory_bytes", [] {
     const MemoryReport report = allocator(kCpu).report();
     py::dict bytes;

@@ -285,7 +285,7 @@ void Model::predict_rows(
   FRUGAL_CHECK(
       rows.defined() && rows.dtype() == DType::f32 && rows.dim() == 2 && rows.size(1) == width,
       "[predict] expected rows [N, {}] f32, got {}", width, describe(rows));
-  predict_arrays(rows, options, on_answer);
+  predict_samples(rows, options, on_answer);
 }
 
 void Model::check_arrays(const Tensor& samples) const {
@@ -326,6 +326,13 @@ Batch Model::batch_of_arrays(const Tensor& samples, int64_t begin, int64_t count
 }
 
 void Model::predict_arrays(
+    const Tensor& samples, const PredictOptions& options,
+    const std::function<bool(int64_t index, const Answer& answer)>& on_answer) const {
+  predict_samples(description_.table == nullptr ? samples : description_.table->inputs_of(samples),
+                  options, on_answer);
+}
+
+void Model::predict_samples(
     const Tensor& samples, const PredictOptions& options,
     const std::function<bool(int64_t index, const Answer& answer)>& on_answer) const {
   const BatchSpec& spec = description_.spec;

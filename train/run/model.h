@@ -109,10 +109,11 @@ class Model {
       const Tensor& rows, const PredictOptions& options,
       const std::function<bool(int64_t index, const Answer& answer)>& on_answer) const;
 
-  // Samples as arrays, in their order: rows [N, F] f32, pictures [N, H, W, C] f32 in [0, 1] of the
+  // Samples as arrays, in their order: rows [N, F] f32 (of a table, as its file has them: this
+  // standardizes them), pictures [N, H, W, C] f32 in [0, 1] of the
   // network's size, which this normalizes, or token ids [N, T] i64 of at most text.max_length.
   // Errors: another shape or dtype; a number that is not finite; a network that gives more than one
-  // answer for a sample.
+  // answer for a sample; a table with columns of categories.
   void predict_arrays(
       const Tensor& samples, const PredictOptions& options,
       const std::function<bool(int64_t index, const Answer& answer)>& on_answer) const;
@@ -129,6 +130,9 @@ class Model {
 
  private:
   Tensor outputs(Batch batch) const;
+  void predict_samples(
+      const Tensor& samples, const PredictOptions& options,
+      const std::function<bool(int64_t index, const Answer& answer)>& on_answer) const;
   void check_arrays(const Tensor& samples) const;
   Batch batch_of_arrays(const Tensor& samples, int64_t begin, int64_t count) const;
   Batch batch_of(std::vector<float> pixels, int64_t count) const;

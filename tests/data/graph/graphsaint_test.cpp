@@ -72,6 +72,15 @@ TEST_CASE("a small GraphSAINT set") {
   CHECK(directed.train_edge_index.to_vector() == std::vector<double>{0, 1});
 }
 
+TEST_CASE("GraphSAINT features far from 0 are standardized as their file has them") {
+  GraphSaintFiles files;
+  const GraphData near = files.open();
+  std::vector<double> far{1, 5, 3, 5, 9, 7, 5, 5};
+  for (double& each : far) each += 1.7e9;
+  files.content["feats.npy"] = npy("<f8", "(4, 2)", raw_bytes<double>(far));
+  CHECK(files.open().x.to_vector() == near.x.to_vector());
+}
+
 TEST_CASE("several labels a node, in any order") {
   GraphSaintFiles files;
   files.content["class_map.json"] = R"({"3": [1, 1], "0": [0, 1], "2": [0, 0], "1": [1, 0]})";
