@@ -4,6 +4,9 @@
 #include <cmath>
 #include <numeric>
 
+#include "core/log.h"
+#include "core/words/nouns.h"
+#include "core/words/quoted.h"
 #include "data/formats/npy.h"
 
 namespace frugal::data {
@@ -12,11 +15,12 @@ namespace {
 // Limits of dense features: a small file must not expand to a large tensor of zeros.
 constexpr int64_t kManyElements = int64_t{1} << 28, kSparsest = 4096;
 
-// Scales a row by 1 / its sum. The sum is in f64, so it does not depend on the order of reading.
+// Scales a row by 1 / the sum of its absolute values: the sum of values of both signs may be next
+// to 0 or negative. The sum is in f64, so it does not depend on the order of reading.
 template <class Each>
 float row_scale(int64_t begin, int64_t end, const Each& value) {
   double sum = 0;
-  for (int64_t i = begin; i < end; ++i) sum += static_cast<double>(value(i));
+  for (int64_t i = begin; i < end; ++i) sum += std::abs(static_cast<double>(value(i)));
   return sum == 0 ? 0.0f : static_cast<float>(1.0 / sum);
 }
 
@@ -93,6 +97,22 @@ CsrMatrix make_csr(const std::string& where, int64_t rows, int64_t cols, const T
 }
 
 int64_t most_classes(const GraphData& graph) { return std::max<int64_t>(4096, graph.nodes); }
+
+void warn_of_empty_classes(const char* op, const std::string& where, const GraphData& graph) {
+  FRUGAL_ASSERT(graph.y.dtype() == DType::i64);
+  std::vector<bool> seen(static_cast<size_t>(graph.classes));
+  const int64_t* y = graph.y.data<int64_t>();
+  for (int64_t i = 0; i < graph.y.numel(); ++i)
+    if (y[i] >= 0) seen[static_cast<size_t>(y[i])] = true;
+  const auto empty = std::count(seen.begin(), seen.end(), false);
+  if (empty == 0) return;
+  const auto first = std::find(seen.begin(), seen.end(), false) - seen.begin();
+  log().warn(
+      "[{}] {}: no node has the label {}, and the highest one is {}; the network gets {}, of "
+      "which {} no node. Labels count from 0",
+      op, in_quotes(where), first, graph.classes - 1, with_noun(graph.classes, "class", "classes"),
+      empty == 1 ? "1 has" : fmt::format("{} have", empty));
+}
 
 void set_features(GraphData& graph, CsrMatrix features, const GraphOptions& options) {
   FRUGAL_ASSERT(features.rows == graph.nodes);

@@ -32,8 +32,9 @@ struct GraphData {
 };
 
 struct GraphOptions {
-  bool normalize = true;  // scales each row of features to a sum of 1; rows of zeros stay
-  bool sparse = false;    // features as a sparse matrix
+  // Scales each row of features to absolute values whose sum is 1; rows of zeros stay.
+  bool normalize = true;
+  bool sparse = false;  // features as a sparse matrix
 };
 
 // A sparse matrix by rows. REQUIRES, wherever one is passed: it satisfies what make_csr checks.
@@ -53,6 +54,10 @@ CsrMatrix make_csr(const std::string& where, int64_t rows, int64_t cols, const T
 // How many classes labels from a file may have. A network has an output for each class, so one
 // large label must not mean millions of outputs.
 int64_t most_classes(const GraphData& graph);
+
+// Warns of classes below the highest one that no node has, such as 0 where labels begin with 1.
+// REQUIRES: one label a node.
+void warn_of_empty_classes(const char* op, const std::string& where, const GraphData& graph);
 
 // Sets the features of `graph`, one row for each of graph.nodes. Errors: a dense tensor that is not
 // [V, F] f32; NaN or infinity, with node and column (`where` names the file).

@@ -15,7 +15,7 @@ namespace frugal::data {
 namespace {
 
 Tensor read_adjacency(const std::string& path, int64_t& nodes) {
-  const CsrMatrix matrix = read_npz_csr(NpzFile::open(path), "");
+  const CsrMatrix matrix = read_npz_adjacency(NpzFile::open(path), "");
   FRUGAL_CHECK(matrix.rows == matrix.cols && (nodes == 0 || matrix.rows == nodes),
                "[graphsaint] expected a matrix [{0}, {0}] in {1}, got [{2}, {3}]",
                nodes == 0 ? "V" : std::to_string(nodes), path, matrix.rows, matrix.cols);
@@ -68,6 +68,7 @@ void read_classes(const std::string& path, GraphData& graph) {
   const CategoryScope category(Category::input);
   if (!lists) {
     graph.y = Tensor::from(single, {graph.nodes});
+    warn_of_empty_classes("graphsaint", path, graph);
     return;
   }
   graph.y = Tensor::empty({graph.nodes, graph.classes});

@@ -6,9 +6,10 @@
 
 namespace frugal::data {
 
-// Reads the sparse matrices adj_{data,indices,indptr,shape} (edges, which become undirected) and
-// attr_{data,indices,indptr,shape} (features), and labels [V]. The graph has no split: see
-// graph_split.h. Before data are unpacked, the arrays' headers must agree with each other.
+// Reads the sparse matrices adj_{data,indices,indptr,shape} (edges without weights, which become
+// undirected) and attr_{data,indices,indptr,shape} (features), and labels [V]. The graph has no
+// split: see graph_split.h. Before data are unpacked, the arrays' headers must agree with each
+// other. Warns of what read_npz_adjacency() warns of, and of classes without a node.
 // Errors: those of NpzFile and make_csr; matrices and labels whose sizes disagree; negative labels.
 GraphData open_npz_graph(const std::string& path, const GraphOptions& options = {});
 
@@ -16,5 +17,9 @@ GraphData open_npz_graph(const std::string& path, const GraphOptions& options = 
 // NAMEformat that is not "csr".
 class NpzFile;
 CsrMatrix read_npz_csr(const NpzFile& file, const std::string& name);
+// Such a matrix as edges: where its value is not 0. The values of the result say nothing more.
+// Warns of weights, which are passed over, and of zeros that the file holds. Errors: as above;
+// zeros alone.
+CsrMatrix read_npz_adjacency(const NpzFile& file, const std::string& name);
 
 }  // namespace frugal::data

@@ -82,6 +82,7 @@ void read_labels(const std::string& path, GraphData& graph) {
   const CategoryScope category(Category::input);
   if (columns == 1) {
     graph.y = Tensor::from(single, {nodes});
+    warn_of_empty_classes("ogb", path, graph);
   } else {
     graph.classes = static_cast<int64_t>(columns);
     graph.y = Tensor::from(several, {nodes, graph.classes});

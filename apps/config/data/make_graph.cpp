@@ -145,6 +145,24 @@ void set_parts(GraphData& graph, const KeptParts& parts) {
   }
 }
 
+// `asked`: data.split gives the shares, so it is to blame for a part without nodes.
+void draw_parts(GraphData& graph, const data::GraphSplit& split, bool asked) {
+  const auto refuse = [&](const char* part) {
+    throw ConfigError("data.split", fmt::format("expected shares that leave nodes to {} on, got {} "
+                                                "and {} of {} nodes",
+                                                part, split.train, split.val, graph.nodes));
+  };
+  try {
+    data::random_split(graph, split);
+  } catch (const Error&) {
+    if (asked) refuse("train");
+    throw;
+  }
+  const uint8_t* tests = graph.test_mask.data<uint8_t>();
+  if (asked && std::all_of(tests, tests + graph.nodes, [](uint8_t in) { return in == 0; }))
+    refuse("test");
+}
+
 ReadGraph read_graph(const Config& config) {
   const DataConfig& c = config.data;
   const GraphRow& row = graph_row(c.name);
@@ -169,7 +187,7 @@ ReadGraph read_graph(const Config& config) {
                                                     split.train, split.val));
     }
     split.seed = static_cast<uint64_t>(config.run.seed);
-    data::random_split(graph, split);
+    draw_parts(graph, split, c.split.has_value());
     if (c.known != nullptr && c.known->parts) set_parts(graph, *c.known->parts);
   }
   return {std::move(graph), drawn};

@@ -6,6 +6,7 @@
 #include "tests/data/files.h"
 #include "tests/data/formats/archive_bytes.h"
 #include "tests/data/formats/arrays.h"
+#include "tests/data/warnings.h"
 
 using namespace frugal;
 using namespace frugal::data;
@@ -270,6 +271,53 @@ TEST_CASE("a graph of sparse matrices in one archive") {
   rejects_graph(4, npy_of<float>("<f4", {1, INFINITY, 2}), "got inf at row 0, column 1");
   rejects_graph(8, npy_of<int32_t>("<i4", {0, 1}), "labels [V]");
   rejects_graph(8, npy_of<int32_t>("<i4", {0, -1, 1}), "got -1 at node 1");
+}
+
+TEST_CASE("weights and zeros of a graph's matrix are told of") {
+  const TemporaryFolder folder;
+  const Warnings warnings;
+  const auto edges = [&](const std::string& values) {  // of 0 -> 1, 1 -> 0, 2 -> 2, 2 -> 0
+    Entries entries = small_npz_graph();
+    entries[0].second = values;
+    return open_npz_graph(folder.write("g.npz", zip(entries))).edge_index.to_vector();
+  };
+  const std::vector<double> all{0, 0, 1, 2, 2, 1, 2, 0, 0, 2};
+  CHECK(edges(npy("|b1", "(4,)", "\1\1\1\1")) == all);
+  CHECK(warnings.text().empty());
+  CHECK(edges(npy_of<float>("<f4", {1, 1, 0, 1})) == std::vector<double>{0, 0, 1, 2, 1, 2, 0, 0});
+  CHECK(warnings.has("adj_data: 1 of 4 values is 0, which is no edge"));
+  CHECK(!warnings.has("weights"));
+  CHECK(edges(npy_of<double>("<f8", {1, 0.5, -1, 1e-60})) == all);
+  CHECK(
+      warnings.has("adj_data: 3 of 4 values are not 1, the first in row 1, column 0; edges have no "
+                   "weights here"));
+  CHECK_THROWS_WITH_AS(edges(npy_of<float>("<f4", {0, 0, 0, 0})),
+                       doctest::Contains("got 4 values of 0"), Error);
+  CHECK_THROWS_WITH_AS(edges(npy_of<float>("<f4", {1, NAN, 1, 1})),
+                       doctest::Contains("got nan at row 1, column 0"), Error);
+}
+
+TEST_CASE("a class without a node is told of") {
+  const TemporaryFolder folder;
+  const Warnings warnings;
+  Entries entries = small_npz_graph();
+  entries[8].second = npy_of<int32_t>("<i4", {1, 3, 2});
+  CHECK(open_npz_graph(folder.write("g.npz", zip(entries))).classes == 4);
+  CHECK(
+      warnings.has("no node has the label 0, and the highest one is 3; the network gets 4 classes, "
+                   "of which 1 has no node"));
+}
+
+TEST_CASE("rows of features keep their signs when they are scaled") {
+  const TemporaryFolder folder;
+  Entries entries = small_npz_graph();
+  entries[4].second = npy_of<float>("<f4", {1, -3, -2});  // row 0: columns 3, 1; row 2: column 0
+  const std::vector<double> scaled{0, -0.75, 0, 0.25, 0, 0, 0, 0, -1, 0, 0, 0};
+  CHECK(open_npz_graph(folder.write("g.npz", zip(entries))).x.to_vector() == scaled);
+  GraphData dense;
+  dense.nodes = 1;
+  set_features("a test", dense, Tensor::from(std::vector<float>{1, -3}, {1, 2}), {});
+  CHECK(dense.x.to_vector() == std::vector<double>{0.25, -0.75});
 }
 
 TEST_CASE("cora.npz in FRUGAL_DATA") {

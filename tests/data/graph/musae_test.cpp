@@ -2,8 +2,10 @@
 
 #include <doctest/doctest.h>
 
+#include "data/dataset.h"
 #include "data/formats/table.h"
 #include "tests/data/files.h"
+#include "tests/data/warnings.h"
 
 using namespace frugal;
 using namespace frugal::data;
@@ -103,6 +105,44 @@ TEST_CASE("a small MUSAE graph") {
   const GraphData sparse = MusaeFiles().open({true, true});
   CHECK(sparse.x_row_ptr.to_vector() == std::vector<double>{0, 0, 2, 3});
   CHECK(sparse.x_value.to_vector() == std::vector<double>{0.5, 0.5, 1});
+}
+
+TEST_CASE("the edges of a MUSAE graph begin with the names of their columns") {
+  MusaeFiles files;
+  files.edges = "0,1\n1,2\n";
+  rejects_musae(files,
+                "small_edges.csv\", line 1: expected names of columns such as id_1,id_2, got "
+                "the numbers 0,1");
+  files.edges = "from,to\n0,1\n";
+  CHECK(files.open().edges() == 2);
+}
+
+TEST_CASE("an empty cell is an unknown label of a MUSAE graph") {
+  MusaeFiles files;
+  files.target = "id,page_name,page_type\n1,b,web\n0,a,art\n2,c, \n";
+  const Warnings warnings;
+  const GraphData graph = files.open();
+  CHECK(graph.classes == 2);
+  CHECK(graph.y.to_vector() == std::vector<double>{0, 1, kIgnored});
+  CHECK(warnings.has("1 node has no label, the first in line 4"));
+  files.target = "id,page_type\n1,\n0,\n2,\n";
+  rejects_musae(files, "\"page_type\", got empty cells alone");
+}
+
+TEST_CASE("a column that is hardly the label of a MUSAE graph") {
+  MusaeFiles files;
+  const Warnings warnings;
+  files.open();
+  CHECK(warnings.text().empty());
+  files.target = "id,page_type,page_name\n1,web,b\n0,art,a\n2,web,c\n";
+  rejects_musae(files,
+                "the columns are id, page_type, page_name, and the label has to be the last");
+  files.target = "id,page_type,page_name\n1,web,b\n0,art,b\n2,web,b\n";
+  CHECK(files.open().classes == 1);
+  CHECK(warnings.has("the label is the last column, \"page_name\", and not \"page_type\""));
+  files.target = "id,name\n1,b\n0,a\n2,a\n3,c\n4,d\n";
+  CHECK(files.open().classes == 4);
+  CHECK(warnings.has("3 of 5 nodes have one that no other node has"));
 }
 
 TEST_CASE("MUSAE files that disagree are refused") {
