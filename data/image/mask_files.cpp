@@ -8,6 +8,7 @@
 #include <map>
 #include <optional>
 
+#include "core/log.h"
 #include "core/words/quoted.h"
 #include "data/formats/file_bytes.h"
 #include "data/image/draws.h"
@@ -28,6 +29,16 @@ struct Folders {
   fs::path pictures, masks;
 };
 
+bool has_pictures(const fs::path& folder) {
+  std::error_code error;
+  for (fs::recursive_directory_iterator entry(folder, error), end; entry != end && !error;
+       entry.increment(error))
+    if (has_picture_name(entry->path().string())) return true;
+  return false;
+}
+
+// Errors: pictures in several of these pairs, such as images beside masks and labels. Folders
+// without pictures, such as labels with files of text, do not count beside others.
 std::optional<Folders> folders_in(const fs::path& root) {
   static constexpr std::array<std::pair<const char*, const char*>, 8> kKnown = {
       {{"images", "masks"},
@@ -38,9 +49,23 @@ std::optional<Folders> folders_in(const fs::path& root) {
        {"images", "annotations"},
        {"JPEGImages", "SegmentationClass"},
        {"leftImg8bit", "gtFine"}}};
+  std::vector<Folders> there, filled;
   for (const auto& [pictures, masks] : kKnown)
     if (is_folder(root / pictures) && is_folder(root / masks))
-      return Folders{root / pictures, root / masks};
+      there.push_back({root / pictures, root / masks});
+  if (there.size() > 1)
+    for (const Folders& each : there)
+      if (has_pictures(each.pictures) && has_pictures(each.masks)) filled.push_back(each);
+  if (filled.size() > 1)
+    throw Error(fmt::format(
+        "[masks] {}: expected one folder of pictures and one of their masks, got {} with {} and {} "
+        "with {}; take one of them away",
+        in_quotes(root.string()), in_quotes(filled[0].pictures.filename().string()),
+        in_quotes(filled[0].masks.filename().string()),
+        in_quotes(filled[1].pictures.filename().string()),
+        in_quotes(filled[1].masks.filename().string())));
+  if (!filled.empty()) return filled.front();
+  if (!there.empty()) return there.front();
   return std::nullopt;
 }
 
@@ -61,6 +86,19 @@ std::vector<std::string> mask_part_names(MaskPart part) {
   return names;
 }
 
+// What to say of a picture without a mask.
+std::string names_rule(const std::map<std::string, std::string>& masks, const std::string& stem,
+                       bool cityscapes) {
+  if (cityscapes) return fmt::format("; its name ends with {}", kTrainIds);
+  const auto alike = std::find_if(masks.begin(), masks.end(), [&](const auto& each) {
+    return each.first.find(stem) != std::string::npos;
+  });
+  return fmt::format("; a picture and its mask have the same name, up to the ending{}",
+                     alike == masks.end()
+                         ? ""
+                         : fmt::format(", and {} has another one", in_quotes(alike->second)));
+}
+
 std::vector<MaskFile> pairs(const Folders& folders) {
   const std::string pictures_suffix = kPictures, masks_suffix = kTrainIds;
   const auto pictures = pictures_by_stem("masks", folders.pictures.string(), pictures_suffix);
@@ -72,10 +110,20 @@ std::vector<MaskFile> pairs(const Folders& folders) {
   std::vector<MaskFile> found;
   for (const auto& [stem, picture] : pictures) {
     const auto mask = masks.find(stem);
-    FRUGAL_CHECK(mask != masks.end(), "[masks] expected a mask of {} in {}, got none",
-                 in_quotes(picture), in_quotes(folders.masks.string()));
+    FRUGAL_CHECK(mask != masks.end(), "[masks] expected a mask of {} in {}, got none{}",
+                 in_quotes(picture), in_quotes(folders.masks.string()),
+                 names_rule(masks, stem, cityscapes));
     found.push_back({picture, mask->second});
   }
+  int64_t alone = 0;
+  std::string first;
+  for (const auto& [stem, mask] : masks)
+    if (!pictures.contains(stem) && alone++ == 0) first = mask;
+  if (alone > 0)
+    log().warn("[masks] {}: {} no picture in {} and {} left out{}", in_quotes(first),
+               alone == 1 ? "this mask has" : fmt::format("this mask and {} more have", alone - 1),
+               in_quotes(folders.pictures.string()), alone == 1 ? "is" : "are",
+               cityscapes ? "" : "; a picture and its mask have the same name, up to the ending");
   return found;
 }
 
@@ -123,6 +171,30 @@ PictureInfo size_of_picture(const std::string& path, Exif exif) {
   return picture_info(bytes, path, exif);
 }
 
+using SeenValues = std::array<bool, kValues>;
+
+constexpr size_t kNamed = 10;
+
+std::string shown_values(const SeenValues& seen) {
+  std::vector<size_t> found;
+  for (size_t value = 0; value < seen.size() && found.size() <= kNamed; ++value)
+    if (seen[value]) found.push_back(value);
+  const bool more = found.size() > kNamed;
+  if (more) found.pop_back();
+  return fmt::format("{}{}", fmt::join(found, ", "), more ? " and others" : "");
+}
+
+// What to do about values that leave classes without pixels.
+std::string advice_on(SeenValues seen) {
+  const bool unlabelled = seen[kNoLabel];
+  seen[kNoLabel] = false;
+  if (std::count(seen.begin(), seen.end(), true) > static_cast<int64_t>(kNamed))
+    return "data.mask_values names the value of each class, and other values do not count; many "
+           "values come from soft edges, as JPEG and resizing make them";
+  return fmt::format("data.mask_values=[{}] makes a class of each value{}", shown_values(seen),
+                     unlabelled ? " but 255, which does not count" : "");
+}
+
 // A part of a picture and the part of the sample that shows it.
 struct Cut {
   PictureBox box;
@@ -163,14 +235,26 @@ std::vector<MaskFile> list_masks(const std::string& folder, MaskPart part) {
 std::vector<MaskFile> list_masks(const std::string& folder) { return pairs(found_in(folder)); }
 
 MaskValues find_mask_values(const std::vector<MaskFile>& files) {
-  std::array<bool, kValues> seen{};
-  for (const MaskFile& file : files)
-    for (const uint8_t value : read_mask(file.mask).pixels) seen[value] = true;
+  SeenValues seen{};
   int64_t last = -1;
-  for (int64_t value = 0; value < kNoLabel; ++value)
-    if (seen[static_cast<size_t>(value)]) last = value;
+  std::string where;  // the first mask with the highest class
+  for (const MaskFile& file : files)
+    for (const uint8_t value : read_mask(file.mask).pixels) {
+      seen[value] = true;
+      if (value == kNoLabel || value <= last) continue;
+      last = value;
+      where = file.mask;
+    }
   if (last <= 0 && seen[kNoLabel]) return {{0, kNoLabel}, 2};
   FRUGAL_CHECK(last >= 0, "[masks] expected classes in the masks, got none");
+  const auto used = std::count(seen.begin(), seen.begin() + last + 1, true);
+  if (used <= last)
+    log().warn(
+        "[masks] masks hold the values {}, such as {} in {}; values are classes, so the "
+        "network gets {}, of which {} no pixel. {}; data.classes={} takes them as they are",
+        shown_values(seen), last, in_quotes(where), last + 1,
+        last + 1 - used == 1 ? "1 has" : fmt::format("{} have", last + 1 - used), advice_on(seen),
+        last + 1);
   return {{}, last + 1};
 }
 
@@ -185,23 +269,17 @@ bool are_marks(const std::vector<MaskFile>& files) {
 }
 
 void check_mask_values(const std::vector<MaskFile>& files, const MaskValues& values) {
-  std::array<bool, kValues> seen{};
+  SeenValues seen{};
   for (const MaskFile& file : files) {
     for (const uint8_t value : read_mask(file.mask).pixels) seen[value] = true;
     for (const int64_t value : values.of_classes)
       if (value >= 0 && value < kValues && seen[static_cast<size_t>(value)]) return;
   }
-  constexpr size_t kNamed = 10;
-  std::vector<size_t> found;
-  for (size_t value = 0; value < seen.size() && found.size() <= kNamed; ++value)
-    if (seen[value]) found.push_back(value);
-  const bool more = found.size() > kNamed;
-  if (more) found.pop_back();
-  throw Error(fmt::format(
-      "[masks] expected a value of data.mask_values, {}, in one of {} masks "
-      "such as {}, got {}{}",
-      printable(fmt::format("{}", fmt::join(values.of_classes, ", "))), files.size(),
-      in_quotes(files.front().mask), fmt::join(found, ", "), more ? " and others" : ""));
+  throw Error(
+      fmt::format("[masks] expected a value of data.mask_values, {}, in one of {} masks "
+                  "such as {}, got {}",
+                  printable(fmt::format("{}", fmt::join(values.of_classes, ", "))), files.size(),
+                  in_quotes(files.front().mask), shown_values(seen)));
 }
 
 MaskFiles::MaskFiles(std::vector<MaskFile> files, MaskValues values,

@@ -22,8 +22,8 @@ struct MaskFile {
 //   Cityscapes: leftImg8bit/PART/CITY/X_leftImg8bit.png,
 //   gtFine/PART/CITY/X_gtFine_labelTrainIds.png
 using MaskPart = Part;
-// Sorted by name. Empty: the folder has no such part. Errors: a picture without a mask, which the
-// message names; no folders of pictures and masks.
+// Sorted by name. Empty: the folder has no such part. Warns of masks without a picture. Errors: a
+// picture without a mask, which the message names; no folders of pictures and masks, or several.
 std::vector<MaskFile> list_masks(const std::string& folder, MaskPart part);
 // All files of a folder without parts. Errors: the same.
 std::vector<MaskFile> list_masks(const std::string& folder);
@@ -36,7 +36,8 @@ struct MaskValues {
   int64_t classes = 0;
 };
 // Reads all masks. Masks of 0 and 255 alone have two classes. Otherwise the highest value below 255
-// is the last class. Errors: those of decode_mask(); no value below 255.
+// is the last class, and a warning tells of classes below it that no pixel has. Errors: those of
+// decode_mask(); no value below 255.
 MaskValues find_mask_values(const std::vector<MaskFile>& files);
 // Do masks hold 0 and 255 alone, and 255 at least once? Stops at the first other value.
 bool are_marks(const std::vector<MaskFile>& files);

@@ -10,6 +10,7 @@
 #include "data/loader.h"
 #include "tests/data/files.h"
 #include "tests/data/image/picture_files.h"
+#include "tests/data/warnings.h"
 
 #ifdef FRUGAL_TEST_PICTURES
 namespace frugal::data {
@@ -107,6 +108,59 @@ TEST_CASE("masks: values become classes") {
   CHECK(target[6] == 1);
   const MaskFiles few(files, {{}, 2}, options);
   fails("row 1, column 2", [&] { few.get_pixels_into(0, {}, picture.data(), target.data()); });
+}
+
+TEST_CASE("masks: values that leave classes without pixels are told of") {
+  const auto found = [](const std::function<int(int64_t, int64_t)>& of, std::string& told) {
+    Masks m;
+    m.add("image/1.png", "label/1.png", 4, 6, stripes);
+    m.add("image/2.png", "label/2.png", 4, 6, of);
+    fs::remove(m.folder.path() + "/image/1.png");
+    fs::remove(m.folder.path() + "/label/1.png");
+    const frugal_test::Warnings warnings;
+    const MaskValues values = find_mask_values(list_masks(m.folder.path()));
+    told = warnings.text();
+    return values.classes;
+  };
+  const auto has = [](const std::string& text, const char* part) {
+    return text.find(part) != std::string::npos;
+  };
+  std::string told;
+  CHECK(found(stripes, told) == 3);
+  CHECK(told.empty());
+  CHECK(found([](int64_t, int64_t x) { return x == 0 ? 128 : 0; }, told) == 129);
+  CHECK(has(told, "masks hold the values 0, 128, such as 128 in "));
+  CHECK(has(told,
+            "2.png\"; values are classes, so the network gets 129, of which 127 have no pixel"));
+  CHECK(has(told, "data.mask_values=[0, 128] makes a class of each value; data.classes=129 takes"));
+  CHECK(found([](int64_t y, int64_t x) { return y == 0 ? 255 : 1 + static_cast<int>(x % 2); },
+              told) == 3);
+  CHECK(has(told, "data.mask_values=[1, 2] makes a class of each value but 255"));
+  CHECK(found([](int64_t y, int64_t x) { return static_cast<int>(y < 2 ? x : 255 - x); }, told) ==
+        255);
+  CHECK(has(told, "0, 1, 2, 3, 4, 5, 250, 251, 252, 253 and others, such as 254 in"));
+  CHECK(has(told, "soft edges"));
+}
+
+TEST_CASE("masks: two folders of masks are refused, and masks without a picture told of") {
+  Masks m;
+  m.add("images/a.png", "masks/a.png", 4, 6, stripes);
+  m.write("labels/a.txt", {'0', '\n'});
+  const frugal_test::Warnings warnings;
+  CHECK(list_masks(m.folder.path()).size() == 1);  // a folder of texts beside it is none of masks
+  CHECK(warnings.text().empty());
+  m.add("images/b.png", "masks/c.png", 4, 6, stripes);
+  fails("the same name, up to the ending", [&] { list_masks(m.folder.path()); });
+  fs::rename(m.folder.path() + "/masks/c.png", m.folder.path() + "/masks/b_mask.png");
+  fails("b_mask.png\" has another one", [&] { list_masks(m.folder.path()); });
+  fs::remove(m.folder.path() + "/images/b.png");
+  CHECK(list_masks(m.folder.path()).size() == 1);
+  CHECK(warnings.has("b_mask.png\": this mask has no picture in "));
+  m.add("labels/a.png", "masks/d.png", 4, 6, stripes);
+  for (const auto part : {MaskPart::train, MaskPart::test})
+    fails("got \"images\" with \"masks\" and \"images\" with \"labels\"",
+          [&] { list_masks(m.folder.path(), part); });
+  fails("take one of them away", [&] { list_masks(m.folder.path()); });
 }
 
 TEST_CASE("masks: values that no mask has are refused") {
