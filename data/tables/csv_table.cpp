@@ -51,18 +51,12 @@ std::optional<double> number_in(std::string_view cell) {
 // Errors: bytes that are not UTF-8, with the place.
 void check_utf8(const TableReader& table, const std::string& path, std::string_view cell,
                 const std::string& column) {
-  for (size_t at = 0; at < cell.size();) {
-    if (static_cast<unsigned char>(cell[at]) < 0x80 && cell[at] != 0) {
-      ++at;
-      continue;
-    }
-    const CodePoint point = next_code_point(cell, at);
-    FRUGAL_CHECK(point.valid && point.code != 0,  // a zero byte: a text in UTF-16
-                 "[csv] {}, line {}, column {}: expected UTF-8, got the byte {:02x} in {}; "
-                 "data.encoding says what the file is, such as windows-1252 or utf-16",
-                 in_quotes(path), table.line(), in_quotes(column),
-                 static_cast<uint32_t>(point.code), in_quotes(cell));
-  }
+  const size_t at = find_no_text(cell);
+  FRUGAL_CHECK(at == std::string_view::npos,
+               "[csv] {}, line {}, column {}: expected UTF-8, got the byte {:02x} in {}; "
+               "data.encoding says what the file is, such as windows-1252 or utf-16",
+               in_quotes(path), table.line(), in_quotes(column),
+               static_cast<unsigned char>(cell[at]), in_quotes(cell));
 }
 
 // Calls f(line, cells) for each line behind the header, cells without blanks around them.

@@ -29,8 +29,9 @@ struct GlueExample {
 // Reads train.tsv or dev.tsv (MNLI: dev_matched.tsv or dev_mismatched.tsv) in `folder` or in its
 // folder NAME or glue/NAME. In these files quotes are text. For MRPC, the published files
 // msr_paraphrase_train.txt and GLUE's dev_ids.tsv are read instead if both are there.
-// Errors (with file and line): those of TableReader; an unknown label; missing files;
-// dev_mismatched of another task than MNLI; pairs in dev_ids.tsv that are not in MRPC.
+// Errors (with file and line): those of TableReader; texts that are not UTF-8; an unknown label;
+// missing files; dev_mismatched of another task than MNLI; pairs in dev_ids.tsv that are not in
+// MRPC.
 std::vector<GlueExample> read_glue(const std::string& folder, const std::string& name,
                                    GlueSplit split);
 

@@ -56,6 +56,19 @@ CodePoint next_code_point(std::string_view text, size_t& at) {
   return {bytes[begin], false};
 }
 
+size_t find_no_text(std::string_view text) {
+  for (size_t at = 0; at < text.size();) {
+    if (static_cast<unsigned char>(text[at]) < 0x80 && text[at] != 0) {
+      ++at;
+      continue;
+    }
+    const size_t begin = at;
+    const CodePoint point = next_code_point(text, at);
+    if (!point.valid || point.code == 0) return begin;
+  }
+  return std::string_view::npos;
+}
+
 std::u32string from_utf8(std::string_view text) {
   std::u32string out;
   out.reserve(text.size());

@@ -17,6 +17,9 @@ struct CodePoint {
 // byte. REQUIRES: at < text.size().
 CodePoint next_code_point(std::string_view text, size_t& at);
 
+// Where the first byte is that is not UTF-8, or is 0, as in a text in UTF-16; npos: there is none.
+size_t find_no_text(std::string_view text);
+
 std::u32string from_utf8(std::string_view text);  // bytes that are not UTF-8 are left out
 // U+FFFD stands for each part that is not UTF-8, which is as long as it might begin a character.
 std::string valid_utf8(std::string_view text);

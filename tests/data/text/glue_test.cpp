@@ -150,6 +150,23 @@ TEST_CASE("the files of the tasks") {
   CHECK_THROWS_WITH_AS(read("MRPC"), doctest::Contains("got 1 of 2"), Error);
 }
 
+TEST_CASE("texts of GLUE's files are UTF-8") {
+  const TemporaryFolder folder;
+  const auto read = [&](const char* task, const std::string& text) {
+    folder.write("train.tsv", text);
+    return read_glue(folder.path(), task, GlueSplit::train);
+  };
+  CHECK(read("SST-2", "sentence\tlabel\ncaf\xc3\xa9\t1\n")[0].first == "caf\xc3\xa9");
+  CHECK_THROWS_WITH_AS(
+      read("SST-2", "sentence\tlabel\nfine\t0\ncaf\xe9\t1\n"),
+      doctest::Contains(
+          "train.tsv\", line 3, column \"sentence\": expected UTF-8, got the byte e9"),
+      Error);
+  CHECK_THROWS_WITH_AS(
+      read("RTE", "index\tsentence1\tsentence2\tlabel\n0\ta\t\x93hi\x94\tentailment\n"),
+      doctest::Contains("line 2, column \"sentence2\": expected UTF-8, got the byte 93"), Error);
+}
+
 TEST_CASE("examples become sequences") {
   const WordPiece tokenizer(Vocabulary({"[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "b"}, "a list"));
   const std::vector<GlueExample> examples{{"a a b", "b", 1}, {"", "", 0}};
