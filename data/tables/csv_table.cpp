@@ -375,6 +375,12 @@ CsvEncoder::CsvEncoder(const CsvTable& table, const CsvOptions& options,
     if (!name) missing(table, row, encoding_.target);
     names.insert(*name);
   }
+  if (options.task == CsvOptions::Task::automatic && target.is_number && names.size() > 2 &&
+      2 * names.size() > training_rows.size())
+    log().warn(
+        "[csv] {}: the {} different whole numbers of column {} in {} rows to train on are "
+        "taken for classes; data.task=values predicts numbers",
+        in_quotes(table.path()), names.size(), in_quotes(encoding_.target), training_rows.size());
   classes.assign(names.begin(), names.end());
   if (are_whole(target))
     std::sort(classes.begin(), classes.end(), [](const std::string& a, const std::string& b) {
@@ -536,6 +542,14 @@ std::vector<int64_t> csv_labels(const CsvTable& table, const CsvOptions& options
     labels[static_cast<size_t>(row)] =
         known.emplace(name.value_or(""), static_cast<int64_t>(known.size())).first->second;
   }
+  // No class has a row to train and one to test on.
+  if (const size_t rows = labels.size(); rows > 1 && known.size() == rows)
+    throw Error(fmt::format(
+        "[csv] {}: expected classes that rows share in column {}, got another one in each of {} "
+        "rows; {}",
+        in_quotes(table.path()), in_quotes(target.name), rows,
+        target.is_number ? "data.task=values predicts numbers"
+                         : "data.target names the column to predict"));
   return labels;
 }
 

@@ -136,7 +136,7 @@ class CsvEncoder {
 };
 
 // The classes of the rows, for splitting them: the target's categories or whole numbers, or 0 where
-// numbers are predicted.
+// numbers are predicted. Errors: several rows, each with a class of its own.
 std::vector<int64_t> csv_labels(const CsvTable& table, const CsvOptions& options);
 
 }  // namespace frugal::data

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
 
 #include "apps/config/run_encoding.h"
+#include "core/words/nouns.h"
 #include "core/words/quoted.h"
 
 namespace frugal::apps {
@@ -103,6 +105,30 @@ const std::vector<int64_t>& part_of(const data::SplitIndices& split, Split part)
   return split.test;
 }
 
+namespace {
+
+// Says why samples cannot be split: there are too few, or each is alone in its class.
+[[noreturn]] void refuse_split(const Config& config, const std::vector<int64_t>& labels) {
+  const size_t classes = std::set<int64_t>(labels.begin(), labels.end()).size();
+  if (classes < 2)
+    throw ConfigError("data.split", fmt::format("expected enough samples for parts to train and to "
+                                                "test on, got {}",
+                                                labels.size()));
+  const std::string& name = config.data.name;
+  const bool texts = name == "jsonl", arrays = name == "tensors";
+  throw ConfigError(
+      texts    ? "data.target"
+      : arrays ? "data.task"
+               : "data.split",
+      fmt::format("expected classes with samples to train and to test on, got {} of {}{}",
+                  with_noun(classes, "class", "classes"), with_noun(labels.size(), "sample"),
+                  texts    ? "; it names the field with the label"
+                  : arrays ? "; data.task=values predicts numbers"
+                           : ""));
+}
+
+}  // namespace
+
 data::SplitIndices split_by(const Config& config, const std::vector<int64_t>& labels,
                             const std::function<std::string(int64_t)>& name) {
   if (const auto& known = config.data.known; known != nullptr && known->parts) {
@@ -125,10 +151,7 @@ data::SplitIndices split_by(const Config& config, const std::vector<int64_t>& la
                                                  static_cast<uint64_t>(config.run.seed));
   // If two shares leave nothing for testing, the second is tested on.
   if (split.test.empty()) split.test = split.validation;
-  if (split.train.empty() || split.test.empty())
-    throw ConfigError("data.split", fmt::format("expected enough samples for parts to train and to "
-                                                "test on, got {}",
-                                                labels.size()));
+  if (split.train.empty() || split.test.empty()) refuse_split(config, labels);
   return split;
 }
 

@@ -6,10 +6,12 @@
 #include <numeric>
 
 #include "tests/data/files.h"
+#include "tests/data/warnings.h"
 
 using namespace frugal;
 using namespace frugal::data;
 using frugal_test::TemporaryFolder;
+using frugal_test::Warnings;
 
 namespace {
 
@@ -108,6 +110,31 @@ TEST_CASE("csv: classes that are large whole numbers stay apart") {
                        doctest::Contains("line 2: expected a class in column \"target\" that is a "
                                          "name or a whole number below 2^53"),
                        Error);
+}
+
+TEST_CASE("csv: whole numbers that hardly repeat are hardly classes") {
+  const TemporaryFolder folder;
+  const CsvTable prices(folder.write("a.csv", "x,target\n1,284312\n2,190000\n3,99500\n"));
+  const auto refuses = [&](const CsvTable& table, const char* message) {
+    CHECK_THROWS_WITH_AS(csv_labels(table, {}), doctest::Contains(message), Error);
+  };
+  refuses(prices,
+          "a.csv\": expected classes that rows share in column \"target\", got another one in "
+          "each of 3 rows; data.task=values predicts numbers");
+  CsvOptions values;
+  values.task = CsvOptions::Task::values;
+  CHECK(csv_labels(prices, values) == std::vector<int64_t>{0, 0, 0});
+  refuses(CsvTable(folder.write("b.csv", "x,target\n1,a\n2,b\n")), "data.target names the column");
+  const Warnings warnings;
+  const CsvTable some(folder.write("c.csv", "x,target\n1,7\n2,8\n3,7\n4,8\n"));
+  CHECK(csv_labels(some, {}) == std::vector<int64_t>{0, 1, 0, 1});
+  CHECK(CsvEncoder(some, {}, all_rows(some)).encoding().classes.size() == 2);
+  CHECK(warnings.text().empty());
+  const CsvTable most(folder.write("d.csv", "x,target\n1,7\n2,8\n3,7\n4,9\n"));
+  CHECK(CsvEncoder(most, {}, all_rows(most)).encoding().classes.size() == 3);
+  CHECK(
+      warnings.has("the 3 different whole numbers of column \"target\" in 4 rows to train on are "
+                   "taken for classes; data.task=values predicts numbers"));
 }
 
 TEST_CASE("csv: whole numbers are classes in their order, others are values") {
