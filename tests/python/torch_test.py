@@ -18,6 +18,7 @@ import warnings
 try:
     import torch
     from torch import nn
+    from torch.utils._python_dispatch import TorchDispatchMode
     from torch.utils.checkpoint import checkpoint
 except ImportError:
     print("skipped: this Python has no torch (Debian: python3-torch)")
@@ -535,6 +536,40 @@ class Steps(unittest.TestCase):
             network(x).sum().backward()
         self.assertTrue(torch.equal(plain, network.first.weight.grad))
 
+    def test_own_functions_before_an_op_without_gradients(self):
+        class Square(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                ctx.save_for_backward(x)
+                return x * x
+
+            @staticmethod
+            def backward(ctx, gradient):
+                return 2 * ctx.saved_tensors[0] * gradient
+
+        for statistic in (torch.mean, lambda x: x.clamp(-1, 1), lambda x: x * x):
+
+            class Own(nn.Module):
+                def __init__(self):
+                    super().__init__()
+                    self.of = nn.Linear(64, 64)
+
+                def forward(self, x):
+                    x = self.of(x)
+                    y = Square.apply(x)
+                    with torch.no_grad():  # an op that saves nothing reads what the function has saved
+                        statistic(x)
+                    return y
+
+            network, x = Own(), torch.randn(64, 64)
+            found = []
+            for bits in (0, 4):
+                network.zero_grad()
+                with ft.compress(network, bits=bits):
+                    network(x).sum().backward()
+                found.append(network.of.weight.grad.clone())
+            self.assertTrue(torch.equal(*found))
+
     def test_views(self):
         class Views(nn.Module):
             def __init__(self):
@@ -874,6 +909,90 @@ class Steps(unittest.TestCase):
             self.assertEqual(network.second[1].num_batches_tracked.item(), before + 2)
             self.assertLess(distance(found, plain), 0.01)
             self.assertNotEqual(distance(found, plain), 0)
+
+    def test_hooks_of_others_take_what_an_op_saves(self):
+        """The next op saves what the last one within those hooks has made: its input, and not its own output."""
+
+        class Two(nn.Module):
+            def __init__(self, first, last, within):
+                super().__init__()
+                self.of, self.first, self.last, self.within = nn.Linear(64, 64), first, last, within
+
+            def forward(self, x):
+                return self.last(self.within(lambda x: self.first(self.of(x)), x))
+
+        def by_context(f, x):
+            with ft.compress(bits=16):
+                return f(x)
+
+        def by_hooks(f, x):
+            with torch.autograd.graph.save_on_cpu():
+                return f(x)
+
+        torch.manual_seed(0)
+        weights = torch.randn(64, 64)
+        for within in (lambda f, x: checkpoint(f, x, use_reentrant=False), by_hooks, by_context):
+            for first, last in (
+                (torch.relu, nn.LayerNorm(64)), (torch.relu, torch.sin), (lambda x: x.relu_(), nn.Linear(64, 64)),
+                (torch.tanh, torch.square), (torch.sigmoid, torch.log), (lambda x: x.softmax(-1), torch.log),
+                (torch.tanh, lambda x: x.cumprod(1)), (lambda x: (x / 9).exp(), torch.reciprocal),
+                (lambda x: x.log_softmax(-1), torch.exp), (torch.sigmoid, lambda x: x.mean() * x),
+            ):  # fmt: skip
+                network, x = Two(first, last, within), torch.randn(64, 64)
+                found = []
+                for bits in (0, 16):
+                    network.zero_grad()
+                    with ft.compress(network, bits=bits):
+                        (network(x) * weights).sum().backward()
+                    found.append({name: p.grad.clone() for name, p in network.named_parameters()})
+                self.assertLess(distance(found[1], found[0]), 2e-3, (within, first, last))
+
+    def test_dispatch_modes_of_others(self):
+        """Ops that another mode adds come before the op that has saved something."""
+
+        class Watch(TorchDispatchMode):
+            def __init__(self, extra):
+                super().__init__()
+                self.extra = extra
+
+            def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+                for one in args:
+                    if isinstance(one, torch.Tensor) and one.is_floating_point():
+                        self.extra(one)
+                return func(*args, **(kwargs or {}))
+
+        class Watched(nn.Module):
+            def __init__(self, first, last):
+                super().__init__()
+                self.first, self.last, self.extra = first, last, torch.mean
+
+            def forward(self, x):
+                with Watch(self.extra):
+                    x = self.first(x)
+                return self.last(x)
+
+        torch.manual_seed(0)
+        x = torch.randn(64, 64)
+        for layer in (nn.GELU(), nn.ReLU(), nn.Sigmoid(), nn.Softmax(-1), nn.BatchNorm1d(64), nn.Dropout(0.5)):
+            first = nn.Sequential(nn.Linear(64, 64), nn.Linear(64, 64), layer)
+            network = Watched(first, nn.Sequential(Of(torch.sin), nn.GELU(), nn.Linear(64, 64)))
+            for extra in (torch.mean, lambda one: one.clamp(-1, 1), torch.relu, lambda one: one * one):
+                network.extra = extra
+                found = []
+                for bits in (0, 16):
+                    network.zero_grad()
+                    torch.manual_seed(1)
+                    with ft.compress(network, bits=bits) as memory:
+                        network(x).square().sum().backward()
+                    found.append({name: p.grad.clone() for name, p in network.named_parameters()})
+                # The derivative of the gelu behind the mode has 8 bits.
+                self.assertLess(distance(found[1], found[0]), 0.01, (layer, extra))
+                self.assertIn("beside another dispatch mode", memory.whole)
+                self.assertGreater(memory.packed, 0)
+            # A mode that is below adds nothing that the context sees.
+            with ft.compress(network.last, bits=4) as memory, Watch(torch.mean):
+                network.last(network.first(x))
+            self.assertNotIn("beside another dispatch mode", memory.whole)
 
     def test_autocast(self):
         network = Net()

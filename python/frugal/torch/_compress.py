@@ -13,7 +13,7 @@ from torch.utils import _python_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from frugal import _frugal
-from frugal.torch import _kept, _rules
+from frugal.torch import _hooks, _kept, _rules
 from frugal.torch._kept import Entry, Other, Owner, Packed, Slot, Stream, Table
 from frugal.torch._memory import Memory
 from frugal.torch._widths import Widths, is_number
@@ -57,14 +57,21 @@ def _drop_modes(context: "compress") -> None:
         _python_dispatch._set_torch_dispatch_mode(None)
 
 
+def _is_innermost(context: "compress") -> bool:
+    """Is its mode above those of others? Contexts are none of these: they add no ops to those that they see."""
+    for i in range(_python_dispatch._len_torch_dispatch_stack() - 1, -1, -1):
+        mode = _python_dispatch._get_dispatch_stack_at(i)
+        if not isinstance(mode, _Mode):
+            return False
+        if mode._context is context:
+            return True
+    return False
+
+
 def _hooks_of_modules() -> List[Any]:
     """The tables of the hooks that PyTorch calls for all modules."""
     names = ("_global_forward_pre_hooks", "_global_forward_hooks", "_global_forward_hooks_always_called")
     return [getattr(_modules, name) for name in names if hasattr(_modules, name)]
-
-
-_push_hooks = torch._C._autograd._push_saved_tensors_default_hooks
-_pop_hooks = torch._C._autograd._pop_saved_tensors_default_hooks
 
 
 class _Event:
@@ -246,6 +253,7 @@ class compress:
         self._half = 0  # of the bytes that the last step saved; 0: memory is not given back there
         self._entered = False
         self._hooked = False  # are PyTorch's hooks those of this context?
+        self._others = 0  # pairs of hooks of others when the block began
         self._thread = 0
 
     # A copy, as of a model that has a context for an attribute, is a context of the copied model: with
@@ -288,7 +296,9 @@ class compress:
         self._entered = True
         if self.bits == 0:
             return self.memory
-        _frugal.do_noted(self, "_hooked", _push_hooks, self._pack, _unpack)
+        self._others = _hooks.here.others
+        _hooks.here.contexts.append(self)
+        _frugal.do_noted(self, "_hooked", _hooks.push_own, self._pack, _unpack)
         if not self.models:
             self._active = 1
             _Mode(self).__enter__()
@@ -325,7 +335,9 @@ class compress:
         self._packed.clear()
         self._small.clear()
         self._lasting.clear()
-        _frugal.undo_noted(self, "_hooked", _pop_hooks)
+        _frugal.undo_noted(self, "_hooked", _hooks.pop_own)
+        if self in _hooks.here.contexts:
+            _hooks.here.contexts.remove(self)
         if self._entered:
             self.memory.peak = self._owner.peak
             if self.bits:
@@ -536,6 +548,9 @@ class compress:
             self._count(tensor, 0, "outside of the model")
             return slot
         why = "recomputed" if _in_backward() else self._stays(tensor)
+        if not why and not _is_innermost(self):
+            # Its ops come between the op that saves and the next one that this context sees.
+            self._event, why = None, "beside another dispatch mode"
         if why:
             self._count(tensor, 0, why)
             return slot
@@ -563,16 +578,24 @@ class compress:
 
     def _after(self, func: Any, args: Any, kwargs: Any, out: Any) -> None:
         name = _name_of(func)
-        if name in _rules.OPS_WITH_OUTPUTS or name in _POOLS or name == "clone":
+        saves = name in _rules.OPS_WITH_OUTPUTS or name in _POOLS or name == "clone"
+        if saves and self._sees_saves() and torch.is_grad_enabled() and any(map(_needs_gradient, args)):
             self._event = _Event(name, func, args, kwargs, out)
         else:
             self._event = None
+
+    def _sees_saves(self) -> bool:
+        """Are the hooks of this context the innermost ones? Those of others take what an op saves."""
+        here = _hooks.here
+        return here.others <= self._others and here.contexts[-1:] == [self]
 
     def _resolve(self, func: Any, args: Any, kwargs: Any) -> None:
         """Finds what `func`, which comes now, has saved. What it has not saved stays whole."""
         pending, self._pending = self._pending, []
         op = _name_of(func)
-        rules = {rule.argument: rule for rule in _rules.rules_of(op, args)}
+        # Without gradients an op saves nothing, so a function of the user's own has saved what is pending.
+        known = _rules.rules_of(op, args) if torch.is_grad_enabled() else ()
+        rules = {rule.argument: rule for rule in known}
         found: List[Optional[_rules.Saved]] = [None] * len(pending)
         for i in range(len(pending) - 1, -1, -1):
             tensor = pending[i][0]
