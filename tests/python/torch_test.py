@@ -1240,6 +1240,79 @@ class Steps(unittest.TestCase):
         other.load_state_dict(json.loads(json.dumps(context.state_dict())))
         self.assertEqual(distance(step(network, x, y, other)[0], step(network, x, y, context)[0]), 0)
 
+    def test_a_step_that_measures_nothing_sets_no_widths(self):
+        network = nn.Sequential(nn.Linear(48, 64), nn.GELU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 48))
+        x, factor = torch.randn(64, 48), [1.0]
+
+        def train():
+            (network(x) * factor[0]).square().sum().backward()
+
+        def within_another():
+            with ft.compress(network, bits=4):
+                train()
+
+        other = list(network.parameters())
+        for options in ({"bits": 3, "policy": "gact"}, {"budget": "24 KiB"}):
+            context = ft.compress(network, **options)
+            for _ in range(2):
+                with context:
+                    train()
+            context.adapt(train)
+            state, widths = context.state_dict(), context.widths()
+            for f, message in (
+                (lambda: None, "backward"),
+                (lambda: network(x), "backward"),
+                (lambda: torch.autograd.grad(network(x).sum(), other), "backward"),
+                (within_another, "without another context"),
+                (lambda: (network(x) * float("nan")).sum().backward(), "finite"),
+                (lambda: (network(x) * 1e38).square().sum().backward(), "finite"),
+                (lambda: network(x * float("inf")).sum().backward(), "finite"),
+            ):
+                with self.assertRaisesRegex(ValueError, message):
+                    context.adapt(f)
+                self.assertEqual(context.state_dict(), state)
+                with context:
+                    train()
+                self.assertEqual(context.widths(), widths)
+                context.load_state_dict(state)
+            # A context of fixed bits would say the one and do the other.
+            with self.assertRaisesRegex(ValueError, "fixed bits"):
+                ft.compress(network, bits=4).load_state_dict(state)
+
+    def test_variances_of_sparse_and_complex_gradients(self):
+        class Words(nn.Module):
+            def __init__(self, sparse):
+                super().__init__()
+                self.table, self.of = nn.Embedding(50, 64, sparse=sparse), nn.Linear(64, 64)
+
+            def forward(self, x):
+                return self.of(torch.tanh(self.table(x)))
+
+        class Waves(nn.Module):
+            def __init__(self, number):
+                super().__init__()
+                self.first = nn.Parameter(number(torch.randn(64, 64), torch.randn(64, 64)))
+                self.last = nn.Linear(64, 64)
+
+            def forward(self, x):
+                first = self.first if self.first.is_complex() else torch.view_as_complex(self.first)
+                return self.last(torch.tanh(x @ first.imag + x @ first.real))
+
+        words, rows = torch.randint(50, (64,)), torch.randn(64, 64)
+        for kind, options, x in (
+            (Words, (False, True), words),
+            (Waves, (lambda a, b: torch.stack([a, b], -1), torch.complex), rows),
+        ):
+            found = []
+            for option in options:
+                torch.manual_seed(0)
+                network = kind(option)
+                context = ft.compress(network, bits=3, policy="gact", seed=1)
+                found.append(context.adapt(lambda: network(x).square().sum().backward()))
+            for name, variance in found[0].items():
+                self.assertGreater(variance, 0)
+                self.assertAlmostEqual(found[1][name] / variance, 1, 4)
+
     def test_presets(self):
         network = Net()
         for name, bits, policy in (("lossless", 0, "fixed"), ("safe", 4, "gact"), ("smallest", 2, "gact")):

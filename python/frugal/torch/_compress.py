@@ -1,5 +1,6 @@
 """compress(): what a model saves for the backward pass, in a few bits."""
 
+import math
 import threading
 import time
 import weakref
@@ -110,6 +111,17 @@ def _name_of(func: Any) -> str:
 
 
 _POOLS = {"max_pool2d_with_indices": 2, "max_pool3d_with_indices": 3}
+
+
+def _squares(difference: torch.Tensor) -> float:
+    """The sum of the squares of a gradient's elements, which may be sparse or complex."""
+    if difference.layout == torch.sparse_coo:
+        difference = difference.coalesce()  # its rows may occur several times
+    values = _kept.values_of(difference)
+    dense = difference.to_dense() if values is None else values.detach()
+    if dense.is_complex():
+        dense = torch.view_as_real(dense.resolve_conj())
+    return float(dense.double().square().sum())
 
 
 def _needs_gradient(value: Any) -> bool:
@@ -254,6 +266,7 @@ class compress:
         self._entered = False
         self._hooked = False  # are PyTorch's hooks those of this context?
         self._others = 0  # pairs of hooks of others when the block began
+        self._covered = False  # another context began within a block of this one
         self._thread = 0
 
     # A copy, as of a model that has a context for an attribute, is a context of the copied model: with
@@ -297,6 +310,8 @@ class compress:
         if self.bits == 0:
             return self.memory
         self._others = _hooks.here.others
+        for context in _hooks.here.contexts:
+            context._covered = True
         _hooks.here.contexts.append(self)
         _frugal.do_noted(self, "_hooked", _hooks.push_own, self._pack, _unpack)
         if not self.models:
@@ -371,7 +386,8 @@ class compress:
 
         Parameters, their gradients, buffers and the generator of PyTorch are afterwards as they
         were. Gives the variances at the present widths by the tensors' names. Call it after the
-        first steps and then about every thousand steps, as GACT does.
+        first steps and then about every thousand steps, as GACT does. Where it ends with an error,
+        as of gradients that are not finite, the widths stay as they were.
         """
         if not self._widths.adapts:
             raise RuntimeError('[compress] expected policy="gact" or a budget, which have widths to set')
@@ -382,7 +398,8 @@ class compress:
         kept = [b.clone() for b in buffers]
         gradients = [p.grad for p in parameters]
         generator, generators = torch.get_rng_state(), _cuda_generators()
-        number = self._stream.step
+        number, widths = self._stream.step, self._widths.state()
+        self._covered = False
 
         def run(other: str) -> List[Optional[torch.Tensor]]:
             with torch.no_grad():
@@ -401,14 +418,31 @@ class compress:
         try:
             first = run("")
             items = dict(self._widths.items)
+            if all(gradient is None for gradient in first):
+                raise ValueError(
+                    "[compress] expected adapt(step) to run a step that leaves gradients in `.grad` of the "
+                    "model's parameters, got none; does it call backward()?"
+                )
+            if not all(_squares(gradient) < math.inf for gradient in first if gradient is not None):
+                raise ValueError(
+                    "[compress] expected a step of adapt() whose loss and gradients are finite, got gradients "
+                    "that are not; the widths stay as they were"
+                )
+            if not items and self._covered:
+                raise ValueError(
+                    "[compress] expected a step of adapt() without another context, got one that gets all that "
+                    "the step saves"
+                )
             variances = {}
             for name in items:
                 again = run(name)
                 variances[name] = 0.5 * sum(
-                    float((a - b).double().square().sum())
-                    for a, b in zip(first, again)
-                    if a is not None and b is not None
+                    _squares(a - b) for a, b in zip(first, again) if a is not None and b is not None
                 )
+            self._widths.learn(items, variances)
+        except BaseException:
+            self._widths.restore(widths)
+            raise
         finally:
             self._widths.other = ""
             with torch.no_grad():
@@ -419,7 +453,6 @@ class compress:
             torch.set_rng_state(generator)
             _set_cuda_generators(generators)
             self._stream.step = number
-        self._widths.learn(items, variances)
         return variances
 
     def state_dict(self) -> Dict[str, Any]:

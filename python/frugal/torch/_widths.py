@@ -14,6 +14,9 @@ for _power, _letter in enumerate("KMGT", 1):
     _UNITS.update({_letter: 1024**_power, f"{_letter}IB": 1024**_power, f"{_letter}B": 1000**_power})
 
 
+_MOST = 1e280  # of a variance, so that its products are finite
+
+
 def is_number(value: Any, whole: bool = False) -> bool:
     """Is it a number of Python or of NumPy?"""
     kind = numbers.Integral if whole else numbers.Real
@@ -90,7 +93,7 @@ class Widths:
 
     def begin_step(self) -> None:
         if self.budget is not None and self.items and not self.other:
-            self._plan(self.items)
+            self._plan(self.items, self._costs)
         self.items = {}
         self._numbers = {}
 
@@ -112,13 +115,18 @@ class Widths:
         self.items[name] = Item(elements, bits, least, size - elements * bits // 8)
 
     def learn(self, items: Dict[str, Item], variances: Dict[str, float]) -> None:
-        """Sets the widths by the variances that these items had."""
-        self._costs = {
-            name: variance * (2 ** items[name].bits - 1) ** 2 for name, variance in variances.items()
-        }
-        self._plan(items)
+        """Sets the widths by the variances that these items had, or nothing where this is an error."""
+        for name, variance in variances.items():
+            if not variance < _MOST:
+                raise ValueError(
+                    f"[compress] expected gradients that stay finite when {name} is rounded otherwise, got a "
+                    f"variance of {variance}; the widths stay as they were"
+                )
+        costs = {name: variance * (2 ** items[name].bits - 1) ** 2 for name, variance in variances.items()}
+        self._plan(items, costs)
+        self._costs = costs
 
-    def _plan(self, items: Dict[str, Item]) -> None:
+    def _plan(self, items: Dict[str, Item], costs_of: Dict[str, float]) -> None:
         if not items:
             return
         elements = [one.elements for one in items.values()]
@@ -128,9 +136,9 @@ class Widths:
         else:  # what needs more bits than the average does not take them from the others
             room = int(sum(one.elements * max(one.least, self.bits) for one in items.values()))
         # Without a measurement, each value of each tensor counts alike.
-        known = bool(self._costs)
+        known = any(costs_of.values())
         costs = [
-            self._costs.get(name, 0.0) if known else float(one.elements) for name, one in items.items()
+            costs_of.get(name, 0.0) if known else float(one.elements) for name, one in items.items()
         ]
         found = _frugal.allocate_widths(elements, costs, least, room) if room > 0 else []
         if not found:
@@ -153,6 +161,11 @@ class Widths:
         if not isinstance(state, dict) or not state.keys() >= self.state().keys():
             raise ValueError(
                 f"[compress] expected widths as state_dict() gives them, with {list(self.state())}; got {state}"
+            )
+        if state["planned"] and not self.adapts:
+            raise ValueError(
+                '[compress] expected a state of fixed bits, got one with widths for each tensor; give the context '
+                'policy="gact" or a budget, as that of the state had'
             )
         self._planned = dict(state["planned"])
         self._costs = dict(state["costs"])
