@@ -88,6 +88,70 @@ class Values(unittest.TestCase):
             for one, other in zip(plain, found):
                 self.assertTrue(torch.equal(one, other), name)
 
+    def test_units_that_are_dead_get_no_gradient(self):
+        where = torch.arange(SIZE) % 2 == 0
+        for bits in (2, 4, 8):
+            # The derivative of hardswish is exactly 0 below -3, and exactly 1 above 3.
+            found, _ = gradients(lambda: functional.hardswish(self.x - 20).sum(), [self.x], bits=bits)
+            self.assertTrue(torch.equal(found[0], torch.zeros(SIZE, SIZE)), bits)
+            if bits > 2:
+                for f, most in ((functional.hardswish, 0), (functional.gelu, 0), (functional.selu, 1e-6)):
+                    sign = torch.where(where, 30.0, -30.0)
+                    plain, _ = gradients(lambda: f(self.x + sign).sum(), [self.x])
+                    found, _ = gradients(lambda: f(self.x + sign).sum(), [self.x], bits=bits)
+                    self.assertLessEqual(float((plain[0] - found[0]).abs().max()), most, (f, bits))
+
+            def hidden():  # the root's gradient is infinite where units are dead
+                return functional.hardswish(self.x * 5).abs().sqrt().sum()
+
+            plain, _ = gradients(hidden, [self.x])
+            found, _ = gradients(hidden, [self.x], bits=bits)
+            self.assertTrue(torch.equal(torch.isfinite(plain[0]), torch.isfinite(found[0])), bits)
+
+    def test_slopes_that_are_unusual(self):
+        """The levels have the derivatives of all values, however wide the op is."""
+        for f in (
+            lambda x: functional.celu(x, 50.0),
+            lambda x: functional.softplus(x, 0.01),
+            lambda x: functional.celu(x / 1000, 0.02),
+            lambda x: functional.softplus(x / 1000, 50.0),
+        ):
+            side = torch.sign(self.x.detach())
+
+            def loss():
+                return (f(self.x * 60) * side).sum()
+
+            plain, _ = gradients(loss, [self.x])
+            found, _ = gradients(loss, [self.x], 20, bits=4)
+            for part in (side > 0, side < 0):
+                off = (found[0] - plain[0])[part]
+                self.assertLess(float(off.mean().abs()), 0.02 * float(plain[0].abs().max()))
+                error = float(off.std()) / part.sum().item() ** 0.5
+                self.assertLess(float(off.mean().abs()), 5 * error + 1e-6)
+
+    def test_ends_in_the_dtype_of_the_values(self):
+        for dtype in (torch.float32, torch.float64, torch.bfloat16):
+            ends = torch.cat([torch.tensor([0.3], dtype=one).to(dtype) for one in (torch.float32, dtype)])
+            near = torch.linspace(-1, 1, 2000).to(dtype)
+            at = torch.cat([ends, -ends, near, torch.tensor([-3.0, 0.0, -0.0, 3.0, 6.0], dtype=dtype)])
+            for name, f in {
+                "softshrink": lambda x: functional.softshrink(x, 0.3),
+                "hardshrink": lambda x: functional.hardshrink(x, 0.3),
+                "threshold": lambda x: functional.threshold(x, 0.3, 0.1),
+                "threshold in place": lambda x: functional.threshold(x.clone(), 0.3, 0.1, True),
+                "leaky relu": lambda x: functional.leaky_relu(x, 0.3),
+                "hardtanh": lambda x: functional.hardtanh(x, -0.3, 0.3),
+                "clamp": lambda x: x.clamp(-0.3, 0.3),
+                "hardsigmoid": functional.hardsigmoid,
+            }.items():
+                if dtype == torch.bfloat16 and name == "hardtanh":
+                    continue  # PyTorch 1.13 has none
+                x = at.clone().requires_grad_()
+                plain, _ = gradients(lambda: f(x * 1).sum(), [x])
+                found, memory = gradients(lambda: f(x * 1).sum(), [x], bits=4)
+                self.assertTrue(torch.equal(plain[0], found[0]), (name, dtype))
+                self.assertLessEqual(memory.kept, len(at) // 8 + 2, (name, dtype))
+
     def test_a_target_that_is_trained(self):
         def loss():
             return functional.binary_cross_entropy_with_logits(

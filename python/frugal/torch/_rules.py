@@ -19,7 +19,7 @@ levels     The op computes f'(x) of each element alone. Its derivative is rounde
 places     The indices of a pooling are kept as places within their windows, without loss.
 """
 
-from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 import torch
 
@@ -326,8 +326,17 @@ _DERIVATIVES: Dict[str, Derivative] = {
 # gradient would take many times longer.
 _RANGES = {"sigmoid": (0.5, 1.0), "tanh": (0.0, 1.0), "_log_softmax": (-120.0, 0.0)}
 _LOSSES = {"_log_softmax", "binary_cross_entropy_with_logits"}  # 8 bits: all gradients begin here
-_CLAMPS = {"clamp", "clamp_min", "clamp_max"}
-_TWO = _CLAMPS | {"hardsigmoid", "hardtanh", "leaky_relu", "threshold", "softshrink", "hardshrink"}  # derivatives
+_TWO = {  # derivatives
+    "clamp",
+    "clamp_min",
+    "clamp_max",
+    "hardsigmoid",
+    "hardtanh",
+    "leaky_relu",
+    "threshold",
+    "softshrink",
+    "hardshrink",
+}
 _ENDS = ("min_val", "max_val", "min", "max", "threshold", "lambd")  # where these derivatives change
 
 _tables: Dict[Any, Optional[Levels]] = {}
@@ -352,9 +361,16 @@ def numbers_of(func: Any, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Dict
 
 def derivative(op: str, x: torch.Tensor, numbers: Dict[str, Any]) -> torch.Tensor:
     """f'(x) in f32."""
-    one = torch.ones_like(x, dtype=torch.float32)
-    # The ends of clamp are compared in the dtype of x, into which PyTorch rounds them.
-    return _DERIVATIVES[op](one, x if op in _CLAMPS else x.float(), numbers)
+    if op in _TWO:  # PyTorch rounds the places where these derivatives change into the dtype of x
+        try:
+            return _DERIVATIVES[op](torch.ones_like(x), x, numbers).float()
+        except NotImplementedError:  # nor will the backward pass have it for this dtype
+            pass
+        except RuntimeError as why:
+            if "not implemented" not in str(why):
+                raise
+    x = x.float()
+    return _DERIVATIVES[op](torch.ones_like(x), x, numbers)
 
 
 def levels(op: str, numbers: Dict[str, Any], width: int, dtype: torch.dtype) -> Optional[Levels]:
@@ -365,10 +381,22 @@ def levels(op: str, numbers: Dict[str, Any], width: int, dtype: torch.dtype) -> 
     return _tables[key]
 
 
+def _range_of(op: str, numbers: Dict[str, Any], dtype: torch.dtype) -> Tuple[float, float]:
+    """Where an op has all its derivatives, as far as values of `dtype` go."""
+    if op in _RANGES:
+        return _RANGES[op]
+    slope = {"softplus": "beta", "elu": "input_scale", "celu": "alpha"}.get(op)
+    factor = abs(float(numbers[slope])) if slope else 1.0
+    factor = 1 / factor if factor > 0 and op == "celu" else factor
+    end = 40 / factor if factor > 0 else 40.0
+    end = min(end, torch.finfo(dtype).max, torch.finfo(torch.float32).max)
+    return -end, end
+
+
 def _make_levels(
     op: str, numbers: Dict[str, Any], width: int, dtype: torch.dtype
 ) -> Optional[Levels]:
-    low, high = _RANGES.get(op, (-40.0, 40.0))
+    low, high = _range_of(op, numbers, dtype)
     ends = [float(numbers[name]) for name in _ENDS if numbers.get(name) is not None]
     if op in _TWO and ends:  # these may lie anywhere
         middle = 0.0 if "lambd" in numbers else sum(ends) / len(ends)
@@ -382,12 +410,32 @@ def _make_levels(
     least, most = float(found.min()), float(found.max())
     if not most > least:
         return None
+    # Far from 0 a derivative is constant, and all units there get exactly that one. Four levels are too few for
+    # both ends, and for those of ops that are smooth, because the others would lie too far apart.
+    ends = (0, -1) if width > 2 else {"hardswish": (0,), "elu": (-1,)}.get(op, ())
+    far = {float(found[i]): float(grid[i]) for i in ends if least < float(found[i]) < most}
     order = torch.argsort(found)
     found, grid = found[order].contiguous(), grid[order]
-    wanted = torch.linspace(least, most, 1 << width)
+    wanted = _evenly(least, most, 1 << width, list(far))
     at = torch.searchsorted(found, wanted).clamp(0, len(found) - 1)
     before = (at - 1).clamp(min=0)
     nearer = (found[before] - wanted).abs() < (found[at] - wanted).abs()
     at = torch.where(nearer, before, at)
     at[0], at[-1] = 0, len(found) - 1
-    return Levels(tuple(found[at].tolist()), tuple(grid[at].tolist()))
+    levels_ = found[at].tolist()
+    values = [far.get(level, x) for level, x in zip(levels_, grid[at].tolist())]
+    return Levels(tuple(levels_), tuple(values))
+
+
+def _evenly(least: float, most: float, count: int, held: List[float]) -> torch.Tensor:
+    """Numbers from `least` to `most`, those of `held` among them, as even as these allow."""
+    places = {0: least, count - 1: most}
+    for level in held:
+        place = round((level - least) / (most - least) * (count - 1))
+        places[min(max(place, 1), count - 2)] = level
+    known = sorted(places)
+    parts = [
+        torch.linspace(places[a], places[b], b - a + 1, dtype=torch.float64)[:-1] for a, b in zip(known, known[1:])
+    ]
+    return torch.cat([*parts, torch.tensor([most], dtype=torch.float64)]).float()
+
