@@ -18,6 +18,7 @@ import warnings
 try:
     import torch
     from torch import nn
+    from torch.autograd import forward_ad
     from torch.utils._python_dispatch import TorchDispatchMode
     from torch.utils.checkpoint import checkpoint
 except ImportError:
@@ -1156,6 +1157,43 @@ class Steps(unittest.TestCase):
             thread.join()
         for a, b in zip(alone, found):
             self.assertEqual(distance(b, a), 0)
+
+    def test_a_block_ends_in_its_thread(self):
+        network = Net()
+        x, y = batch()
+        context = ft.compress(network)
+        memory, found = context.__enter__(), []
+
+        def leave():
+            try:
+                context.__exit__(None, None, None)
+            except RuntimeError as why:
+                found.append(str(why))
+
+        thread = threading.Thread(target=leave)
+        thread.start()
+        thread.join()
+        self.assertRegex(found[0], "in the thread in which it began")
+        network(x).sum().backward()  # the block goes on
+        self.assertGreater(memory.packed, 0)
+        context.__exit__(None, None, None)
+        step(network, x, y, context)
+        with torch.autograd.graph.saved_tensors_hooks(lambda x: x, lambda x: x):
+            pass  # no hooks are left
+
+    def test_forward_mode(self):
+        network, x = nn.Sequential(nn.Linear(64, 64), nn.GELU(), nn.Linear(64, 64)), torch.randn(64, 64)
+        found = []
+        for bits in (0, 16):
+            network.zero_grad()
+            with forward_ad.dual_level(), ft.compress(network, bits=bits) as memory:
+                y = network(forward_ad.make_dual(x, torch.ones(64, 64)))
+                tangent = forward_ad.unpack_dual(y).tangent.detach().clone()
+                y.sum().backward()
+            found.append({"tangent": tangent, "gradient": network[0].weight.grad.clone()})
+        self.assertTrue(torch.equal(found[0]["tangent"], found[1]["tangent"]))
+        self.assertLess(distance(found[1], found[0]), 0.01)
+        self.assertGreater(memory.saved, 0)
 
     def test_all_ops_of_a_block(self):
         w = torch.randn(64, 64, requires_grad=True)

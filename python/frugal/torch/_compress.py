@@ -113,17 +113,6 @@ def _name_of(func: Any) -> str:
 _POOLS = {"max_pool2d_with_indices": 2, "max_pool3d_with_indices": 3}
 
 
-def _squares(difference: torch.Tensor) -> float:
-    """The sum of the squares of a gradient's elements, which may be sparse or complex."""
-    if difference.layout == torch.sparse_coo:
-        difference = difference.coalesce()  # its rows may occur several times
-    values = _kept.values_of(difference)
-    dense = difference.to_dense() if values is None else values.detach()
-    if dense.is_complex():
-        dense = torch.view_as_real(dense.resolve_conj())
-    return float(dense.double().square().sum())
-
-
 def _needs_gradient(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.requires_grad
 
@@ -325,6 +314,8 @@ class compress:
         return self.memory
 
     def _end(self) -> None:
+        if self._entered and threading.get_ident() != self._thread:
+            raise RuntimeError("[compress] expected the block to end in the thread in which it began, got another one")
         _drop_modes(self)  # before all else, so that PyTorch's own functions for them do nothing below
         try:
             self._settle()
@@ -423,7 +414,7 @@ class compress:
                     "[compress] expected adapt(step) to run a step that leaves gradients in `.grad` of the "
                     "model's parameters, got none; does it call backward()?"
                 )
-            if not all(_squares(gradient) < math.inf for gradient in first if gradient is not None):
+            if not all(_kept.squares_of(gradient) < math.inf for gradient in first if gradient is not None):
                 raise ValueError(
                     "[compress] expected a step of adapt() whose loss and gradients are finite, got gradients "
                     "that are not; the widths stay as they were"
@@ -437,7 +428,7 @@ class compress:
             for name in items:
                 again = run(name)
                 variances[name] = 0.5 * sum(
-                    _squares(a - b) for a, b in zip(first, again) if a is not None and b is not None
+                    _kept.squares_of(a - b) for a, b in zip(first, again) if a is not None and b is not None
                 )
             self._widths.learn(items, variances)
         except BaseException:
@@ -690,6 +681,8 @@ class compress:
             why = _why_whole_on_device(tensor)
             if why:
                 return why
+        if tensor._is_zerotensor():  # forward-mode differentiation has such tangents
+            return "zeros without memory"
         if tensor.layout != torch.strided:
             values = _kept.values_of(tensor)
             lasts = values is not None and _kept._storage(values)._cdata in self._lasting
@@ -711,7 +704,7 @@ class compress:
         return self._table.pin(tensor), tensor.storage_offset(), _kept.bytes_of(tensor), tensor._version
 
     def _count(self, tensor: torch.Tensor, packed: int, why: str) -> None:
-        if why in ("parameter", "input"):
+        if why in ("parameter", "input", "zeros without memory"):
             return
         values = _kept.values_of(tensor)
         if values is None:  # a layout of a library, whose memory nobody sees
@@ -820,7 +813,7 @@ class compress:
             if 8 * _kept.bytes_of(tensor) <= bits * tensor.numel():
                 return "expanded"  # its codes would take more
             flat = tensor.detach().contiguous().view(-1)
-        stride = _contiguous(tensor.shape) if whole else tensor.stride()
+        stride = _kept.strides_of(tensor.shape) if whole else tensor.stride()
         if form in ("two", "two or values"):
             kept = _kept.keep(_frugal.keep_two_values, _as_bytes(flat))
             if kept is None and form == "two or values":
@@ -838,7 +831,7 @@ class compress:
             if kept is None:
                 return "integers"
             other = Other(kept, self._owner)
-            slot.replace(other.values, _contiguous(tensor.shape), 0)
+            slot.replace(other.values, _kept.strides_of(tensor.shape), 0)
         else:
             numbers = _rules.numbers_of(func, args, kwargs)
             width = _rules.width_of(op, self._widths.base)
@@ -906,7 +899,7 @@ class compress:
         packed = 0 if entry.waiting is not None else entry.kept_bytes - before
         get = entry.positive if form == "positive" else entry.values
         if base is None:
-            slot.replace(get, _contiguous(tensor.shape), 0)
+            slot.replace(get, _kept.strides_of(tensor.shape), 0)
         else:
             slot.replace(get, tensor.stride(), tensor.storage_offset() - flat.storage_offset())
             self._note_packed(flat, slot, entry, packed, name)
@@ -952,14 +945,6 @@ class compress:
             pair(3, "padding", 0),
             pair(4, "dilation", 1),
         )
-
-
-def _contiguous(shape: Any) -> Tuple[int, ...]:
-    strides, size = [], 1
-    for extent in reversed(shape):
-        strides.append(size)
-        size *= max(extent, 1)
-    return tuple(reversed(strides))
 
 
 def _cuda_generators() -> Any:

@@ -56,6 +56,26 @@ def columns_of(tensor: torch.Tensor, channels_second: bool) -> int:
     return channels if channels > 1 and tensor.numel() // channels >= 128 else 0
 
 
+def strides_of(shape: Any) -> Tuple[int, ...]:
+    """Those of a dense tensor with the last axis innermost."""
+    strides, size = [], 1
+    for extent in reversed(shape):
+        strides.append(size)
+        size *= max(extent, 1)
+    return tuple(reversed(strides))
+
+
+def squares_of(difference: torch.Tensor) -> float:
+    """The sum of the squares of a gradient's elements, which may be sparse or complex."""
+    if difference.layout == torch.sparse_coo:
+        difference = difference.coalesce()  # its rows may occur several times
+    values = values_of(difference)
+    dense = difference.to_dense() if values is None else values.detach()
+    if dense.is_complex():
+        dense = torch.view_as_real(dense.resolve_conj())
+    return float(dense.double().square().sum())
+
+
 class Stream:
     """The random stream of a step: each tensor of it draws from a part of its own."""
 
