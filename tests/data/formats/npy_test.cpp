@@ -276,7 +276,8 @@ TEST_CASE("a graph of sparse matrices in one archive") {
 TEST_CASE("weights and zeros of a graph's matrix are told of") {
   const TemporaryFolder folder;
   const Warnings warnings;
-  const auto edges = [&](const std::string& values) {  // of 0 -> 1, 1 -> 0, 2 -> 2, 2 -> 0
+  // The edges are 0 -> 1, 1 -> 0, 2 -> 2 and 2 -> 0.
+  const auto edges = [&](const std::string& values) {
     Entries entries = small_npz_graph();
     entries[0].second = values;
     return open_npz_graph(folder.write("g.npz", zip(entries))).edge_index.to_vector();
