@@ -121,9 +121,6 @@ endif()
 # much the compiler optimizes in a release; -O1 takes two thirds of the time of -O3, for code without loops over elements.
 function(frugal_library name)
   cmake_parse_arguments(ARG "" "LEVEL" "PUBLIC;PRIVATE" ${ARGN})
-  if(FRUGAL_CUDA_EMULATOR AND name MATCHES "^(autograd|optim|models)$")
-    set(ARG_LEVEL -O0)  # tests of kernels spend no time there
-  endif()
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${name}/*.cpp)
   if(FRUGAL_CUDA)
     file(GLOB_RECURSE cuda_sources CONFIGURE_DEPENDS ${name}/*.cu)
