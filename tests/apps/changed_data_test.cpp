@@ -255,6 +255,11 @@ TEST_CASE("nodes of a graph stay in the run's parts, and its features have the r
     write_file(study.data + "/graph.npz", frugal_test::zip(entries));
   };
   write(0);
+  for (const char* shares : {"[0.01,0.01]", "[0.9,0.09]"}) {
+    const Ran refused = study.train(std::string(" --set data.split=") + shares);
+    CHECK(refused.status == 2);
+    CHECK(has(refused.err, "data.split: expected shares that leave nodes to "));
+  }
   REQUIRE_MESSAGE(study.train().status == 0, study.train().err);
   const Json parts = Json::parse(read_file(study.run + "/data.json"))["parts"];
   CHECK(parts["test"].size() == 8);

@@ -115,6 +115,26 @@ TEST_CASE("a warning names the cell that makes numbers categories") {
   CHECK(lacks(ran.err, "\"id\""));  // which is dropped
 }
 
+TEST_CASE("numbers that are another one in each sample are not blamed on the split") {
+  const Data csv({{"name", "csv"}, {"target", "target"}, {"batch_size", 4}});
+  write_file(csv.folder / "data/train.csv", "x,target\n1,284312\n2,190000\n3,99500\n4,120000\n");
+  const Ran table = csv.train("a");
+  CHECK(table.status != 0);
+  CHECK(has(table.err, "data.task=values predicts numbers"));
+  CHECK(lacks(table.err, "data.split"));
+  const Data arrays({{"name", "tensors"}, {"layout", "rows"}, {"batch_size", 4}});
+  write_file(arrays.folder / "data/train.npz",
+             frugal_test::zip(
+                 {{"input.npy",
+                   frugal_test::npy("<f4", "(4, 1)", frugal_test::raw_bytes<float>({1, 2, 3, 4}))},
+                  {"target.npy", frugal_test::npy_of<int64_t>("<i8", {0, 1, 2, 3})}}));
+  const Ran ran = arrays.train("a");
+  CHECK(ran.status == 2);
+  CHECK(has(ran.err,
+            "data.task: expected classes with samples to train and to test on, got 4 classes of 4 "
+            "samples; data.task=values predicts numbers"));
+}
+
 TEST_CASE("numbers are predicted from a table") {
   const Data data({{"name", "csv"}, {"target", "answer"}, {"drop", {"id"}}, {"batch_size", 16}});
   write_file(data.folder / "data/train.csv", table(300, true));

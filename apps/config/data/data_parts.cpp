@@ -115,7 +115,7 @@ namespace {
                                                 "test on, got {}",
                                                 labels.size()));
   const std::string& name = config.data.name;
-  const bool texts = name == "jsonl", arrays = name == "tensors";
+  const bool texts = name == "jsonl", arrays = name == "tensors" && config.data.layout != "tokens";
   throw ConfigError(
       texts    ? "data.target"
       : arrays ? "data.task"
