@@ -188,8 +188,9 @@ std::string shown_values(const SeenValues& seen) {
 std::string advice_on(SeenValues seen) {
   const bool unlabelled = seen[kNoLabel];
   seen[kNoLabel] = false;
-  if (std::count(seen.begin(), seen.end(), true) > static_cast<int64_t>(kNamed))
-    return "data.mask_values names the value of each class, and other values do not count; many "
+  const bool soft = unlabelled && seen[kNoLabel - 1];  // next to a mark
+  if (soft || std::count(seen.begin(), seen.end(), true) > static_cast<int64_t>(kNamed))
+    return "data.mask_values names the value of each class, and other values do not count; such "
            "values come from soft edges, as JPEG and resizing make them";
   return fmt::format("data.mask_values=[{}] makes a class of each value{}", shown_values(seen),
                      unlabelled ? " but 255, which does not count" : "");

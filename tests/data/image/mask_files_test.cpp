@@ -140,6 +140,8 @@ TEST_CASE("masks: values that leave classes without pixels are told of") {
         255);
   CHECK(has(told, "0, 1, 2, 3, 4, 5, 250, 251, 252, 253 and others, such as 254 in"));
   CHECK(has(told, "soft edges"));
+  CHECK(found([](int64_t y, int64_t x) { return y > 0 ? 0 : x > 0 ? 255 : 254; }, told) == 255);
+  CHECK(has(told, "soft edges"));
 }
 
 TEST_CASE("masks: two folders of masks are refused, and masks without a picture told of") {
