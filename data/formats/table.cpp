@@ -1,4 +1,5 @@
 #include "data/formats/table.h"
+#include "data/text/unicode.h"
 
 #include <algorithm>
 #include <charconv>
@@ -160,6 +161,15 @@ bool TableReader::next() {
     const bool empty = fields_.size() == 1 && fields_[0].empty();
     if (kind_ == TableKind::tsv || !empty) return true;
   }
+}
+
+void TableReader::expect_utf8(std::string_view text, const std::string& column,
+                              const char* advice) const {
+  const size_t at = find_no_text(text);
+  FRUGAL_CHECK(at == std::string_view::npos,
+               "[{}] {}, line {}, column {}: expected UTF-8, got the byte {:02x} in {}; {}", op_,
+               in_quotes(path_), line_, in_quotes(column), static_cast<unsigned char>(text[at]),
+               in_quotes(text), advice);
 }
 
 void TableReader::expect_fields(size_t count) const {

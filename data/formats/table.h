@@ -42,6 +42,9 @@ class TableReader {
 
   // Errors (with file, line and field): another number of fields.
   void expect_fields(size_t count) const;
+  // Errors (with file, line and column): bytes of `text` that are not UTF-8; `advice` says what
+  // to do. Tokenizers would leave them out.
+  void expect_utf8(std::string_view text, const std::string& column, const char* advice) const;
   // Field `index` as a number. Errors: none, an integer outside [low, high).
   int64_t integer(size_t index, int64_t low, int64_t high) const;
   float real(size_t index) const;  // also nan and inf

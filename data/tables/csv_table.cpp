@@ -15,7 +15,6 @@
 #include "core/words/nouns.h"
 #include "core/words/quoted.h"
 #include "data/formats/table.h"
-#include "data/text/unicode.h"
 
 namespace frugal::data {
 namespace {
@@ -48,16 +47,8 @@ std::optional<double> number_in(std::string_view cell) {
   return std::strtod(std::string(cell).c_str(), nullptr);  // from_chars does not tell the two apart
 }
 
-// Errors: bytes that are not UTF-8, with the place.
-void check_utf8(const TableReader& table, const std::string& path, std::string_view cell,
-                const std::string& column) {
-  const size_t at = find_no_text(cell);
-  FRUGAL_CHECK(at == std::string_view::npos,
-               "[csv] {}, line {}, column {}: expected UTF-8, got the byte {:02x} in {}; "
-               "data.encoding says what the file is, such as windows-1252 or utf-16",
-               in_quotes(path), table.line(), in_quotes(column),
-               static_cast<unsigned char>(cell[at]), in_quotes(cell));
-}
+constexpr const char* kEncodingAdvice =
+    "data.encoding says what the file is, such as windows-1252 or utf-16";
 
 // Calls f(line, cells) for each line behind the header, cells without blanks around them.
 template <class F>
@@ -72,13 +63,13 @@ void for_rows(const std::string& path, TextEncoding encoding, std::vector<std::s
         "[csv] {}, line 1: expected commas between columns, and points in numbers such as 82.5, "
         "got {} between columns",
         in_quotes(path), header[0][at] == ';' ? "semicolons" : "tabs"));
-  for (const std::string& name : header) check_utf8(table, path, name, name);
+  for (const std::string& name : header) table.expect_utf8(name, name, kEncodingAdvice);
   std::vector<std::string_view> cells(header.size());
   while (table.next()) {
     table.expect_fields(header.size());
     for (size_t i = 0; i < cells.size(); ++i) {
       cells[i] = trimmed(table.fields()[i]);
-      check_utf8(table, path, cells[i], header[i]);
+      table.expect_utf8(cells[i], header[i], kEncodingAdvice);
     }
     f(table.line(), cells);
   }
@@ -243,8 +234,8 @@ bool has_classes(const CsvTable::Column& target, const CsvOptions& options,
 constexpr double kLargestClass = 9007199254740992;
 
 void check_classes(const CsvTable& table, const CsvTable::Column& target) {
+  if (!target.is_number) return;
   for (int64_t row = 0; row < table.rows(); ++row) {
-    if (!target.is_number) return;
     const double value = target.numbers[static_cast<size_t>(row)];
     FRUGAL_CHECK(std::isnan(value) || std::abs(value) < kLargestClass,
                  "[csv] {}, line {}: expected a class in column {} that is a name or a whole "

@@ -11,7 +11,6 @@
 #include "data/formats/file_bytes.h"
 #include "data/formats/table.h"
 #include "data/missing_files.h"
-#include "data/text/unicode.h"
 
 namespace frugal::data {
 namespace {
@@ -72,16 +71,8 @@ std::string find_folder(const std::string& folder, const std::string& name,
                                  file, name, folder));
 }
 
-// Errors: bytes that are not UTF-8, with the place. Tokenizers would leave them out.
-void check_text(const TableReader& table, const std::string& path, std::string_view text,
-                const std::string& column) {
-  const size_t at = find_no_text(text);
-  FRUGAL_CHECK(at == std::string_view::npos,
-               "[glue] {}, line {}, column {}: expected UTF-8, got the byte {:02x} in {}; make the "
-               "file one of UTF-8, such as by iconv -f windows-1252 -t utf-8",
-               in_quotes(path), table.line(), in_quotes(column),
-               static_cast<unsigned char>(text[at]), in_quotes(text));
-}
+constexpr const char* kUtf8Advice =
+    "make the file one of UTF-8, such as by iconv -f windows-1252 -t utf-8";
 
 using KeepRow = std::function<bool(const TableReader&)>;
 
@@ -100,8 +91,8 @@ std::vector<GlueExample> read_table(const std::string& path, const Row& row, con
     if (keep && !keep(table)) continue;
     const auto& fields = table.fields();
     GlueExample& example = examples.emplace_back();
-    check_text(table, path, fields[first], row.first);
-    check_text(table, path, fields[second], row.task.pair ? row.second : row.first);
+    table.expect_utf8(fields[first], row.first, kUtf8Advice);
+    table.expect_utf8(fields[second], row.task.pair ? row.second : row.first, kUtf8Advice);
     example.first = fields[first];
     if (row.task.pair) example.second = fields[second];
     const auto& names = row.task.labels;

@@ -1,6 +1,6 @@
 """Whose hooks for saved tensors are the innermost ones, which alone see what an op saves.
 
-PyTorch 1.13 to 2.7 do not say it. So the functions by which all hooks come and go count those of others.
+PyTorch 1.13 does not say it. So the functions by which all hooks come and go count those of others.
 """
 
 import functools
