@@ -115,7 +115,7 @@ inline Ran shell(std::string command) {
 // Starts the binary. For tests of the process itself, and of commands that start it again.
 inline Ran binary(const std::string& arguments) { return shell("FRUGAL " + arguments); }
 
-// What the binary does with these arguments, in a process that need not be linked first.
+// What the binary does with these arguments, in a process that is there already.
 inline Ran frugal(const std::string& arguments) {
   const auto words = words_of("frugal " + arguments);
   // Arguments may redirect something or have variables. The two commands start their program again.
