@@ -15,15 +15,6 @@
 #include "compress/quantize/decode-inl.h"
 #include "compress/quantize/staging-inl.h"
 
-#ifndef FRUGAL_COMPRESS_KEPT
-#define FRUGAL_COMPRESS_KEPT
-namespace frugal::compress {
-
-enum class Kept { all, in_codes, in_mask };  // where the bits are that m stands for
-
-}  // namespace frugal::compress
-#endif
-
 HWY_BEFORE_NAMESPACE();
 namespace frugal::compress {
 namespace HWY_NAMESPACE {
@@ -63,13 +54,16 @@ HWY_INLINE void PrefetchNext(const T* y, int64_t c, size_t v) {
   Prefetch<kRows>(y + (8 + static_cast<int64_t>(v) * kRows % 8) * c, c);
 }
 
-// Row r of y where its bit is set, else 0.
-template <Kept kKept>
+// The mask of a vector of columns, a bit for each of 8 rows. Without a mask all rows are kept.
+HWY_INLINE VU LoadMask(const uint8_t* mask, int64_t at) {
+  return mask == nullptr ? hn::Set(DU(), 0xffu) : LoadBytes(mask + at, kLanes);
+}
+
+// Row r of y where its bit is set, else 0. kInCodes: the bits are the classes of the codes.
+template <bool kInCodes>
 HWY_INLINE VF KeptOf(VF y, MF class1, VU mask, int r) {
-  if constexpr (kKept == Kept::in_codes) return hn::IfThenElseZero(class1, y);
-  if constexpr (kKept == Kept::in_mask)
-    return hn::IfThenElseZero(hn::RebindMask(DF(), hn::TestBit(mask, hn::Set(DU(), 1u << r))), y);
-  return y;
+  if constexpr (kInCodes) return hn::IfThenElseZero(class1, y);
+  return hn::IfThenElseZero(hn::RebindMask(DF(), hn::TestBit(mask, hn::Set(DU(), 1u << r))), y);
 }
 
 // Calls f as UnitDecoder::decode does, for the first `rows` rows.
@@ -101,7 +95,7 @@ struct SumPointers {
 };
 
 // Rows [begin, end) of the view, which lie in `unit`.
-template <class T, int kBits, bool kSplit, Kept kKept>
+template <class T, int kBits, bool kSplit, bool kInCodes>
 HWY_INLINE void SumUnit(const ColumnSumsJob& job, const SumPointers<T>& of,
                         UnitDecoder<kBits, kSplit>& decoder, const Unit& unit, int64_t begin,
                         int64_t end) {
@@ -116,17 +110,16 @@ HWY_INLINE void SumUnit(const ColumnSumsJob& job, const SumPointers<T>& of,
       const ColumnVector vector = column_vector(v, cols);
       const int64_t here = at + static_cast<int64_t>(vector.first);
       VU mask = hn::Zero(DU());
-      if constexpr (kKept == Kept::in_mask)
-        mask = LoadBytes(
-            of.mask + (row - first) / 8 * c + unit.col0 + static_cast<int64_t>(vector.first),
-            kLanes);
+      if constexpr (!kInCodes)
+        mask = LoadMask(of.mask,
+                        (row - first) / 8 * c + unit.col0 + static_cast<int64_t>(vector.first));
       const VF center = hn::LoadU(d, of.center + unit.col0 + vector.first);
       VF sum = hn::LoadU(d, sums + vector.first), product = hn::LoadU(d, sums + c + vector.first);
       const T* const y = of.y + here;
       PrefetchNext(y, c, v);
       T* const out = of.out == nullptr ? nullptr : of.out + here;
       DecodeRows(decoder, vector.first, rows, [&](int r, VF x, MF class1) HWY_ATTR {
-        const VF kept = KeptOf<kKept>(LoadRow(y + r * c), class1, mask, r);
+        const VF kept = KeptOf<kInCodes>(LoadRow(y + r * c), class1, mask, r);
         if (out != nullptr) ops::simd::HWY_NAMESPACE::store_unrounded(d, kept, out + r * c);
         sum = hn::Add(sum, kept);
         product = hn::MulAdd(kept, hn::Sub(Written<T>(x), center), product);
@@ -137,7 +130,7 @@ HWY_INLINE void SumUnit(const ColumnSumsJob& job, const SumPointers<T>& of,
   }
 }
 
-template <class T, int kBits, bool kSplit, Kept kKept>
+template <class T, int kBits, bool kSplit, bool kInCodes>
 HWY_INLINE void CombineUnit(const CombineJob& job, UnitDecoder<kBits, kSplit>& decoder,
                             const Unit& unit) {
   const DF d;
@@ -153,8 +146,7 @@ HWY_INLINE void CombineUnit(const CombineJob& job, UnitDecoder<kBits, kSplit>& d
       const ColumnVector vector = column_vector(v, cols);
       const int64_t column = unit.col0 + static_cast<int64_t>(vector.first);
       VU mask = hn::Zero(DU());
-      if constexpr (kKept == Kept::in_mask)
-        mask = LoadBytes(job.mask + (row - first) / 8 * c + column, kLanes);
+      if constexpr (!kInCodes) mask = LoadMask(job.mask, (row - first) / 8 * c + column);
       const float* const k = job.k + column;
       const VF center = hn::LoadU(d, k), of_y = hn::LoadU(d, k + c);
       const VF of_x = hn::LoadU(d, k + 2 * c), constant = hn::LoadU(d, k + 3 * c);
@@ -162,7 +154,7 @@ HWY_INLINE void CombineUnit(const CombineJob& job, UnitDecoder<kBits, kSplit>& d
       PrefetchNext(y, c, v);
       T* const out = static_cast<T*>(job.codes.x) + (row - first) * c + column;
       DecodeRows(decoder, vector.first, rows, [&](int r, VF x, MF class1) HWY_ATTR {
-        const VF kept = KeptOf<kKept>(LoadRow(y + r * c), class1, mask, r);
+        const VF kept = KeptOf<kInCodes>(LoadRow(y + r * c), class1, mask, r);
         const VF of_codes = hn::MulAdd(hn::Sub(Written<T>(x), center), of_x, constant);
         StoreNew(hn::MulAdd(kept, of_y, of_codes), vector.skip, out + r * c);
       });
@@ -170,60 +162,51 @@ HWY_INLINE void CombineUnit(const CombineJob& job, UnitDecoder<kBits, kSplit>& d
   }
 }
 
-// Calls f(zero, width, split, kept): zero has the element type, the others are constants. Widths
-// without kernels of their own share one. REQUIRES: f32 or bf16; a mask is in codes of split
-// groups.
+// Calls f(zero, width, split, in_codes): zero has the element type, the others are constants.
+// Widths without kernels of their own share one. REQUIRES: f32 or bf16; a mask is in codes of
+// split groups.
 template <class F>
-void WithCodes(const UnpackJob& job, bool mask_in_codes, bool has_mask, F&& f) {
+void WithCodes(const UnpackJob& job, bool mask_in_codes, F&& f) {
   FRUGAL_ASSERT(job.layout.split || !mask_in_codes);
   WithKernel<2, 3, 4, 8>(job.dtype, job.layout.bits, [&](auto zero, auto width) {
-    const auto with_kept = [&](auto split) {
-      if constexpr (split())
-        if (mask_in_codes)
-          return f(zero, width, split, std::integral_constant<Kept, Kept::in_codes>());
-      if (has_mask)
-        f(zero, width, split, std::integral_constant<Kept, Kept::in_mask>());
-      else
-        f(zero, width, split, std::integral_constant<Kept, Kept::all>());
-    };
     if constexpr (kHasVectors<decltype(zero)>) {
-      if (job.layout.split)
-        with_kept(std::true_type());
+      if (mask_in_codes)
+        f(zero, width, std::true_type(), std::true_type());
+      else if (job.layout.split)
+        f(zero, width, std::true_type(), std::false_type());
       else
-        with_kept(std::false_type());
+        f(zero, width, std::false_type(), std::false_type());
     }
   });
 }
 
 void SumRows(const ColumnSumsJob& job, int64_t begin, int64_t end) {
   const GroupLayout& layout = job.codes.layout;
-  WithCodes(job.codes, job.mask_in_codes, job.mask.defined(),
-            [&](auto zero, auto width, auto split, auto kept) HWY_ATTR {
-              using T = decltype(zero);
-              const SumPointers<T> of(job);
-              const auto [first, last] = units_in(layout, begin * layout.cols, end * layout.cols);
-              for (int64_t i = first; i < last; ++i) {
-                const Unit unit = unit_at(layout, i);
-                UnitDecoder<decltype(width)::value, decltype(split)::value> decoder(job.codes,
-                                                                                    unit);
-                SumUnit<T, decltype(width)::value, decltype(split)::value, decltype(kept)::value>(
-                    job, of, decoder, unit, std::max(begin, unit.row0),
-                    std::min(end, unit.row0 + unit.rows));
-              }
-            });
+  WithCodes(
+      job.codes, job.mask_in_codes, [&](auto zero, auto width, auto split, auto in_codes) HWY_ATTR {
+        using T = decltype(zero);
+        const SumPointers<T> of(job);
+        const auto [first, last] = units_in(layout, begin * layout.cols, end * layout.cols);
+        for (int64_t i = first; i < last; ++i) {
+          const Unit unit = unit_at(layout, i);
+          UnitDecoder<decltype(width)::value, decltype(split)::value> decoder(job.codes, unit);
+          SumUnit<T, decltype(width)::value, decltype(split)::value, decltype(in_codes)::value>(
+              job, of, decoder, unit, std::max(begin, unit.row0),
+              std::min(end, unit.row0 + unit.rows));
+        }
+      });
 }
 
 void CombineUnits(const CombineJob& job, int64_t begin, int64_t end) {
-  WithCodes(job.codes, job.mask_in_codes, job.mask != nullptr,
-            [&](auto zero, auto width, auto split, auto kept) HWY_ATTR {
-              for (int64_t i = begin; i < end; ++i) {
-                const Unit unit = unit_at(job.codes.layout, i);
-                UnitDecoder<decltype(width)::value, decltype(split)::value> decoder(job.codes,
-                                                                                    unit);
-                CombineUnit<decltype(zero), decltype(width)::value, decltype(split)::value,
-                            decltype(kept)::value>(job, decoder, unit);
-              }
-            });
+  WithCodes(
+      job.codes, job.mask_in_codes, [&](auto zero, auto width, auto split, auto in_codes) HWY_ATTR {
+        for (int64_t i = begin; i < end; ++i) {
+          const Unit unit = unit_at(job.codes.layout, i);
+          UnitDecoder<decltype(width)::value, decltype(split)::value> decoder(job.codes, unit);
+          CombineUnit<decltype(zero), decltype(width)::value, decltype(split)::value,
+                      decltype(in_codes)::value>(job, decoder, unit);
+        }
+      });
 }
 
 }  // namespace HWY_NAMESPACE
