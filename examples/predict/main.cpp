@@ -12,7 +12,7 @@ void print(const std::string& name, const train::Prediction& top) {
     std::printf("  %5.1f %%  %s\n", 100 * guess.probability, guess.name.c_str());
 }
 
-int main(int argc, char** argv) {
+int main(int argc, char** argv) try {
   limit_spinning(argv);
   if (argc < 2) {
     std::printf("usage: predict RUN [PICTURE...]\n");
@@ -35,4 +35,7 @@ int main(int argc, char** argv) {
     print("a grey picture", model.predict(grey, {.top = 3}));
   }
   return unread == 0 ? 0 : 1;
+} catch (const Error& e) {
+  std::fprintf(stderr, "error: %s\n", e.what());
+  return 1;
 }

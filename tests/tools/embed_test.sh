@@ -18,21 +18,42 @@ reached=$(bash "$(dirname "$0")/public_headers_test.sh" "$work/prefix/include/fr
 echo '{"model": {"name": "mlp", "hidden": [8]}, "data": {"name": "random", "shape": [6, 6, 1], "classes": 3,
        "train_samples": 256, "test_samples": 64}, "train": {"steps": 2}}' >"$work/config.json"
 "$work/prefix/bin/frugal" train "$work/config.json" --out "$work/run" >/dev/null 2>&1 || { echo "no run was made"; exit 1; }
+configure() {  # FOLDER NAME
+  "$cmake" -S "$1" -B "$work/$2" -G Ninja -DCMAKE_BUILD_TYPE=Debug "-DCMAKE_CXX_COMPILER=$compiler" \
+    "-DCMAKE_PREFIX_PATH=$work/prefix" >"$work/configure.log" 2>&1 || { cat "$work/configure.log"; exit 1; }
+}
+# The first example is configured alone, as a user does it. The others are parts of one project: the compiler and the
+# libraries are looked for once.
+alone=$(basename "$1")
+configure "$1" "$alone"
+mkdir "$work/others"
+{
+  echo "cmake_minimum_required(VERSION 3.25)"
+  echo "project(others LANGUAGES CXX)"
+  for example in "${@:2}"; do echo "add_subdirectory([[$(cd "$example" && pwd)]] $(basename "$example"))"; done
+} >"$work/others/CMakeLists.txt"
+configure "$work/others" built
 for example; do
   name=$(basename "$example")
-  "$cmake" -S "$example" -B "$work/$name" -G Ninja -DCMAKE_BUILD_TYPE=Debug "-DCMAKE_CXX_COMPILER=$compiler" \
-    "-DCMAKE_PREFIX_PATH=$work/prefix" >"$work/configure.log" 2>&1 || { cat "$work/configure.log"; exit 1; }
-  "$cmake" --build "$work/$name" >"$work/build.log" 2>&1 || { cat "$work/build.log"; exit 1; }
+  folder=$work/built
+  [ "$name" != "$alone" ] || folder=$work/$name
+  "$cmake" --build "$folder" --target "$name" >"$work/build.log" 2>&1 || { cat "$work/build.log"; exit 1; }
+  program=$folder/$name/$name
+  [ "$name" != "$alone" ] || program=$folder/$name
   echo "== $name"
   arguments=()
   [ "$name" != predict ] || arguments=("$work/run")
-  "$work/$name/$name" "${arguments[@]}"
+  "$program" "${arguments[@]}"
   [ "$name" = predict ] || continue
   # A file that is no picture does not hide the next one.
   echo nothing >"$work/a.png"
   echo nothing >"$work/b.png"
   status=0
-  "$work/$name/$name" "$work/run" "$work/a.png" "$work/b.png" 2>"$work/errors" || status=$?
+  "$program" "$work/run" "$work/a.png" "$work/b.png" 2>"$work/errors" || status=$?
   { [ "$status" -eq 1 ] && grep -q a.png "$work/errors" && grep -q b.png "$work/errors"; } ||
     { echo "expected status 1 and both names, got $status:"; cat "$work/errors"; exit 1; }
+  status=0
+  "$program" "$work/none" 2>"$work/errors" || status=$?
+  { [ "$status" -eq 1 ] && grep -q "$work/none" "$work/errors"; } ||
+    { echo "expected status 1 and the folder's name, got $status:"; cat "$work/errors"; exit 1; }
 done
