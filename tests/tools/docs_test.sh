@@ -12,6 +12,7 @@
 #   source file that is named without its folder, there is one.
 # - [links](to/files) and [to headings](page.md#of-a-page).
 set -uo pipefail
+shopt -s extglob
 export LC_ALL=C
 root=$(cd "$1" && pwd) bin=$(cd "$2" && pwd)
 shift 2
@@ -176,10 +177,11 @@ check_output() {  # TEXT
   local line pattern squeezed
   squeezed=$(tr -s ' \t-' ' ' <<<"$printed")
   while IFS= read -r line; do
-    pattern=$(tr -s ' \t-' ' ' <<<"$line")
+    pattern=${line//+([ $'\t'-])/ }
     pattern=${pattern# } pattern=${pattern% }
     [[ $pattern =~ [A-Za-z0-9] ]] || continue
-    pattern=$(sed -E 's/[]\\*?[]/\\&/g; s/ ?\.\.\. ?/*/g' <<<"$pattern")
+    if [[ $pattern == *[]\\*?[]* ]]; then pattern=$(sed -E 's/[]\\*?[]/\\&/g' <<<"$pattern"); fi
+    pattern=${pattern//?( )...?( )/*}
     # shellcheck disable=SC2053
     local found=0 candidate
     while IFS= read -r candidate; do
@@ -206,7 +208,7 @@ has_anchor() {  # PAGE ANCHOR: headings become anchors as GitHub makes them
   if [ -z "${anchors[$1]+known}" ]; then
     anchors[$1]=$(sed -n 's/^#\{1,\} //p' "$1" | tr 'A-Z' 'a-z' | sed 's/[^a-z0-9 _-]//g; s/ /-/g')
   fi
-  grep -q -x -F -e "$2" <<<"${anchors[$1]}"
+  [[ $'\n'${anchors[$1]}$'\n' == *$'\n'"$2"$'\n'* ]]
 }
 
 # ---- inline code
@@ -233,7 +235,7 @@ check_inline() {  # TEXT between backticks
     ! $text =~ [A-Z]{3} ]]; then
     compgen -G "$text" >/dev/null || compgen -G "$text*" >/dev/null || fault "no such file: $text"
   elif [[ $text =~ ^[a-z0-9_]+\.(cpp|h|cu|cuh)$ ]]; then
-    grep -q -x -F -e "$text" <<<"$source_names" || fault "no such file: $text"
+    [[ $'\n'$source_names$'\n' == *$'\n'"$text"$'\n'* ]] || fault "no such file: $text"
   fi
 }
 
