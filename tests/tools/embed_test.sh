@@ -3,6 +3,7 @@
 # An example's program has the name of its folder.
 # usage: embed_test.sh CMAKE COMPILER BUILD_DIR EXAMPLE_DIR...
 set -euo pipefail
+export OMP_NUM_THREADS=1  # the examples are small, and other tests run beside them
 cmake=$1 compiler=$2 build=$3
 shift 3
 work=$(mktemp -d)
