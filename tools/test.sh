@@ -6,4 +6,4 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 preset=${PRESET:-release}
 tools/build.sh "$preset"
 export OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-passive}  # waiting threads leave their core to other tests
-ctest --test-dir "build/$preset" --output-on-failure --parallel "$(nproc)" "$@"
+ctest --test-dir "build/$preset" --output-on-failure --parallel $(($(nproc) + 1)) "$@"  # one of them waits for the disk
