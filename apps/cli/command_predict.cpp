@@ -332,13 +332,11 @@ Tensor samples_in(const Tensor& input, const std::string& file, const StoredRun&
   return samples;
 }
 
-Rows rows_of(const std::string& file, const StoredRun& run) {
-  const train::ModelDescription& description = run.description;
+Rows rows_of(const std::string& file, const StoredRun& run, const train::Model& model) {
   Rows rows;
-  if (description.table != nullptr) {
-    const data::CsvTable table(file, description.table->input_columns(), encoding_of(run.config));
-    description.table->warn_of_unknown(table);
-    rows.values = description.table->inputs_of(table);
+  if (run.description.table != nullptr) {
+    const data::CsvTable table = model.table_of(file);
+    rows.values = run.description.table->inputs_of(table);
     for (int64_t i = 0; i < table.rows(); ++i)
       rows.names.push_back(fmt::format("{}:{}", file, table.line(i)));
     return rows;
@@ -369,7 +367,7 @@ void predict_rows(const PredictArguments& arguments, const StoredRun& run,
   std::vector<Rows> files;  // all are read before the first row is printed
   size_t count = 0;
   for (const std::string& file : arguments.inputs) {
-    files.push_back(rows_of(file, run));
+    files.push_back(rows_of(file, run, model));
     count += files.back().names.size();
   }
   train::PredictOptions options;

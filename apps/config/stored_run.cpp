@@ -337,6 +337,7 @@ StoredRun read_run(const std::string& folder, const std::vector<std::string>& se
     if (spec.kind == BatchSpec::Kind::sequences && !spec.target_of_each_token())
       spec.token_extras = encoder_extras(run.config);
     run.description.pictures.view.exif = exif_of(run.config);
+    run.description.pictures.of_bytes = has_bytes_of_pictures(run.config);
   } else {
     resolve(run.config);
     run.description = description_of(run.config);
@@ -344,6 +345,7 @@ StoredRun read_run(const std::string& folder, const std::vector<std::string>& se
   run.description.classes = known->class_names;
   if (known->table != nullptr) {
     run.description.table = known->table;
+    run.description.table_encoding = encoding_of(run.config);
     const int64_t width = known->table->encoding().width();
     FRUGAL_CHECK(run.description.spec.sample == Shape({width}),
                  "[run] {} is damaged: expected columns that make {} inputs, got {}",

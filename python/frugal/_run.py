@@ -317,10 +317,9 @@ class Model:
         """The probabilities of all classes for an array of samples, as an array [N, classes]."""
         import numpy
 
-        from frugal._tensor import tensor
-
         answers = self._model.predict_arrays(tensor(inputs), 2**31 - 1, batch_size)
-        result = numpy.zeros((len(answers), max((len(a) for a in answers), default=0)), numpy.float64)
+        outputs = len(answers[0]) if answers else self._model.class_count
+        result = numpy.zeros((len(answers), outputs), numpy.float64)
         for row, guesses in zip(result, answers):
             for index, _, probability in guesses:
                 row[index] = probability

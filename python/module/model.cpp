@@ -87,6 +87,8 @@ void add_model(py::module_& module) {
           "file"_a, "top"_a, "batch_size"_a)
       .def_property_readonly(
           "reads_table", [](const Model& model) { return model.description().table != nullptr; })
+      .def_property_readonly("class_count",
+                             [](const Model& model) { return model.description().spec.classes; })
       .def_property_readonly("reads_text",
                              [](const Model& model) {
                                return model.description().spec.kind ==

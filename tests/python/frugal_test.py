@@ -155,42 +155,6 @@ class Loops(unittest.TestCase):
         self.assertTrue(np.array_equal(found, self.gradient(4)[0]))
         self.assertFalse(np.array_equal(found, self.gradient(4, seed=1)[0]))
 
-    def test_tables_and_texts_are_predicted_as_the_command_does(self):
-        def write(name, text):
-            pathlib.Path(folder, name).write_text(text)
-
-        with tempfile.TemporaryDirectory() as folder:
-            rows = [(1.7e9 + i, 0.5 * i, 3.0 * i + 1.5) for i in range(400)]
-            write("t.csv", "time,x,target\n" + "".join(f"{a},{b},{c}\n" for a, b, c in rows))
-            config = {"model": {"name": "mlp", "hidden": [4]}, "data": {"name": "csv", "dir": f"{folder}/t.csv"},
-                      "train": {"steps": 3}, "threads": 1}
-            frugal.train(config, out=f"{folder}/run", quiet=True)
-            model = frugal.load(f"{folder}/run")
-            of_file = model.predict(f"{folder}/t.csv")
-            self.assertEqual(len(of_file), 400)
-            self.assertEqual(model.predict([pathlib.Path(folder) / "t.csv"]), of_file)
-            self.assertEqual(model.predict(np.array([row[:2] for row in rows])), of_file)
-            said = subprocess.run(
-                [os.environ["FRUGAL_PROGRAM"], "predict", f"{folder}/run", f"{folder}/t.csv", "--json"], capture_output=True, text=True, check=True
-            ).stdout
-            for line, answer in zip(said.splitlines(), of_file):
-                np.testing.assert_allclose(json.loads(line)["values"], answer, rtol=1e-5)
-            write("c.csv", "kind,x,target\n" + "".join(f"{'ab'[i % 2]},{i},{3 * i + 0.5}\n" for i in range(400)))
-            config["data"]["dir"] = f"{folder}/c.csv"
-            frugal.train(config, out=f"{folder}/kinds", quiet=True)
-            with self.assertRaisesRegex(frugal.Error, r'expected a CSV file, since column "kind" is one of categories'):
-                frugal.load(f"{folder}/kinds").predict(np.zeros((2, 3), np.float32))
-            lines = [{"text": "good film" if i % 2 else "bad film", "label": i % 2} for i in range(400)]
-            write("s.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
-            config = {"model": {"name": "bert_tiny"}, "train": {"steps": 1}, "threads": 1,
-                      "data": {"name": "jsonl", "dir": f"{folder}/s.jsonl", "max_length": 8}}
-            frugal.train(config, out=f"{folder}/texts", quiet=True)
-            model = frugal.load(f"{folder}/texts")
-            self.assertEqual(len(model.predict(["good film", "bad film"])), 2)
-            for name in (f"{folder}/s.jsonl", pathlib.Path(folder) / "s.jsonl"):
-                with self.assertRaisesRegex(ValueError, "expected inputs to be text, got the name of a file"):
-                    model.predict(name)
-
     def test_blocks_end_in_any_order(self):
         network = frugal.network("mlp", in_features=64, num_classes=4, hidden=[64])
         x = np.ones((64, 64), np.float32)

@@ -24,15 +24,28 @@ namespace {
 
 using Kind = BatchSpec::Kind;
 
-// Looks at `count` samples from `begin` on. REQUIRES: [N, ...], contiguous on the cpu.
-void check_all_finite(const Tensor& samples, int64_t begin, int64_t count) {
+// Looks at `count` samples from `begin` on. of_bytes: they are pictures whose values must be those
+// that bytes become. REQUIRES: [N, ...], contiguous on the cpu.
+void check_numbers(const Tensor& samples, int64_t begin, int64_t count, bool of_bytes) {
   if (samples.dtype() != DType::f32) return;
   const int64_t one = samples.numel() / std::max<int64_t>(samples.size(0), 1);
   const auto* from = samples.data<float>();
-  for (int64_t i = begin * one; i < (begin + count) * one; ++i)
+  for (int64_t i = begin * one; i < (begin + count) * one; ++i) {
     FRUGAL_CHECK(std::isfinite(from[i]), "[predict] expected finite numbers, got {} in sample {}",
                  std::isnan(from[i]) ? std::abs(from[i]) : from[i], i / one);
 }
+    FRUGAL_CHECK(!of_bytes || (from[i] >= 0 && from[i] <= 1),
+                 "[predict] expected pictures of numbers from 0 to 1, which are bytes divided by "
+                 "255, as the network has learned from bytes, got {} in sample {}",
+                 from[i], i / one);
+  }
+}
+
+// Is `all` a shape [N, ...] of samples of the shape `one`? REQUIRES: an axis more than `one` has.
+bool has_samples(const Shape& all, const Shape& one) {
+  for (int axis = 0; axis < one.dim(); ++axis)
+    if (all[axis + 1] != one[axis]) return false;
+  return true;
 
 void check(const PredictOptions& options) {
   const auto check_positive = [](const char* name, int64_t value) {
@@ -242,7 +255,8 @@ Prediction Model::predict(const Tensor& image, const PredictOptions& options) co
   FRUGAL_CHECK(options.views != data::Views::ten_crop,
                "[predict] expected a decoded picture or a file for ten crops, got a tensor");
   const Tensor here = ops::contiguous(to_device(image, kCpu));
-  check_all_finite(here.view({1, view.height, view.width, view.channels}), 0, 1);
+  check_numbers(here.view({1, view.height, view.width, view.channels}), 0, 1,
+                description_.pictures.of_bytes);
   return only_answer({here.data<float>()}, options);
 }
 
@@ -267,12 +281,17 @@ Prediction Model::predict(const std::string& input, const PredictOptions& option
   return found;
 }
 
-Tensor Model::rows_of(const std::string& csv) const {
+data::CsvTable Model::table_of(const std::string& csv) const {
   FRUGAL_CHECK(description_.table != nullptr,
                "[predict] expected a network that was trained on a table");
-  const data::CsvTable table(csv, description_.table->input_columns());
+  data::CsvTable table(csv, description_.table->input_columns(), description_.table_encoding);
   description_.table->warn_of_unknown(table);
   return description_.table->inputs_of(table);
+  return table;
+}
+
+Tensor Model::rows_of(const std::string& csv) const {
+  const data::CsvTable table = table_of(csv);
 }
 
 void Model::predict_rows(
@@ -298,8 +317,7 @@ void Model::check_arrays(const Tensor& samples) const {
   const bool fits = samples.defined() && samples.dim() == axes + 1 &&
                     samples.dtype() == (tokens ? DType::i64 : DType::f32) &&
                     (tokens ? samples.size(1) >= 1 && samples.size(1) <= spec.sample[0]
-                            : samples.numel() == samples.size(0) * spec.sample.numel() &&
-                                  samples.size(-1) == spec.sample[axes - 1]);
+                            : has_samples(samples.shape(), spec.sample));
   FRUGAL_CHECK(fits, "[predict] expected samples {} {}, one behind the other, got {}", spec.sample,
                tokens ? "i64" : "f32", describe(samples));
 }
@@ -343,7 +361,7 @@ void Model::predict_samples(
   if (description_.table != nullptr) scale = description_.table->encoding().value;
   for (int64_t begin = 0; begin < here.size(0); begin += options.batch_size) {
     const int64_t count = std::min(options.batch_size, here.size(0) - begin);
-    check_all_finite(here, begin, count);
+    check_numbers(here, begin, count, spec.kind == Kind::images && description_.pictures.of_bytes);
     const Tensor found = outputs(batch_of_arrays(here, begin, count));
     for (int64_t i = 0; i < count; ++i) {
       const float* row = found.data<float>() + i * found.size(1);

@@ -15,6 +15,8 @@
 
 namespace frugal::data {
 class CsvEncoder;
+class CsvTable;
+enum class TextEncoding : uint8_t;
 class Tokenizer;
 }  // namespace frugal::data
 
@@ -24,6 +26,8 @@ namespace frugal::train {
 struct PictureInput {
   data::ViewOptions view;
   std::vector<double> mean, std;  // one for each channel, of values in [0, 1]; empty: values stay
+  // The network has learned from bytes, which become 0 to 1: tensors must lie between these, too.
+  bool of_bytes = false;
 };
 
 // How texts become samples. A classifier of texts needs a data::WordPiece.
@@ -40,6 +44,7 @@ struct ModelDescription {
   PictureInput pictures = {};
   TextInput text = {};
   std::shared_ptr<const data::CsvEncoder> table = {};  // makes rows of a table inputs
+  data::TextEncoding table_encoding = {};              // files of such rows have it; {}: UTF-8
   // The value of each class in masks, for a network that gives a class to each pixel. Empty:
   // classes are values.
   std::vector<int64_t> mask_values = {};
@@ -84,7 +89,8 @@ class Model {
   Model(std::shared_ptr<Module> network, ModelDescription description);
 
   // A picture as a tensor: [H, W, C] f32 in [0, 1], of the network's size.
-  // Errors, all three: another shape or dtype; a network of other inputs; options below 1.
+  // Errors, all three: another shape or dtype; numbers beyond [0, 1] for a network that has learned
+  // from bytes; a network of other inputs; options below 1.
   Prediction predict(const Tensor& image, const PredictOptions& options = {}) const;
   // A decoded picture of any size: it is resized and cut as in evaluations.
   Prediction predict(const data::Picture& picture, const PredictOptions& options = {}) const;
@@ -100,8 +106,12 @@ class Model {
       const std::vector<std::string>& inputs, const PredictOptions& options,
       const std::function<bool(int64_t index, const Answer& answer)>& on_answer) const;
 
-  // The rows of a CSV file as the network takes them, [N, F] f32. Errors: a network that was not
-  // trained on a table; those of data::CsvTable and data::CsvEncoder::inputs_of().
+  // A CSV file with the columns and in the encoding of those that the network has learned from.
+  // Categories that it does not know get a warning. Errors: a network that was not trained on a
+  // table; those of data::CsvTable.
+  data::CsvTable table_of(const std::string& csv) const;
+  // The rows of such a file as the network takes them, [N, F] f32. Errors: those of table_of() and
+  // data::CsvEncoder::inputs_of().
   Tensor rows_of(const std::string& csv) const;
   // Rows of numbers as the network takes them, [N, F] f32, in their order. Errors: another shape or
   // dtype; a network of other inputs.
@@ -112,8 +122,9 @@ class Model {
   // Samples as arrays, in their order: rows [N, F] f32 (of a table, as its file has them: this
   // standardizes them), pictures [N, H, W, C] f32 in [0, 1] of the
   // network's size, which this normalizes, or token ids [N, T] i64 of at most text.max_length.
-  // Errors: another shape or dtype; a number that is not finite; a network that gives more than one
-  // answer for a sample; a table with columns of categories.
+  // Errors: another shape or dtype; a number that is not finite, or beyond [0, 1] for a network
+  // that has learned from bytes; a network that gives more than one answer for a sample; a table
+  // with columns of categories.
   void predict_arrays(
       const Tensor& samples, const PredictOptions& options,
       const std::function<bool(int64_t index, const Answer& answer)>& on_answer) const;

@@ -87,6 +87,9 @@ std::map<std::string, std::string> describing_files(
 // pictures, or no texts of classes, the result is empty.
 train::PictureInput evaluated_pictures(const Config& config, const BatchSpec& spec);
 train::TextInput evaluated_texts(const Config& config);
+// Are these pictures whose values are bytes, so that they become 0 to 1? False also for arrays of a
+// run that has not noted it. Reads no data.
+bool has_bytes_of_pictures(const Config& config);
 // The picture files of a split with their labels; empty: the data are no picture files, or there is
 // no such split.
 data::PictureList labelled_pictures(const Config& config, Split split);

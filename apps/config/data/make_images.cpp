@@ -855,15 +855,30 @@ data::PictureList OpenImages::labelled_pictures(const Config& config, Split spli
 
 }  // namespace
 
+namespace {
+
+bool has_pictures_of(const std::string& name) {
+  const auto& rows = data_rows();
+  return std::any_of(rows.begin(), rows.end(),
+                     [&](const DataRow& row) { return name == row.name; });
+}
+
+}  // namespace
+
+bool has_bytes_of_pictures(const Config& config) {
+  if (!has_pictures_of(config.data.name) || is_random(config)) return false;
+  if (!data_row(config.data.name).of_arrays()) return true;
+  return config.data.known != nullptr && config.data.known->of_bytes.value_or(false);
+}
+
 train::PictureInput evaluated_pictures(const Config& config, const BatchSpec& spec) {
   const std::string& name = config.data.name;
-  const auto& rows = data_rows();
-  const bool known =
-      std::any_of(rows.begin(), rows.end(), [&](const DataRow& row) { return name == row.name; });
-  if (!known || spec.kind != BatchSpec::Kind::images || spec.sample.dim() != 3) return {};
+  if (!has_pictures_of(name) || spec.kind != BatchSpec::Kind::images || spec.sample.dim() != 3)
+    return {};
   train::PictureInput input;
   input.view = {spec.sample[0], spec.sample[1], spec.sample[2], 0, exif_of(config)};
   if (data_row(name).of_files()) input.view.resize = resized_side(config.data);
+  input.of_bytes = has_bytes_of_pictures(config);
   if (const auto change = normalization(config, spec.sample[2])) {
     input.mean = change->mean;
     input.std = change->std;
