@@ -29,6 +29,7 @@
 #include "data/tables/tensor_file.h"
 #include "data/tensor_dataset.h"
 #include "data/text/json_lines.h"
+#include "data/text/unicode.h"
 
 namespace frugal::apps {
 
@@ -85,8 +86,16 @@ void add_pictures_in(const std::string& folder, const std::string& out,
 void add_lines_of(const std::string& path, std::vector<Input>& inputs) {
   const std::vector<uint8_t> bytes = data::read_file("predict", path);
   std::string line;
+  int64_t number = 0;
   const auto end_line = [&] {
+    if (++number == 1 && line.starts_with("\xef\xbb\xbf")) line.erase(0, 3);  // byte order mark
     if (!line.empty() && line.back() == '\r') line.pop_back();
+    data::expect_utf8(
+        line,
+        [&](size_t at) {
+          return fmt::format("[predict] {}, line {}, column {}", in_quotes(path), number, at + 1);
+        },
+        data::kMakeUtf8);
     if (!line.empty()) inputs.push_back({line, ""});
     line.clear();
   };

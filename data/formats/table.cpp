@@ -165,11 +165,13 @@ bool TableReader::next() {
 
 void TableReader::expect_utf8(std::string_view text, const std::string& column,
                               const char* advice) const {
-  const size_t at = find_no_text(text);
-  FRUGAL_CHECK(at == std::string_view::npos,
-               "[{}] {}, line {}, column {}: expected UTF-8, got the byte {:02x} in {}; {}", op_,
-               in_quotes(path_), line_, in_quotes(column), static_cast<unsigned char>(text[at]),
-               in_quotes(text), advice);
+  data::expect_utf8(
+      text,
+      [&](size_t) {
+        return fmt::format("[{}] {}, line {}, column {}", op_, in_quotes(path_), line_,
+                           in_quotes(column));
+      },
+      advice);
 }
 
 void TableReader::expect_fields(size_t count) const {

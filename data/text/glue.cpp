@@ -11,6 +11,7 @@
 #include "data/formats/file_bytes.h"
 #include "data/formats/table.h"
 #include "data/missing_files.h"
+#include "data/text/unicode.h"
 
 namespace frugal::data {
 namespace {
@@ -71,9 +72,6 @@ std::string find_folder(const std::string& folder, const std::string& name,
                                  file, name, folder));
 }
 
-constexpr const char* kUtf8Advice =
-    "make the file one of UTF-8, such as by iconv -f windows-1252 -t utf-8";
-
 using KeepRow = std::function<bool(const TableReader&)>;
 
 std::vector<GlueExample> read_table(const std::string& path, const Row& row, const KeepRow& keep) {
@@ -91,8 +89,8 @@ std::vector<GlueExample> read_table(const std::string& path, const Row& row, con
     if (keep && !keep(table)) continue;
     const auto& fields = table.fields();
     GlueExample& example = examples.emplace_back();
-    table.expect_utf8(fields[first], row.first, kUtf8Advice);
-    table.expect_utf8(fields[second], row.task.pair ? row.second : row.first, kUtf8Advice);
+    table.expect_utf8(fields[first], row.first, kMakeUtf8);
+    table.expect_utf8(fields[second], row.task.pair ? row.second : row.first, kMakeUtf8);
     example.first = fields[first];
     if (row.task.pair) example.second = fields[second];
     const auto& names = row.task.labels;

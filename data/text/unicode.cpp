@@ -12,6 +12,7 @@
 #include <memory>
 
 #include "core/error.h"
+#include "core/words/quoted.h"
 
 namespace frugal::data {
 namespace {
@@ -67,6 +68,14 @@ size_t find_no_text(std::string_view text) {
     if (!point.valid || point.code == 0) return begin;
   }
   return std::string_view::npos;
+}
+
+void expect_utf8(std::string_view text, const std::function<std::string(size_t at)>& place,
+                 const char* advice) {
+  const size_t at = find_no_text(text);
+  if (at == std::string_view::npos) return;
+  throw Error(fmt::format("{}: expected UTF-8, got the byte {:02x} in {}; {}", place(at),
+                          static_cast<unsigned char>(text[at]), in_quotes(text), advice));
 }
 
 std::u32string from_utf8(std::string_view text) {

@@ -19,6 +19,12 @@ CodePoint next_code_point(std::string_view text, size_t& at);
 
 // Where the first byte is that is not UTF-8, or is 0, as in a text in UTF-16; npos: there is none.
 size_t find_no_text(std::string_view text);
+// Checks that there is no such byte. Tokenizers would leave it out. `place` is called with where
+// the byte is and names the file, such as "[csv] \"a.csv\", line 3"; `advice` says what to do.
+void expect_utf8(std::string_view text, const std::function<std::string(size_t at)>& place,
+                 const char* advice);
+inline constexpr const char* kMakeUtf8 =
+    "make the file one of UTF-8, such as by iconv -f windows-1252 -t utf-8";
 
 std::u32string from_utf8(std::string_view text);  // bytes that are not UTF-8 are left out
 // U+FFFD stands for each part that is not UTF-8, which is as long as it might begin a character.

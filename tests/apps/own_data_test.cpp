@@ -283,6 +283,14 @@ TEST_CASE("a folder of texts, and token ids in arrays") {
   const Ran ran = data.train("a");
   REQUIRE_MESSAGE(ran.status == 0, ran.err);
   CHECK(data.json("a")["final"]["test_perplexity"].get<double>() < 8);
+  // Word pieces would leave out what is not UTF-8.
+  write_file(data.folder / "vocab.txt", kVocabulary);
+  write_file(data.folder / "data/val.txt", "good film\ngood caf\xe9\n");
+  const Ran latin = data.train("latin", " --set data.tokenizer=wordpiece --set data.vocabulary=" +
+                                            (data.folder / "vocab.txt"));
+  CHECK(latin.status == 1);
+  CHECK(latin.err.find("val.txt\", line 2, column 9: expected UTF-8, got the byte e9") !=
+        std::string::npos);
   std::vector<int64_t> ids, classes;
   for (int64_t i = 0; i < 60; ++i) {
     classes.push_back(i % 2);

@@ -261,6 +261,12 @@ TEST_CASE("a run on texts predicts and continues texts without its data") {
   CHECK(probability_of(of_file.at("good"), 1) ==
         doctest::Approx(probability_of(answers_of(frugal(predict + " good")).at("good"), 1))
             .epsilon(1e-4));
+  write_file(folder / "latin.txt", "\xef\xbb\xbfgood\ncaf\xe9 good\n");
+  check_says(frugal(predict + " " + folder / "latin.txt"), 1,
+             {"latin.txt\", line 2, column 4: expected UTF-8, got the byte e9", "iconv"});
+  check_says(frugal(predict + " 'caf\xe9 good'"), 1, {"UTF-8, got the byte e9", "1 of 1"});
+  write_file(folder / "mark.txt", "\xef\xbb\xbfgood\n");
+  CHECK(answers_of(frugal(predict + " " + folder / "mark.txt")).contains("good"));
   check_says(frugal(predict + " 'a\tb'"), 1, {"without tabs", "1 of 1"});
   check_says(frugal(predict + " good --tta flip"), 2, {"--tta"});
   CHECK(train::load(run).predict("good", {.top = 1}).at(0).index == 1);

@@ -15,6 +15,7 @@
 #include "data/image/picture.h"
 #include "data/image/views.h"
 #include "data/tables/csv_table.h"
+#include "data/text/unicode.h"
 #include "data/text/wordpiece.h"
 #include "ops/dense/copy.h"
 #include "train/tasks/make_task.h"
@@ -33,7 +34,6 @@ void check_numbers(const Tensor& samples, int64_t begin, int64_t count, bool of_
   for (int64_t i = begin * one; i < (begin + count) * one; ++i) {
     FRUGAL_CHECK(std::isfinite(from[i]), "[predict] expected finite numbers, got {} in sample {}",
                  std::isnan(from[i]) ? std::abs(from[i]) : from[i], i / one);
-}
     FRUGAL_CHECK(!of_bytes || (from[i] >= 0 && from[i] <= 1),
                  "[predict] expected pictures of numbers from 0 to 1, which are bytes divided by "
                  "255, as the network has learned from bytes, got {} in sample {}",
@@ -46,6 +46,7 @@ bool has_samples(const Shape& all, const Shape& one) {
   for (int axis = 0; axis < one.dim(); ++axis)
     if (all[axis + 1] != one[axis]) return false;
   return true;
+}
 
 void check(const PredictOptions& options) {
   const auto check_positive = [](const char* name, int64_t value) {
@@ -286,12 +287,12 @@ data::CsvTable Model::table_of(const std::string& csv) const {
                "[predict] expected a network that was trained on a table");
   data::CsvTable table(csv, description_.table->input_columns(), description_.table_encoding);
   description_.table->warn_of_unknown(table);
-  return description_.table->inputs_of(table);
   return table;
 }
 
 Tensor Model::rows_of(const std::string& csv) const {
   const data::CsvTable table = table_of(csv);
+  return description_.table->inputs_of(table);
 }
 
 void Model::predict_rows(
@@ -537,6 +538,12 @@ void Model::each_text(
             fmt::format("[predict] expected {}, got {}",
                         text.pair ? "two sentences with a tab between them" : "a text without tabs",
                         in_quotes(input));
+        continue;
+      }
+      if (const size_t at = data::find_no_text(input); at != std::string::npos) {
+        errors[static_cast<size_t>(i)] =
+            fmt::format("[predict] expected a text in UTF-8, got the byte {:02x} in {}",
+                        static_cast<unsigned char>(input[at]), in_quotes(input));
         continue;
       }
       if (input.find_first_not_of(" \t\r\n") == std::string::npos) {

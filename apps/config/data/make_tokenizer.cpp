@@ -1,5 +1,6 @@
 #include "apps/config/data/make_tokenizer.h"
 
+#include <algorithm>
 #include <filesystem>
 
 #include "apps/config/data/data_parts.h"
@@ -14,6 +15,7 @@
 #include "data/text/byte_bpe.h"
 #include "data/text/characters.h"
 #include "data/text/hub/hub_tokenizer.h"
+#include "data/text/unicode.h"
 
 namespace frugal::apps {
 namespace {
@@ -105,6 +107,27 @@ std::string text_of_file(const std::string& path) {
 }  // namespace
 
 namespace {
+
+// Errors: a text that is not UTF-8, with its place, for a tokenizer that would leave bytes out or
+// make others of them. Pairs of bytes keep all, and characters say themselves what they do not
+// know.
+void check_utf8(const data::Tokenizer& tokenizer, const std::string& text,
+                const std::string& path) {
+  if (dynamic_cast<const data::ByteBpe*>(&tokenizer) != nullptr ||
+      dynamic_cast<const data::Characters*>(&tokenizer) != nullptr)
+    return;
+  int64_t number = 1;
+  for (size_t begin = 0; begin < text.size(); ++number) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    data::expect_utf8(
+        std::string_view(text).substr(begin, end - begin),
+        [&](size_t at) {
+          return fmt::format("[text] {}, line {}, column {}", in_quotes(path), number, at + 1);
+        },
+        data::kMakeUtf8);
+    begin = end + 1;
+  }
+}
 
 // A text of a run's data as they are now. Characters that the run has never seen are left out.
 data::TokenIds encode_known(const data::Tokenizer& tokenizer, const std::string& text,
@@ -260,6 +283,7 @@ TextTokens Tokenizers::encode(const Config& config, const std::vector<std::strin
   else if (kind == "byte_bpe")
     made.tokenizer = std::make_shared<data::ByteBpe>(by + "/vocab.json", by + "/merges.txt");
   FRUGAL_ASSERT(made.tokenizer != nullptr);
+  for (size_t i = 0; i < texts.size(); ++i) check_utf8(*made.tokenizer, texts[i], paths[i]);
   for (size_t i = 0; i < texts.size(); ++i)
     made.ids.push_back(std::make_shared<data::TokenIds>(own != nullptr
                                                             ? encode_known(*own, texts[i], paths[i])
