@@ -2,6 +2,7 @@
 
 #include "autograd/engine.h"
 #include "autograd/node.h"
+#include "autograd/timeline.h"
 
 namespace frugal {
 namespace {
@@ -37,6 +38,7 @@ Variable checkpoint(const std::function<Variable(Variables)>& f, const Variables
                     Rng* rng) {
   if (!grad_enabled()) return f(inputs);
   const RngKey start = rng != nullptr ? rng->state() : RngKey{};
+  const int layer = active_timeline() != nullptr ? active_timeline()->layer() : 0;
   Tensor output;
   bool wanted = false;  // does anything in f need a gradient, or an input?
   {
@@ -57,7 +59,7 @@ Variable checkpoint(const std::function<Variable(Variables)>& f, const Variables
     saves.back().lossless = policy == nullptr;
   }
 
-  auto backward_fn = [f, rng, start, policy,
+  auto backward_fn = [f, rng, start, policy, layer,
                       n = static_cast<int>(inputs.size())](const Backward& b) {
     std::vector<std::shared_ptr<GradAccumulator>> gradients;
     Variable y;
@@ -74,6 +76,7 @@ Variable checkpoint(const std::function<Variable(Variables)>& f, const Variables
       RecomputeScope recompute;
       EnableGrad grad;
       RngAgain rebuild(rng, start);
+      if (Timeline* const timeline = active_timeline()) timeline->set_layer(layer);
       y = f(std::move(leaves));
     }
     if (y.producer() != nullptr)

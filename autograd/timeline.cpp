@@ -38,6 +38,7 @@ double Timeline::now() {
 }
 
 void Timeline::begin(Kind kind, const char* name, uint64_t node) {
+  if (kind == Kind::phase) layer_ = 0;
   Open open;
   open.span.kind = kind;
   open.span.name = *name == '\0' && !open_.empty() ? open_.back().span.name : name;

@@ -51,7 +51,7 @@ class Timeline {
   Timeline& operator=(const Timeline&) = delete;
 
   // Ops that read this storage are of this layer, and so are the ops after them, up to the next op
-  // that reads a known storage. Before any, ops are of layer 0, "".
+  // that reads a known storage. Before any, ops of a phase are of layer 0, "".
   void name_layer(uint64_t storage, const std::string& layer);
   const std::vector<std::string>& layers() const { return layers_; }
 
@@ -71,6 +71,8 @@ class Timeline {
   void keeps(std::vector<Saved> saved);  // all that is kept when the backward pass begins
   bool is_in(Kind kind) const;           // is a span of this kind open?
   int layer_of(uint64_t node) const;
+  int layer() const { return layer_; }           // the next op has it
+  void set_layer(int layer) { layer_ = layer; }  // a part of the forward pass runs again
 
  private:
   struct Open {

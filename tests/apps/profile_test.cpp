@@ -126,6 +126,32 @@ TEST_CASE("profile: ops, what packs and what is rebuilt, and layers") {
     CHECK(table.out.find(part) != std::string::npos);
 }
 
+TEST_CASE("profile: steps are of whole batches, however many are measured") {
+  const TempFolder folder;
+  const std::string config = folder / "c.json";
+  write_file(config, R"({
+    "model": {"name": "mlp", "hidden": [16]},
+    "data": {"name": "random", "shape": [4, 4, 1], "classes": 3, "batch_size": 8,
+             "train_samples": 42, "test_samples": 8},
+    "threads": 1
+  })");
+  const Json whole = profile(config, "--steps 1 --by layer");
+  for (const char* sets : {"--steps 2", "--steps 3", "--steps 4", "--steps 7"}) {
+    CAPTURE(sets);
+    const Json report = profile(config, std::string("--by layer ") + sets);
+    CHECK(sum_of(report, "stored_bytes") == sum_of(whole, "stored_bytes"));
+    CHECK(report["memory"]["activation_bytes"] == whole["memory"]["activation_bytes"]);
+    // Each layer has its own ops in each step.
+    REQUIRE(report["rows"].size() == whole["rows"].size());
+    for (const Json& each : whole["rows"]) {
+      CAPTURE(each["name"].get<std::string>());
+      CHECK(row(report, each["name"])["calls"].get<double>() ==
+            doctest::Approx(each["calls"].get<double>()));
+    }
+  }
+  CHECK(row(whole, "(before the first layer)")["calls"].get<double>() > 0);
+}
+
 TEST_CASE("profile on meta: the bytes, and no times") {
   const TempFolder folder;
   const std::string config = folder / "c.json";

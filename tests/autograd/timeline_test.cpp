@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <string>
 
+#include "autograd/checkpoint.h"
 #include "autograd/engine.h"
 #include "autograd/functions.h"
 
@@ -95,6 +96,40 @@ TEST_CASE("timeline: ops, their nodes, what is kept and by which layer") {
   }
   CHECK(tanh_keeps);
   CHECK(stored > 0);
+}
+
+TEST_CASE("timeline: each phase, and each block that is recomputed, begins with its own layer") {
+  const auto leaf = [](const Shape& shape) { return Variable(Tensor::full(shape, 0.5), true); };
+  const Variable x(Tensor::full({8, 16}, 0.25)), w = leaf({32, 16}), v = leaf({4, 32});
+  Timeline timeline(kCpu);
+  timeline.name_layer(w.value().storage()->id(), "first");
+  timeline.name_layer(v.value().storage()->id(), "second");
+  const TimelineScope scope(timeline);
+  for (int step = 0; step < 2; ++step) {
+    Variable loss;
+    {
+      const TimeSpan span(Kind::phase, "forward");
+      const Variable hidden = linear(neg(x), w, Variable());
+      const Variable y = checkpoint(
+          [&](const Variables& in) { return linear(tanh(in[0]), v, Variable()); }, {hidden});
+      loss = sum(y);
+    }
+    const TimeSpan span(Kind::phase, "backward");
+    backward(loss);
+  }
+  const auto has_layer = [&](const std::string& op, Kind kind, const char* layer) {
+    int found = 0;
+    for (const auto& span : timeline.spans())
+      if (span.kind == kind && span.name == op) {
+        CHECK(timeline.layers()[static_cast<size_t>(span.layer)] == layer);
+        ++found;
+      }
+    CHECK(found == 2);
+  };
+  has_layer("neg", Kind::forward, "");  // "second" ended the step before
+  has_layer("tanh", Kind::rebuild, "first");
+  has_layer("linear", Kind::rebuild, "second");
+  has_layer("sum", Kind::forward, "second");
 }
 
 }  // namespace frugal

@@ -46,6 +46,13 @@ Batch Run::next_batch() {
 
 namespace {
 
+// Is it the rest of an epoch, which has fewer samples than other batches?
+bool is_rest(const Batch& batch, const data::BatchSource& source) {
+  const int64_t smallest = source.smallest_batch();
+  const Tensor& counted = batch.samples.defined() ? batch.samples : batch.input;
+  return counted.size(0) == smallest && smallest * source.batches() < source.samples();
+}
+
 using Source = std::unique_ptr<data::BatchSource>;
 
 data::BatchSource* opened(std::optional<Source>& source,
@@ -152,10 +159,16 @@ Profile Run::profile(int64_t steps, bool traces) {
   std::unique_ptr<TrialRun> trials;
   std::optional<WaySteps> counted;
   std::shared_ptr<Planner> plan;
+  // A step of the rest of an epoch would say less than the others take. A source that knows its
+  // smallest batch has no two of them in turn.
+  const auto next = [this] {
+    Batch batch = next_batch();
+    return is_rest(batch, batches()) ? next_batch() : batch;
+  };
   if (runs) {
-    trials = trial();
+    trials = trial(next);
     trials->step(0);
-    trials->adapt(next_batch(), recipe_.options.compression.choice.measuring.first);
+    trials->adapt(next(), recipe_.options.compression.choice.measuring.first);
     trials->step(kFirstMeasuredStep);
   } else {
     counted.emplace(planned());
