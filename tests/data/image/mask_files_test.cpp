@@ -144,6 +144,23 @@ TEST_CASE("masks: values that leave classes without pixels are told of") {
   CHECK(has(told, "soft edges"));
 }
 
+TEST_CASE("masks: two pictures or two masks of one name are refused, and both are named") {
+  Masks folders, voc;
+  folders.add("images/a.png", "masks/a.png", 4, 6, stripes);
+  folders.add("images/b.png", "masks/b.png", 4, 6, stripes);
+  fs::copy(folders.folder.path() + "/masks/b.png", folders.folder.path() + "/masks/b.bmp");
+  fails("masks/b.bmp\" and \"", [&] { list_masks(folders.folder.path()); });
+  fails("masks/b.png\"; take one", [&] { list_masks(folders.folder.path()); });
+  fs::remove(folders.folder.path() + "/masks/b.bmp");
+  fs::copy(folders.folder.path() + "/images/a.png", folders.folder.path() + "/images/a.jpg");
+  fails("images/a.jpg\" and \"", [&] { list_masks(folders.folder.path()); });
+  voc.add("JPEGImages/x.png", "SegmentationClass/x.png", 4, 4, stripes);
+  voc.write("ImageSets/Segmentation/train.txt", {'x', '\n'});
+  CHECK(list_masks(voc.folder.path(), MaskPart::train).size() == 1);
+  fs::copy(voc.folder.path() + "/JPEGImages/x.png", voc.folder.path() + "/JPEGImages/x.jpeg");
+  fails("x.jpeg\" and \"", [&] { list_masks(voc.folder.path(), MaskPart::train); });
+}
+
 TEST_CASE("masks: two folders of masks are refused, and masks without a picture told of") {
   Masks m;
   m.add("images/a.png", "masks/a.png", 4, 6, stripes);
