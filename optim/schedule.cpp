@@ -312,10 +312,53 @@ void check(const ScheduleOptions& options, double lr) {
                       fmt::format("expected at most optim.lr = {}, got {}", lr, options.min_lr));
 }
 
+namespace {
+
+int64_t steps_in(double epochs, int64_t steps_per_epoch) {
+  return std::llround(epochs * static_cast<double>(steps_per_epoch));
+}
+
+int64_t warm_steps(const ScheduleOptions& options, int64_t steps_per_epoch) {
+  return options.warmup_steps + steps_in(options.warmup_epochs, steps_per_epoch);
+}
+
+}  // namespace
+
+std::vector<Unreached> unreached(const ScheduleOptions& options, int64_t steps_per_epoch,
+                                 int64_t steps) {
+  if (options.name == "one_cycle") return {};  // it has neither
+  std::vector<Unreached> all;
+  const int64_t warm = warm_steps(options, steps_per_epoch);
+  if (warm > 0 && warm >= steps)
+    all.push_back({options.warmup_epochs > 0 ? "warmup_epochs" : "warmup_steps",
+                   fmt::format("the warm-up takes {} steps and the run has {}, so the learning "
+                               "rate does not come to optim.lr",
+                               warm, steps)});
+  std::vector<double> late, early;
+  for (const double epoch : options.milestones) {
+    const int64_t step = steps_in(epoch, steps_per_epoch);
+    if (step >= steps)
+      late.push_back(epoch);
+    else if (step < warm)
+      early.push_back(epoch);
+  }
+  if (options.name != "step") return all;
+  if (!late.empty())
+    all.push_back({"milestones",
+                   fmt::format("the run ends after {:.4g} epochs, so the learning "
+                               "rate does not fall at {}",
+                               static_cast<double>(steps) / static_cast<double>(steps_per_epoch),
+                               fmt::join(late, ", "))});
+  if (!early.empty())
+    all.push_back({"milestones", fmt::format("the warm-up takes {} steps, so the learning rate "
+                                             "does not fall at {}, but when it ends",
+                                             warm, fmt::join(early, ", "))});
+  return all;
+}
+
 SchedulePtr make_schedule(const ScheduleOptions& c, double lr, int64_t steps_per_epoch,
                           int64_t steps) {
   check(c, lr);
-  const auto per_epoch = static_cast<double>(steps_per_epoch);
   if (c.name == "one_cycle") {
     OneCycleOptions options;
     options.max_lr = lr;
@@ -327,7 +370,7 @@ SchedulePtr make_schedule(const ScheduleOptions& c, double lr, int64_t steps_per
     if (c.min_lr > 0) options.final_division = lr / options.initial_division / c.min_lr;
     return one_cycle_schedule(options);
   }
-  const int64_t warm = c.warmup_steps + std::llround(c.warmup_epochs * per_epoch);
+  const int64_t warm = warm_steps(c, steps_per_epoch);
   if (c.name == "inverse_sqrt") return inverse_sqrt_schedule(lr, warm, c.warmup_start);
   const int64_t falling = std::max<int64_t>(steps - warm, 1);
   const auto rest = [&] {
@@ -338,7 +381,7 @@ SchedulePtr make_schedule(const ScheduleOptions& c, double lr, int64_t steps_per
     // Milestones are epochs of the whole run. The schedule counts from the end of the warm-up.
     std::vector<int64_t> milestones;
     for (const double epoch : c.milestones)
-      milestones.push_back(std::max<int64_t>(std::llround(epoch * per_epoch) - warm, 0));
+      milestones.push_back(std::max<int64_t>(steps_in(epoch, steps_per_epoch) - warm, 0));
     return step_schedule(lr, milestones, c.gamma);
   };
   return warmup(rest(), warm, c.warmup_start);

@@ -90,6 +90,14 @@ struct ScheduleOptions {
 // Errors (OptionError): options that no schedule of highest rate `lr` can have together.
 void check(const ScheduleOptions& options, double lr);
 
+// Options that a run of `steps` steps does not come to, each with what follows from that: a warm-up
+// that the run does not end, milestones behind its end or within its warm-up.
+struct Unreached {
+  std::string option, what;
+};
+std::vector<Unreached> unreached(const ScheduleOptions& options, int64_t steps_per_epoch,
+                                 int64_t steps);
+
 // The schedule of a run of `steps` steps, whose highest rate is `lr`. Errors: as check().
 SchedulePtr make_schedule(const ScheduleOptions& options, double lr, int64_t steps_per_epoch,
                           int64_t steps);

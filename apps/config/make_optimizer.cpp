@@ -6,6 +6,7 @@
 #include <set>
 
 #include "apps/config/keys/config_error.h"
+#include "core/log.h"
 #include "core/words/quoted.h"
 #include "distributed/sharded_optimizer.h"
 #include "models/layer_order.h"
@@ -172,6 +173,11 @@ by_name::Value OptimConfig::value(const std::string& key) const {
     if (each.has(key)) return each.usual(key);
   FRUGAL_ASSERT(false);
   return {};
+}
+
+void warn_of_unreached(const Config& config, int64_t steps_per_epoch, int64_t steps) {
+  for (const auto& [option, what] : optim::unreached(config.schedule, steps_per_epoch, steps))
+    log().warn("schedule.{}: {}", option, what);
 }
 
 optim::SchedulePtr make_schedule(const Config& config, int64_t steps_per_epoch, int64_t steps) {

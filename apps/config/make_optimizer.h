@@ -14,6 +14,8 @@ namespace frugal::apps {
 // keeps the state of one rank. `ranks`: null: they are imagined, for plans.
 std::unique_ptr<Optimizer> make_optimizer(const Config& config, Module& model,
                                           const distributed::CommunicatorPtr& ranks = {});
+// Warns of keys of the schedule that a run of `steps` steps does not come to.
+void warn_of_unreached(const Config& config, int64_t steps_per_epoch, int64_t steps);
 optim::SchedulePtr make_schedule(const Config& config, int64_t steps_per_epoch, int64_t steps);
 
 }  // namespace frugal::apps

@@ -66,7 +66,9 @@ train::RunRecipe run_recipe(const Config& config, const distributed::Communicato
 train::RunRecipe run_recipe(const Config& config, std::shared_ptr<Planner> planner,
                             const distributed::CommunicatorPtr& ranks) {
   train::RunRecipe recipe = run_recipe(config, batch_spec(config), ranks);
-  recipe.make_schedule = [config](int64_t steps_per_epoch, int64_t steps) {
+  const bool says = ranks == nullptr || ranks->rank() == 0;
+  recipe.make_schedule = [config, says](int64_t steps_per_epoch, int64_t steps) {
+    if (says) warn_of_unreached(config, steps_per_epoch, steps);
     return make_schedule(config, steps_per_epoch, steps);
   };
   recipe.open_train = [config] { return make_batches(config, Split::train); };

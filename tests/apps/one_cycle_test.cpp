@@ -1,5 +1,5 @@
-// one_cycle with a momentum that moves against the rate, and weights for another picture size: as a
-// user runs them, from a file.
+// one_cycle with a momentum that moves against the rate, schedules that a run does not come to, and
+// weights for another picture size: as a user runs them, from a file.
 #include <doctest/doctest.h>
 
 #include "apps/json.h"
@@ -55,6 +55,33 @@ TEST_CASE("a run that cycles its momentum is cut and goes on to the same bits") 
     REQUIRE(frugal(train + " --out " + (folder / "c")).status == 0);
     CHECK(weights("a") != weights("c"));
   }
+}
+
+TEST_CASE("a warm-up and milestones that a run does not come to are told of") {
+  const TempFolder folder;
+  write_file(folder / "c.json", kTinyConfig);
+  const auto said = [&](const std::string& sets) {
+    const Ran ran = frugal("train " + (folder / "c.json") + " --set train.steps=20" + sets);
+    CHECK_MESSAGE(ran.status == 0, ran.err);
+    return ran.err;
+  };
+  const auto check_has = [](const std::string& text, const char* part) {
+    CHECK_MESSAGE(text.find(part) != std::string::npos, text);
+  };
+  const std::string step = " --set schedule.name=step --set 'schedule.milestones=";
+  check_has(said(" --set schedule.name=cosine --set schedule.warmup_steps=20"),
+            "schedule.warmup_steps: the warm-up takes 20 steps and the run has 20, so the "
+            "learning rate does not come to optim.lr");
+  check_has(said(" --set schedule.name=linear --set schedule.warmup_epochs=900"),
+            "schedule.warmup_epochs: the warm-up takes ");
+  check_has(said(step + "[0.1,70,90]'"), "so the learning rate does not fall at 70, 90");
+  check_has(said(step + "[0.1]' --set schedule.warmup_steps=15"),
+            "schedule.milestones: the warm-up takes 15 steps, so the learning rate does not fall "
+            "at 0.1, but when it ends");
+  for (const std::string& sets :
+       {std::string(), step + "[0.1]'",
+        std::string(" --set schedule.name=cosine --set schedule.warmup_steps=19")})
+    CHECK(said(sets).find("schedule.") == std::string::npos);
 }
 
 TEST_CASE("momenta of a cycle that contradict other keys are refused") {
