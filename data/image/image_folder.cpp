@@ -193,18 +193,25 @@ ListFile read_list(const std::string& path, const ListColumns& columns) {
   list.header = std::move(list.rows.front());
   list.rows.erase(list.rows.begin());
   list.lines.erase(list.lines.begin());
-  const auto column = [&](const std::string& name) {
+  const auto column = [&](const char* option, const std::string& name) {
     const auto at = std::find(list.header.begin(), list.header.end(), name);
-    FRUGAL_CHECK(at != list.header.end(), "[pictures] {}: expected a column {}, got {}",
-                 in_quotes(path), in_quotes(name),
-                 printable(fmt::format("{}", fmt::join(list.header, ", ")), 300));
+    if (at == list.header.end())
+      throw OptionError(
+          option, fmt::format("expected a column of {}, which has {}, got {}", in_quotes(path),
+                              printable(fmt::format("{}", fmt::join(list.header, ", ")), 300),
+                              in_quotes(name)));
     return static_cast<size_t>(at - list.header.begin());
   };
-  size_t first = columns.path.empty() ? 0 : column(columns.path);
+  size_t first = columns.path.empty() ? 0 : column("path", columns.path);
   if (!named && list.header.size() == 2 && lower(list.header[1]) == "path") first = 1;
   std::vector<size_t> order = {first};
   if (!columns.label.empty()) {
-    order.push_back(column(columns.label));
+    order.push_back(column("label", columns.label));
+    if (order[1] == first)
+      throw OptionError("label",
+                        fmt::format("expected another column of {} than that of the paths, "
+                                    "got {}",
+                                    in_quotes(path), in_quotes(columns.label)));
   } else {
     for (size_t i = 0; i < list.header.size(); ++i)
       if (i != first) order.push_back(i);

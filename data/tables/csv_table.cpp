@@ -190,9 +190,15 @@ std::string target_name(const CsvTable& table, const CsvOptions& options) {
       in_quotes(table.path()), printable(fmt::format("{}", fmt::join(names, ", ")), 300)));
 }
 
+// Are there more numbers than text in a column that is text because of single cells?
+bool has_mostly_numbers(const CsvTable::Column& column) {
+  return !column.is_number &&
+         2 * column.cells_of_numbers >= static_cast<int64_t>(column.codes.size());
+}
+
 // Tells of a column that one cell, such as "?", makes one of categories.
 void warn_of_text_beside_numbers(const CsvTable& table, const CsvTable::Column& column) {
-  if (column.is_number || 2 * column.cells_of_numbers < table.rows()) return;
+  if (!has_mostly_numbers(column)) return;
   log().warn(
       "[csv] {}: column {} is one of categories, since line {} has {} there; {} of its {} cells "
       "are "
@@ -201,17 +207,22 @@ void warn_of_text_beside_numbers(const CsvTable& table, const CsvTable::Column& 
       column.cells_of_numbers, table.rows());
 }
 
-// Whether the target's cells are classes.
+// Whether the target's cells are classes. Errors: OptionError if the task does not fit to the
+// column; Error if single cells do not fit to the task.
 bool has_classes(const CsvTable::Column& target, const CsvOptions& options,
                  const std::string& path) {
   if (!target.is_number) {
-    FRUGAL_CHECK(options.task != CsvOptions::Task::values,
-                 "[csv] {}: expected numbers to predict in column {}, got {}", in_quotes(path),
-                 in_quotes(target.name),
-                 target.text_line == 0
-                     ? "text"
-                     : fmt::format("{} in line {}", in_quotes(target.text), target.text_line));
-    return true;
+    if (options.task != CsvOptions::Task::values) return true;
+    const std::string got =
+        target.text_line == 0
+            ? "text"
+            : fmt::format("{} in line {}", in_quotes(target.text), target.text_line);
+    if (!has_mostly_numbers(target))
+      throw OptionError(
+          "task", fmt::format("expected classes for column {} of {}, which has {}, got values",
+                              in_quotes(target.name), in_quotes(path), got));
+    throw Error(fmt::format("[csv] {}: expected numbers to predict in column {}, got {}",
+                            in_quotes(path), in_quotes(target.name), got));
   }
   if (options.task == CsvOptions::Task::values) return false;
   if (options.task == CsvOptions::Task::automatic) {
@@ -223,10 +234,10 @@ bool has_classes(const CsvTable::Column& target, const CsvOptions& options,
                  in_quotes(path), in_quotes(target.name), values.size());
     return true;
   }
-  FRUGAL_CHECK(target.all_whole,
-               "[csv] {}: expected classes in column {}, names or whole numbers, got numbers with "
-               "fractions",
-               in_quotes(path), in_quotes(target.name));
+  if (!target.all_whole)
+    throw OptionError("task", fmt::format("expected values for column {} of {}, which has numbers "
+                                          "with fractions, got classes",
+                                          in_quotes(target.name), in_quotes(path)));
   return true;
 }
 
@@ -327,9 +338,9 @@ CsvEncoder::CsvEncoder(const CsvTable& table, const CsvOptions& options,
                in_quotes(table.path()));
   const std::unordered_set<std::string> dropped(options.drop.begin(), options.drop.end());
   for (const std::string& name : options.drop)
-    FRUGAL_CHECK(table.column(name).name != encoding_.target,
-                 "[csv] expected other columns to leave out than the target, got {}",
-                 in_quotes(name));
+    if (table.column(name).name == encoding_.target)
+      throw OptionError(
+          "drop", fmt::format("expected other columns than the target, got {}", in_quotes(name)));
   for (const CsvTable::Column& column : table.columns()) {
     if (column.name == encoding_.target || dropped.contains(column.name)) continue;
     CsvEncoding::Input input;
@@ -534,13 +545,19 @@ std::vector<int64_t> csv_labels(const CsvTable& table, const CsvOptions& options
         known.emplace(name.value_or(""), static_cast<int64_t>(known.size())).first->second;
   }
   // No class has a row to train and one to test on.
-  if (const size_t rows = labels.size(); rows > 1 && known.size() == rows)
+  if (const size_t rows = labels.size(); rows > 1 && known.size() == rows) {
+    if (target.is_number && options.task == CsvOptions::Task::classes)
+      throw OptionError(
+          "task", fmt::format("expected values for column {} of {}, which has another number in "
+                              "each of {} rows, got classes",
+                              in_quotes(target.name), in_quotes(table.path()), rows));
     throw Error(fmt::format(
         "[csv] {}: expected classes that rows share in column {}, got another one in each of {} "
         "rows; {}",
         in_quotes(table.path()), in_quotes(target.name), rows,
         target.is_number ? "data.task=values predicts numbers"
                          : "data.target names the column to predict"));
+  }
   return labels;
 }
 

@@ -98,7 +98,8 @@ struct CsvEncoding {
 class CsvEncoder {
  public:
   explicit CsvEncoder(CsvEncoding encoding) : encoding_(std::move(encoding)) {}
-  // Errors: those of the options' columns; no column beside the target; a missing target; a
+  // Errors: those of the options' columns; OptionError for a task that does not fit to the target,
+  // and for a target that is left out; no column beside the target; a missing target; a
   // category column with more than 1000 categories that are to be one input each; a missing cell,
   // unless they are filled.
   CsvEncoder(const CsvTable& table, const CsvOptions& options,

@@ -82,10 +82,10 @@ class TensorFileReader {
   SampleTargets classes(const SampleTargets* like) const {
     SampleTargets targets;
     if (width() > 1) {
-      FRUGAL_CHECK(all_bits() && one_hot(),
-                   "[tensors] {}: expected one class a sample, as a number or as a single 1, got "
-                   "{}",
-                   where_, describe(values_));
+      if (!all_bits() || !one_hot())
+        refuse(like,
+               fmt::format("expected one class a sample, as a number or as a single 1, got {}",
+                           describe(values_)));
       targets.classes = width();
       for (int64_t row = 0; row < rows(); ++row) {
         int64_t column = 0;
@@ -96,7 +96,11 @@ class TensorFileReader {
       constexpr double kMostClasses = 1 << 24;
       for (int64_t row = 0; row < rows(); ++row) {
         const double value = at(row);
-        FRUGAL_CHECK(value >= 0 && value < kMostClasses && value == std::floor(value),
+        if (value != std::floor(value))
+          refuse(like,
+                 fmt::format("expected a class, a whole number from 0 on, got {} of sample {}",
+                             value, row));
+        FRUGAL_CHECK(value >= 0 && value < kMostClasses,
                      "[tensors] {}: expected a class, a whole number from 0 on, got {} of sample "
                      "{}",
                      where_, value, row);
@@ -115,8 +119,8 @@ class TensorFileReader {
   }
 
   SampleTargets numbers(FloatTargets kind, const SampleTargets* like) const {
-    FRUGAL_CHECK(kind != FloatTargets::answers || all_bits(),
-                 "[tensors] {}: expected labels of 0 and 1, got other numbers", where_);
+    if (kind == FloatTargets::answers && !all_bits())
+      refuse(like, "expected labels of 0 and 1, got other numbers");
     FRUGAL_CHECK(like == nullptr || like->classes == width(),
                  "[tensors] {}: expected {} columns, as in the training part, got {}", where_,
                  like == nullptr ? 0 : like->classes, width());
@@ -129,6 +133,11 @@ class TensorFileReader {
   }
 
  private:
+  // Targets of another kind than the task that was asked for, or than those of training.
+  [[noreturn]] void refuse(const SampleTargets* like, const std::string& why) const {
+    if (like != nullptr) throw Error(fmt::format("[tensors] {}: {}", where_, why));
+    throw OptionError("task", fmt::format("{}: {}", where_, why));
+  }
   float at(int64_t i) const { return values_.data<float>()[i]; }
   bool all_bits() const {
     const float* const all = values_.data<float>();

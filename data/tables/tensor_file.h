@@ -32,8 +32,8 @@ class TensorFile {
 enum class TargetTask : uint8_t { automatic, classes, labels, values };
 
 // The targets of a part. `like`: those of the training part, whose task and width count.
-// Errors: another shape; targets that do not fit the task; labels other than 0 and 1; a class below
-// 0, or one that the training part has not; a number that is not finite.
+// Errors: another shape; targets that do not fit the task (without `like`: OptionError "task"); a
+// class below 0, or one that the training part has not; a number that is not finite.
 SampleTargets read_targets(const TensorFile& file, const std::string& name, TargetTask task,
                            const SampleTargets* like = nullptr);
 

@@ -210,6 +210,9 @@ TEST_CASE("arrays: rows, pictures and several labels") {
   write(rows, Tensor::from(labels, {200, 3}));
   REQUIRE(data.train("labels").status == 0);
   CHECK(data.json("labels")["final"]["test_micro_f1"].get<double>() > 0.85);
+  const Ran wrong_task = data.train("wrong_task", " --set data.task=classes");
+  CHECK(wrong_task.status == 2);
+  CHECK(has(wrong_task.err, "data.task: \"target\" of "));
   write(rows.view({200, 3, 2, 2}), Tensor::from(classes, {200}));
   REQUIRE(data.train("pictures", " --set data.layout=nchw --set data.flip=true").status == 0);
   write_file(data.folder / "names.txt", "small\nlarge\n");
@@ -408,6 +411,13 @@ TEST_CASE("own data that are not as they should be are errors that say what to d
   write_file(data.folder / "data/train.csv", "a,b\n1,3.5\n2,?\n3,4\n4,5\n");
   refused(" --set data.target=b --set data.task=values", 1, "got \"?\" in line 3");
   write_file(data.folder / "data/train.csv", table(40, false));
+  refused(" --set data.target=answer --set data.task=values", 2,
+          "data.task: expected classes for column \"answer\" of ");
+  refused(" --set data.target=size --set data.task=classes", 2,
+          "data.task: expected values for column \"size\" of ");
+  refused(" --set data.target=answer --set 'data.drop=[\"answer\"]'", 2,
+          "data.drop: expected other columns than the target");
+  refused(" --set data.target=id --set data.task=classes", 2, "another number in each of 40 rows");
   refused(" --set data.target=answer --set model.name=resnet20", 2, "model.name");
   refused(" --set data.target=answer --set data.normalize=imagenet", 2, "data.normalize");
   refused(" --set data.target=answer --set data.flip=true", 2, "data.flip");

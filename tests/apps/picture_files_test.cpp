@@ -152,8 +152,12 @@ TEST_CASE_FIXTURE(Pictures, "a list of pictures with any header, and columns tha
   write_file(folder / "data/train.csv", wide);
   same("columns", " --set data.path_column=file --set data.target=class");
   const Ran unknown = train("unknown", list + " --set data.path_column=picture");
-  CHECK(unknown.status == 1);
-  CHECK(has(unknown.err, "expected a column \"picture\", got id, class, file"));
+  CHECK(unknown.status == 2);
+  CHECK(has(unknown.err, "data.path_column: expected a column of "));
+  CHECK(has(unknown.err, "which has id, class, file, got \"picture\""));
+  const Ran twice = train("twice", list + " --set data.path_column=file --set data.target=file");
+  CHECK(twice.status == 2);
+  CHECK(has(twice.err, "data.target: expected another column of "));
 }
 
 TEST_CASE_FIXTURE(Pictures, "a list of pictures, and means by name or by number") {

@@ -206,8 +206,12 @@ data::ListColumns columns_of_list(const Config& config) {
 data::PictureList read_list(const Config& config, const std::filesystem::path& path,
                             const std::vector<std::string>& classes) {
   const data::ListColumns columns = columns_of_list(config);
-  return config.data.several_labels ? data::read_several_labels(path.string(), classes, columns)
-                                    : data::read_picture_list(path.string(), classes, columns);
+  try {
+    return config.data.several_labels ? data::read_several_labels(path.string(), classes, columns)
+                                      : data::read_picture_list(path.string(), classes, columns);
+  } catch (const ConfigError& e) {
+    throw ConfigError(e.path() == "path" ? "data.path_column" : "data.target", e.reason());
+  }
 }
 
 // ImageNet's own file of names, which says what people call the folders.

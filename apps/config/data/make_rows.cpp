@@ -84,14 +84,16 @@ CsvData read_csv(const Config& config, const DataParts& files) {
   for (size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<int64_t>(i);
   if (files.one_file()) {
     // The run's parts do not depend on labels.
-    csv.split =
-        split_by(config, csv.encoder == nullptr
-                             ? data::csv_labels(*csv.table, options)
-                             : std::vector<int64_t>(static_cast<size_t>(csv.table->rows())));
+    csv.split = split_by(
+        config, csv.encoder == nullptr
+                    ? at_section("data", [&] { return data::csv_labels(*csv.table, options); })
+                    : std::vector<int64_t>(static_cast<size_t>(csv.table->rows())));
     rows = csv.split.train;
   }
   if (csv.encoder == nullptr)
-    csv.encoder = std::make_shared<const data::CsvEncoder>(*csv.table, options, rows);
+    csv.encoder = at_section("data", [&] {
+      return std::make_shared<const data::CsvEncoder>(*csv.table, options, rows);
+    });
   return csv;
 }
 

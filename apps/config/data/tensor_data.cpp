@@ -100,7 +100,8 @@ TensorParts read_parts(const Config& config) {
   parts.has_targets = config.data.layout != "tokens" ||
                       (!is_decoder(config) && file.contains(place.before + "target"));
   if (parts.has_targets)
-    parts.train_targets = data::read_targets(file, place.before + "target", task_of(config));
+    parts.train_targets = at_section(
+        "data", [&] { return data::read_targets(file, place.before + "target", task_of(config)); });
   // The run may have seen classes that no sample has any more.
   const auto& known = config.data.known;
   if (known != nullptr && parts.has_targets && !parts.train_targets.rows.rows.defined())

@@ -129,7 +129,8 @@ TEST_CASE("a list's header is what is no picture, whatever it says") {
     CHECK_THROWS_WITH_AS(list_of(text, columns), doctest::Contains(message), Error);
   };
   refused(wide, {}, "data.path_column and data.target");
-  refused(wide, {"path", "kind"}, "expected a column \"path\", got id, file, part, kind");
+  refused(wide, {"path", "kind"}, "which has id, file, part, kind, got \"path\"");
+  refused(wide, {"file", "file"}, "another column");
   refused(wide + "9,3.jpg\n", {"file", "kind"}, "line 4: expected 4 columns");
 
   const auto several = [&](const std::string& text, const ListColumns& columns = {}) {

@@ -234,13 +234,12 @@ TEST_CASE("csv: mistakes are named") {
   drop.drop = {"wieght"};
   refuses(folder, kPets, drop, "expected a column \"wieght\"");
   drop.drop = {"label"};
-  refuses(folder, kPets, drop,
-          "expected other columns to leave out than the target, got \"label\"");
+  refuses(folder, kPets, drop, "drop: expected other columns than the target, got \"label\"");
   CsvOptions asked;
   asked.task = CsvOptions::Task::values;
-  refuses(folder, kPets, asked, "expected numbers to predict in column \"label\", got \"yes\"");
+  refuses(folder, kPets, asked, "task: expected classes for column \"label\" of ");
   asked.task = CsvOptions::Task::classes;
-  refuses(folder, "x,label\n1,1.5\n2,2\n", asked, "expected classes in column \"label\"");
+  refuses(folder, "x,label\n1,1.5\n2,2\n", asked, "task: expected values for column \"label\" of ");
   std::string wide = "name,label\n";
   for (int i = 0; i < 1100; ++i) wide += fmt::format("n{},{}\n", i, i % 2 == 0 ? "a" : "b");
   refuses(folder, wide, {}, "has 1100 categories");
