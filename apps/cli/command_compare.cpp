@@ -24,7 +24,8 @@ std::string differences(const std::vector<std::string>& names, const std::vector
       std::vector<std::string> row = {section.path(field)};
       for (const Config& config : configs) {
         const Json value = field.get(config);
-        row.push_back(value.is_string() ? value.get<std::string>() : printable(value.dump(), 40));
+        row.push_back(value.is_string() ? printable(value.get<std::string>())
+                                        : printable(value.dump(), 40));
       }
       rows.push_back(row);
     }
@@ -53,11 +54,12 @@ void compare_command(const std::vector<std::string>& folders, bool json) {
   for (const std::string& folder : folders) {
     const std::string path = folder + "/summary.json";
     if (!std::filesystem::exists(path))
-      throw ConfigError("", fmt::format("[compare] {} holds no finished run: no {}", folder, path));
+      throw ConfigError("", fmt::format("[compare] {} holds no finished run: no {}",
+                                        in_quotes(folder), in_quotes(path)));
     configs.push_back(parse_config(read_json(folder + "/config.json")));
     std::string name = std::filesystem::path(folder).lexically_normal().string();
     while (name.size() > 1 && name.back() == '/') name.pop_back();
-    folders_shown.push_back(std::filesystem::path(name).filename().string());
+    folders_shown.push_back(printable(std::filesystem::path(name).filename().string()));
     names.push_back(folders_shown.back() + ": " + run_title(configs.back()));
     summaries.push_back(read_json(path));
     all[folder] = summaries.back();

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
@@ -7,6 +8,7 @@
 #include "apps/report/chart.h"
 #include "apps/report/run_data.h"
 #include "data/formats/atomic_file.h"
+#include "data/formats/file_bytes.h"
 
 namespace frugal::apps {
 namespace {
@@ -27,9 +29,27 @@ Line curve_of(const std::vector<Json>& lines, const std::string& name, const std
   return curve;
 }
 
+// Lines of steps alone have it.
+bool is_of_steps(const std::string& what) { return what == "lr" || what == "grad_norm"; }
+
+// Why the runs have no points.
+std::string why_none(const CurveArguments& arguments) {
+  const std::string& what = arguments.of;
+  const bool finished = std::all_of(
+      arguments.folders.begin(), arguments.folders.end(),
+      [](const std::string& folder) { return data::is_file(folder + "/summary.json"); });
+  if (is_of_steps(what))
+    return fmt::format("the runs have noted no {}{}: it is noted each train.log_interval steps{}",
+                       what, finished ? "" : " yet",
+                       finished ? ", and the runs have fewer steps than that" : "");
+  if (!finished) return fmt::format("the runs have measured no {} yet", what);
+  return fmt::format("the runs measure no {}{}", what,
+                     what == "loss" ? "" : "; --of loss draws their loss");
+}
+
 // The curves of one run. `only`: the one that runs are compared by.
 std::vector<Line> curves_of(const std::vector<Json>& lines, const std::string& what, bool only) {
-  if (what == "lr" || what == "grad_norm") return {curve_of(lines, "train", "step", "/" + what)};
+  if (is_of_steps(what)) return {curve_of(lines, "train", "step", "/" + what)};
   std::vector<Line> all = {curve_of(lines, "test", "epoch", "/test_" + what),
                            curve_of(lines, "validation", "epoch", "/validation/" + what),
                            curve_of(lines, "train", "step", "/" + what)};
@@ -57,7 +77,7 @@ void curve_command(const CurveArguments& arguments) {
   options.x = "step";
   options.y = arguments.of;
   const std::string text = plot(curves, options);
-  FRUGAL_CHECK(!text.empty(), "[curve] the runs have measured no {} yet", arguments.of);
+  FRUGAL_CHECK(!text.empty(), "[curve] {}", why_none(arguments));
   if (!arguments.svg.empty())
     data::atomic_write(arguments.svg, line_svg(curves, {.y = arguments.of}));
   if (arguments.json)

@@ -182,6 +182,15 @@ TEST_CASE("curve draws runs, alone and together") {
   CHECK(svg.starts_with("<svg "));
   CHECK(svg.find("<path class=\"line", svg.find("<path class=\"line") + 1) != std::string::npos);
   CHECK(svg.ends_with("</svg>\n"));
+  // A name of a folder is no command of the terminal.
+  const std::string red = folder / "rot\x1b[31m";
+  std::filesystem::copy(folder / "b", red, std::filesystem::copy_options::recursive);
+  for (const char* command : {"compare ", "curve "}) {
+    const Ran shown = frugal(command + ("'" + red + "' ") + folder / "a");
+    CHECK_MESSAGE(shown.status == 0, shown.err);
+    CHECK(shown.out.find("rot\\x1b[31m") != std::string::npos);
+    CHECK(shown.out.find('\x1b') == std::string::npos);
+  }
   const Json json = Json::parse(frugal("curve --json " + folder / "a").out);
   CHECK(json[folder / "a"]["test"].size() == 2);
   CHECK(json[folder / "a"]["train"].size() == 26);
@@ -200,7 +209,16 @@ TEST_CASE("curve draws runs, alone and together") {
   refused(folder / "b --of speed", 2, "--of");
   refused(folder / "b --svg " + folder / "none/c.svg", 2, "c.svg");
   write_file(folder / "b/metrics.jsonl", "");
+  refused(folder / "b", 1, "measure no loss");
+  std::filesystem::remove(folder / "b/summary.json");
   refused(folder / "b", 1, "no loss yet");
+  refused(folder / "b --of lr", 1, "noted no lr yet: it is noted each train.log_interval steps");
+  REQUIRE(
+      frugal("train " + folder / "c.json" + " --set train.log_interval=1000 --out " + folder / "c")
+          .status == 0);
+  for (const char* of : {"lr", "grad_norm"})
+    refused(folder / "c --of " + of, 1,
+            "each train.log_interval steps, and the runs have fewer steps than that");
 }
 
 }  // namespace frugal::apps

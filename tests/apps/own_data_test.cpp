@@ -398,6 +398,8 @@ TEST_CASE("own data that are not as they should be are errors that say what to d
   };
   refused("", 2, "expected train.csv in");
   refused(" --set data.dir=" + (data.folder / "none"), 2, "which is not there");
+  refused(" --set data.dir=none", 2, "which is not there; it counts from \"");
+  refused(" --set data.name=image_folder --set data.dir=none", 2, "where the command is called");
   refused(" --set data.dir=null", 2, "data.dir");
   write_file(data.folder / "data/train.csv", "");
   refused("", 1, "expected a header");

@@ -18,6 +18,7 @@ TEST_CASE("keys by the names of other programs, misspelt commands and options ge
       {"train " + config + " --set learning_rate=0.1", "nearest valid key is 'optim.lr'"},
       {"train " + config + " --set optim.epochs=3", "nearest valid key is 'train.epochs'"},
       {"train " + config + " --set train.num-epochs=3", "nearest valid key is 'train.epochs'"},
+      {"train " + config + " --set train.log_every=3", "nearest valid key is 'train.log_interval'"},
       {"train " + config + " --set train.batch=3", "nearest valid key is 'data.batch_size'"},
       {"train " + config + " --set optimizer=adam", "nearest valid key is 'optim.name'"},
       {"train " + config + " --epochs 3", "set by --set train.epochs=3"},

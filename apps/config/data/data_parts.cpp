@@ -70,9 +70,10 @@ DataParts find_parts(const Config& config, const std::vector<std::string>& endin
     return {dir.string(), "", ""};
   }
   if (!fs::is_directory(dir, ignored))
-    throw ConfigError("data.dir", fmt::format("expected a file {} or a folder, got {}, which is "
-                                              "not there",
-                                              wanted, in_quotes(dir.string())));
+    throw ConfigError("data.dir",
+                      fmt::format("expected a file {} or a folder, got {}, which is "
+                                  "not there{}",
+                                  wanted, in_quotes(dir.string()), counted_from(dir.string())));
   DataParts parts{find_part(dir, Split::train, endings), find_part(dir, Split::validation, endings),
                   find_part(dir, Split::test, endings)};
   if (parts.train.empty() && parts.one_file()) parts.train = only_file(dir, endings);
@@ -153,6 +154,13 @@ data::SplitIndices split_by(const Config& config, const std::vector<int64_t>& la
   if (split.test.empty()) split.test = split.validation;
   if (split.train.empty() || split.test.empty()) refuse_split(config, labels);
   return split;
+}
+
+std::string counted_from(const std::string& path) {
+  std::error_code error;
+  const fs::path here = fs::current_path(error);
+  if (error || fs::path(path).is_absolute()) return "";
+  return fmt::format("; it counts from {}, where the command is called", in_quotes(here.string()));
 }
 
 std::string name_of_file(const Config& config, const std::string& path) {

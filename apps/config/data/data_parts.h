@@ -28,6 +28,10 @@ const std::vector<int64_t>& part_of(const data::SplitIndices& split, Split part)
 data::SplitIndices split_by(const Config& config, const std::vector<int64_t>& labels,
                             const std::function<std::string(int64_t)>& name = {});
 
+// What a message about a path that is not there ends with: from where a relative path counts. A
+// run keeps such a path, and may be used in another folder.
+std::string counted_from(const std::string& path);
+
 // The path of a file of the data, below data.dir.
 std::string name_of_file(const Config& config, const std::string& path);
 

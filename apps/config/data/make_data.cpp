@@ -9,6 +9,7 @@
 
 #include "apps/config/data/csv_columns.h"
 #include "apps/config/data/data_kinds.h"
+#include "apps/config/data/data_parts.h"
 #include "apps/config/keys/value_named.h"
 #include "core/words/quoted.h"
 #include "data/fetch/sources.h"
@@ -41,7 +42,8 @@ std::string wrong_place(const std::string& dir) {
   namespace fs = std::filesystem;
   std::error_code error;
   if (!fs::exists(dir, error))
-    return fmt::format("expected a file or a folder, got {}, which is not there", in_quotes(dir));
+    return fmt::format("expected a file or a folder, got {}, which is not there{}", in_quotes(dir),
+                       counted_from(dir));
   const bool is_folder = fs::is_directory(dir, error);
   if (access(dir.c_str(), is_folder ? R_OK | X_OK : R_OK) != 0)
     return fmt::format("expected a {} that can be read, got {}: {}", is_folder ? "folder" : "file",
