@@ -73,6 +73,7 @@ class Network:
         return {name: one.value for name, one in self.parameters().items()}
 
     def zero_grad(self) -> None:
+        """Forgets the gradients of the parameters."""
         self._network.zero_grad()
 
 

@@ -61,6 +61,12 @@ def _array(self: Tensor, dtype: Any = None, copy: Any = None) -> Any:
     return array.copy() if copy else array
 
 
+def _numpy(self: Tensor) -> Any:
+    """The numbers as an array of NumPy, which shares the memory."""
+    return _array(self)
+
+
+_numpy.__name__ = "numpy"
 Tensor.__array__ = _array  # type: ignore[method-assign]
-Tensor.numpy = lambda self: _array(self)  # type: ignore[attr-defined]
+Tensor.numpy = _numpy  # type: ignore[attr-defined]
 Variable.__array__ = lambda self, dtype=None, copy=None: _array(self.value, dtype, copy)  # type: ignore[attr-defined]

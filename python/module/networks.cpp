@@ -113,33 +113,44 @@ void add_variables(py::module_& module) {
   const auto one = [](Variable (*f)(const Variable&)) {
     return [f](const Variable& x) { return without_lock([&] { return f(x); }); };
   };
-  py::class_<Variable> variables(module, "Variable");
+  py::class_<Variable> variables(
+      module, "Variable",
+      "A tensor that may take part in a graph. A copy is another handle of the same value.\n\n"
+      "+, -, *, / and @ take variables, numbers and arrays, which are constants.");
   variables
       .def(py::init([](const py::object& array, bool requires_grad) {
              return Variable(shared_tensor(array), requires_grad);
            }),
            "array"_a, "requires_grad"_a = false)
-      .def_property_readonly("value", &Variable::value)
-      .def_property_readonly("requires_grad", &Variable::requires_grad)
+      .def_property_readonly("value", &Variable::value, "Its numbers, a tensor.")
+      .def_property_readonly("requires_grad", &Variable::requires_grad,
+                             "Does backward() give it, or what it comes from, a gradient?")
       .def_property_readonly(
           "shape",
           [](const Variable& x) {
             return py::tuple(py::cast(std::vector<int64_t>(x.shape().begin(), x.shape().end())));
-          })
-      .def_property_readonly("grad",
-                             [](const Variable& x) -> py::object {
-                               if (!x.has_grad()) return py::none();
-                               return py::cast(x.grad());
-                             })
-      .def("zero_grad", &Variable::zero_grad)
-      .def("item",
-           [](const Variable& x) {
-             if (x.value().numel() != 1)
-               throw Error("[item] expected one number, got " + describe(x.value()));
-             return x.value().item();
-           })
-      .def("detach", &Variable::detach)
-      .def("backward", [](const Variable& x) { without_lock([&] { backward(x); }); })
+          },
+          "How long each axis is.")
+      .def_property_readonly(
+          "grad",
+          [](const Variable& x) -> py::object {
+            if (!x.has_grad()) return py::none();
+            return py::cast(x.grad());
+          },
+          "The sum of its gradients since zero_grad(), a tensor; None where there is none.")
+      .def("zero_grad", &Variable::zero_grad, "Forgets the gradient.")
+      .def(
+          "item",
+          [](const Variable& x) {
+            if (x.value().numel() != 1)
+              throw Error("[item] expected one number, got " + describe(x.value()));
+            return x.value().item();
+          },
+          "Its only number.")
+      .def("detach", &Variable::detach, "A variable of the same value that is a constant.")
+      .def(
+          "backward", [](const Variable& x) { without_lock([&] { backward(x); }); },
+          "Adds the gradients of this number to all variables that it comes from.")
       .def("__repr__",
            [](const Variable& x) { return "<frugal.Variable " + describe(x.value()) + ">"; })
       .def("__neg__", one(&neg))
@@ -151,16 +162,18 @@ void add_variables(py::module_& module) {
   add_operator(variables, "truediv", [](const auto& a, const auto& b) { return a / b; });
   add_operator(variables, "matmul",
                [](const Variable& a, const Variable& b) { return matmul(a, b); });
-  module.def("relu", one(&relu), "x"_a);
-  module.def("tanh", one(&tanh), "x"_a);
-  module.def("sigmoid", one(&sigmoid), "x"_a);
-  module.def("silu", one(&silu), "x"_a);
-  module.def("exp", one(&exp), "x"_a);
-  module.def("log", one(&log), "x"_a);
+  module.def("relu", one(&relu), "x"_a, "max(x, 0) of each element.");
+  module.def("tanh", one(&tanh), "x"_a, "The hyperbolic tangent of each element.");
+  module.def("sigmoid", one(&sigmoid), "x"_a, "1 / (1 + exp(-x)) of each element.");
+  module.def("silu", one(&silu), "x"_a, "x sigmoid(x) of each element.");
+  module.def("exp", one(&exp), "x"_a, "e to the power of each element.");
+  module.def("log", one(&log), "x"_a, "The natural logarithm of each element.");
   module.def(
-      "gelu", [](const Variable& x) { return without_lock([&] { return gelu(x); }); }, "x"_a);
+      "gelu", [](const Variable& x) { return without_lock([&] { return gelu(x); }); }, "x"_a,
+      "x times the share of a normal distribution below x, of each element.");
   module.def(
-      "softmax", [](const Variable& x) { return without_lock([&] { return softmax(x); }); }, "x"_a);
+      "softmax", [](const Variable& x) { return without_lock([&] { return softmax(x); }); }, "x"_a,
+      "exp(x) divided by its sum over the last axis.");
   module.def(
       "reshape",
       [](const Variable& x, const std::vector<int64_t>& shape) {
@@ -168,13 +181,15 @@ void add_variables(py::module_& module) {
         for (const int64_t extent : shape) to.push_back(extent);
         return reshape(x, to);
       },
-      "x"_a, "shape"_a);
+      "x"_a, "shape"_a, "The elements in their order as another shape; one extent may be -1.");
   module.def(
       "sum", [](const Variable& x, const Axes& axes) { return sum(x, list_of(axes)); }, "x"_a,
-      "axes"_a = std::vector<int>{});
+      "axes"_a = std::vector<int>{},
+      "The sum over these axes, which are gone then; without any, over all axes.");
   module.def(
       "mean", [](const Variable& x, const Axes& axes) { return mean(x, list_of(axes)); }, "x"_a,
-      "axes"_a = std::vector<int>{});
+      "axes"_a = std::vector<int>{},
+      "The mean over these axes, which are gone then; without any, over all axes.");
   module.def(
       "cross_entropy",
       [](const Variable& logits, const py::object& target, double label_smoothing) {
@@ -456,15 +471,20 @@ void add_networks(py::module_& module) {
         return Net{models::make(name, options, init), Rng(seed + 1), extras_of(name, options)};
       },
       "name"_a, "options"_a, "seed"_a);
-  py::class_<Optimizer, std::unique_ptr<Optimizer>>(module, "Optimizer")
+  py::class_<Optimizer, std::unique_ptr<Optimizer>>(
+      module, "Optimizer", "Updates parameters by their gradients; optimizer() makes one.")
       .def(
-          "step", [](Optimizer& self, double lr) { without_lock([&] { self.step(lr); }); }, "lr"_a)
-      .def("zero_grad", &Optimizer::zero_grad)
-      .def("state", [](const Optimizer& self) {
-        py::dict all;
-        for (const auto& [name, tensor] : self.state()) all[py::str(name)] = tensor;
-        return all;
-      });
+          "step", [](Optimizer& self, double lr) { without_lock([&] { self.step(lr); }); }, "lr"_a,
+          "Updates the parameters by their gradients, with the learning rate `lr`.")
+      .def("zero_grad", &Optimizer::zero_grad, "Forgets the gradients of the parameters.")
+      .def(
+          "state",
+          [](const Optimizer& self) {
+            py::dict all;
+            for (const auto& [name, tensor] : self.state()) all[py::str(name)] = tensor;
+            return all;
+          },
+          "What it keeps from step to step, such as momenta, as tensors by name.");
   module.def("optimizers", [] {
     std::vector<std::string> names;
     for (const optim::Kind& each : optim::kinds()) names.push_back(each.name);
@@ -485,7 +505,7 @@ void add_networks(py::module_& module) {
         return optim::make(name, {group}, options_of(given));
       },
       "name"_a, "parameters"_a, "options"_a);
-  py::class_<Policy>(module, "Policy")
+  py::class_<Policy>(module, "Policy", "How activations are kept in a block; policy() makes one.")
       .def(py::init([](int bits, std::optional<int64_t> least, uint64_t seed) {
              return Policy(compress::make_policy(choice_of(bits, least), kCpu, seed));
            }),
@@ -500,7 +520,9 @@ void add_networks(py::module_& module) {
           },
           py::return_value_policy::reference)
       .def("__exit__", [](Policy& self, const py::args&) { Blocks::end(&self, "policy"); });
-  py::class_<NoGradBlock>(module, "no_grad")
+  py::class_<NoGradBlock>(module, "no_grad",
+                          "A block in which nothing is kept for a backward pass: `with "
+                          "frugal.no_grad(): y = network(x)`.")
       .def(py::init<>())
       .def("__enter__", [](NoGradBlock& self) { Blocks::begin_no_grad(&self); })
       .def("__exit__", [](NoGradBlock& self, const py::args&) { Blocks::end(&self, "no_grad"); });

@@ -232,15 +232,26 @@ void add_tensors(py::module_& module) {
     type->as_buffer.bf_releasebuffer = release_buffer;
     type->ht_type.tp_as_buffer = &type->as_buffer;
   });
-  py::class_<Tensor>(module, "Tensor", buffers)
-      .def_property_readonly("shape", [](const Tensor& t) { return tuple_of(t.shape()); })
-      .def_property_readonly("strides", [](const Tensor& t) { return tuple_of(t.strides()); })
-      .def_property_readonly("dtype",
-                             [](const Tensor& t) { return std::string(name_of(t.dtype())); })
-      .def_property_readonly("device", [](const Tensor& t) { return t.device().str(); })
-      .def_property_readonly("ndim", &Tensor::dim)
-      .def_property_readonly("size", &Tensor::numel)
-      .def_property_readonly("nbytes", &Tensor::nbytes)
+  py::class_<Tensor>(module, "Tensor", buffers,
+                     "Numbers of one dtype on one device.\n\n"
+                     "Arrays of other libraries share its memory: `numpy.asarray(tensor)`, "
+                     "`torch.from_dlpack(tensor)`,\n"
+                     "`memoryview(tensor)`. `frugal.tensor()` and `frugal.from_dlpack()` make "
+                     "tensors of arrays.")
+      .def_property_readonly(
+          "shape", [](const Tensor& t) { return tuple_of(t.shape()); }, "How long each axis is.")
+      .def_property_readonly(
+          "strides", [](const Tensor& t) { return tuple_of(t.strides()); },
+          "How many elements lie between two that follow each other on an axis.")
+      .def_property_readonly(
+          "dtype", [](const Tensor& t) { return std::string(name_of(t.dtype())); },
+          "The kind of its numbers: f64, f32, bf16, f16, i64, i32, u8 or bool.")
+      .def_property_readonly(
+          "device", [](const Tensor& t) { return t.device().str(); },
+          "Where its memory is: cpu, or cuda:0.")
+      .def_property_readonly("ndim", &Tensor::dim, "How many axes it has.")
+      .def_property_readonly("size", &Tensor::numel, "How many elements it has.")
+      .def_property_readonly("nbytes", &Tensor::nbytes, "The bytes that its elements take.")
       .def("__len__",
            [](const Tensor& t) {
              if (t.dim() == 0) throw py::type_error("a tensor without axes has no length");

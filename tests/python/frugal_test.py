@@ -1,7 +1,9 @@
 """The package frugal without PyTorch: tensors, runs, errors, signals."""
 
+import contextlib
 import ctypes
 import gc
+import importlib
 import json
 import mmap
 import operator
@@ -751,6 +753,27 @@ class Processes(InFolder):
             self.assertTrue(ready, "the child of fork() waits for ever")
             self.assertEqual(float(said.read()), wanted)
         self.assertEqual(self.loss("c"), wanted)
+
+
+class Names(unittest.TestCase):
+    def test_all_public_names_say_what_they_are(self):
+        modules = [frugal]
+        with contextlib.suppress(ImportError):  # without PyTorch
+            modules.append(importlib.import_module("frugal.torch"))
+        named = [(f"{module.__name__}.{name}", getattr(module, name)) for module in modules for name in module.__all__]
+        named += [(f"{type(made).__module__}.{type(made).__name__}", type(made)) for made in (
+            frugal.policy(), frugal.optimizer("sgd", frugal.network("mlp", in_features=4, num_classes=2)))]
+        for name, one in [*named]:
+            if isinstance(one, type):
+                named += [(f"{name}.{part}", value) for part, value in vars(one).items() if not part.startswith("_")]
+        self.assertGreater(len(named), 90)
+        for name, one in named:
+            if not callable(one) and not isinstance(one, (property, classmethod, staticmethod)):
+                continue  # a constant, such as has_cuda
+            said = one.__doc__ or ""
+            if "->" in said.partition("\n")[0]:  # the signature that pybind11 writes
+                said = said.partition("\n")[2]
+            self.assertIn(" ", said.strip(), f"{name} has no docstring: {one.__doc__!r}")
 
 
 class Examples(unittest.TestCase):

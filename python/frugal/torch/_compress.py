@@ -451,6 +451,7 @@ class compress:
         return {"seed": self._stream.seed, "step": self._stream.step, "widths": self._widths.state()}
 
     def load_state_dict(self, state: Dict[str, Any]) -> None:
+        """Goes on from what state_dict() of a context gave."""
         if not isinstance(state, dict) or not state.keys() >= self.state_dict().keys():
             given = list(state) if isinstance(state, dict) else type(state).__name__
             raise ValueError(

@@ -25,6 +25,7 @@ class Row:
 
     @property
     def kept(self) -> int:
+        """The bytes of all that is kept."""
         return self.packed + sum(self.whole.values())
 
 
@@ -54,6 +55,7 @@ class Memory:
 
     @property
     def kept(self) -> int:
+        """The bytes of all that is kept."""
         return self.total.kept
 
     @property
@@ -62,6 +64,7 @@ class Memory:
         return self.saved / self.kept if self.kept else 1.0
 
     def add(self, module: str, saved: int, packed: int, whole: int, why: str) -> None:
+        """Counts a save of a module; `why` it stays whole, or ""."""
         for row in (self.total, self.modules.setdefault(module, Row())):
             row.saved += saved
             row.packed += packed
@@ -69,6 +72,8 @@ class Memory:
                 row.whole[why] = row.whole.get(why, 0) + whole
 
     def to_dict(self) -> Dict[str, Any]:
+        """The same as JSON can hold it."""
+
         def row(of: Row) -> Dict[str, Any]:
             return {"saved": of.saved, "packed": of.packed, "whole": dict(of.whole)}
 
