@@ -12,6 +12,7 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optio
 from frugal import _frugal
 from frugal._arguments import said
 from frugal._errors import ConfigError, Error
+from frugal._tensor import refuse_masked, tensor
 
 Config = Union[str, "os.PathLike[str]", Mapping[str, Any]]
 PathName = Union[str, "os.PathLike[str]"]
@@ -157,6 +158,8 @@ def train(
     Ctrl-C ends the run at the next step, after a checkpoint, and raises Interrupted. A second
     Ctrl-C ends the process at once. Other threads run on while this one trains.
     """
+    if isinstance(extend, int) and extend < 0:
+        raise ConfigError(f"[train] expected extend of at least 0 more epochs, got {extend}")
     if not callable(callbacks) and isinstance(callbacks, Iterable):
         callbacks = list(callbacks)  # a generator can be walked once, and they are asked for steps and for epochs
     if _in_notebook() and not quiet:
@@ -206,6 +209,8 @@ def plan(
     explain: which tensors take most.
     """
     _check_name("plan", "largest", largest, ("batch", "layers", "width", "resolution"))
+    if largest is not None and memory is None:
+        raise ConfigError(f"[plan] expected memory, which the largest {largest} has to fit into, got none")
     with _file_of(config) as file:
         return json.loads(
             _frugal.plan(
@@ -300,8 +305,6 @@ class Model:
                 files = [_path("predict", "each input", one) for one in inputs]
                 return [each for file in files for each in self._model.predict_table(file, top, batch_size)]
             return self._model.predict_each([self._name("each input", one) for one in inputs], top, batch_size)
-        from frugal._tensor import tensor
-
         return self._model.predict_arrays(tensor(inputs), top, batch_size)
 
     def _name(self, what: str, given: PathName) -> str:
@@ -468,28 +471,63 @@ def save_arrays(folder: PathName, **arrays: Any) -> str:
     """Writes arrays where `data.name` "tensors" reads them, and gives the folder.
 
     Each argument is a split and takes a pair (inputs, targets): train=(x, y), val=..., test=....
-    Or it takes an iterator of such pairs, as a generator of batches: they follow one another.
+    Or it takes an iterator of such pairs, as a generator of batches: they follow one another. A
+    list of tuples of two arrays is one, too. Nothing is written where an argument is wrong. Files
+    of other splits that the folder has stay.
     """
     import numpy
 
     folder = _path("save_arrays", "folder", folder)
-    os.makedirs(folder, exist_ok=True)
-    for split, pair in arrays.items():
+    for split in arrays:
         if split not in ("train", "val", "test"):
             raise ValueError(f"[save_arrays] expected train, val or test, got {split}")
-        if not isinstance(pair, (tuple, list)):
-            if not isinstance(pair, Iterable):
-                raise TypeError(
-                    f"[save_arrays] expected {split} to be (inputs, targets) or an iterator of such pairs, "
-                    f"got {said(pair)}"
-                )
-            batches = [_pair(split, batch) for batch in pair]
-            if not batches:
-                raise ValueError(f"[save_arrays] expected batches for {split}, got none")
-            pair = [numpy.concatenate(parts) for parts in zip(*batches)]
-        inputs, targets = _pair(split, pair)
+    os.makedirs(folder, exist_ok=True)
+    ready = {split: _joined_pair(split, given) for split, given in arrays.items()}
+    for split, (inputs, targets) in ready.items():
         numpy.savez(os.path.join(folder, f"{split}.npz"), input=inputs, target=targets)
     return folder
+
+
+def _is_pair_of_arrays(value: Any) -> bool:
+    return (
+        isinstance(value, (tuple, list))
+        and len(value) == 2
+        and all(len(getattr(one, "shape", ())) > 0 for one in value)
+    )
+
+
+def _joined_pair(split: str, given: Any) -> Any:
+    """Inputs and targets of a part, which is a pair of them or an iterator of pairs."""
+    import numpy
+
+    if isinstance(given, (tuple, list)):
+        are_pairs = len(given) > 0 and all(_is_pair_of_arrays(one) for one in given)
+        if not are_pairs:
+            return _pair(split, given)
+        if not isinstance(given, list) or not all(isinstance(one, tuple) for one in given):
+            if len(given) == 2:
+                raise ValueError(
+                    f"[save_arrays] expected {split} to be (inputs, targets) or an iterator of such pairs, "
+                    "got two pairs of arrays, which may be either; an array of inputs and one of targets "
+                    "are a pair, and a list of tuples is batches"
+                )
+    elif not isinstance(given, Iterable):
+        raise TypeError(
+            f"[save_arrays] expected {split} to be (inputs, targets) or an iterator of such pairs, "
+            f"got {said(given)}"
+        )
+    batches = [_pair(split, batch) for batch in given]
+    if not batches:
+        raise ValueError(f"[save_arrays] expected batches for {split}, got none")
+    for what, parts in zip(("inputs", "targets"), zip(*batches)):
+        of_bytes = {part.dtype == numpy.uint8 for part in parts}
+        if len(of_bytes) > 1:  # bytes of pictures become 0 to 1, and other numbers stay
+            other = next(part.dtype for part in parts if part.dtype != numpy.uint8)
+            raise TypeError(
+                f"[save_arrays] expected {what} of {split} that are all bytes or all other numbers, got "
+                f"batches of uint8 and of {other}"
+            )
+    return [numpy.concatenate(parts) for parts in zip(*batches)]
 
 
 # What the reader takes, and which of these holds all numbers of another dtype.
@@ -517,6 +555,8 @@ def _pair(split: str, pair: Any) -> Any:
     if not isinstance(pair, (tuple, list)) or len(pair) != 2:
         count = f"{len(pair)} arrays" if isinstance(pair, (tuple, list)) else said(pair)
         raise ValueError(f"[save_arrays] expected {split} to be (inputs, targets), got {count}")
+    for one in pair:
+        refuse_masked("save_arrays", one)
     inputs, targets = (numpy.asarray(one) for one in pair)
     inputs, targets = (_as_read(split, one) for one in (inputs, targets))
     if inputs.ndim == 0 or targets.ndim == 0 or len(inputs) != len(targets):

@@ -3,7 +3,22 @@
 from typing import Any
 
 from frugal import _frugal
+from frugal._errors import Error
 from frugal._frugal import Tensor, Variable
+
+
+def refuse_masked(where: str, array: Any) -> None:
+    """Raises ValueError for an array of NumPy with masked elements, which would count as they are."""
+    if not any(one.__name__ == "MaskedArray" for one in type(array).__mro__):
+        return
+    import numpy
+
+    masked = int(numpy.ma.getmaskarray(array).sum())
+    if masked:
+        raise ValueError(
+            f"[{where}] expected numbers, got an array with {masked} of {array.size} elements masked; "
+            "its filled() has numbers in their place"
+        )
 
 
 def from_dlpack(array: Any) -> Tensor:
@@ -32,12 +47,16 @@ def tensor(array: Any) -> Tensor:
 
     An array that may be written is not copied: the tensor and the array share their memory. A list,
     a number, an array that is read-only or a tensor of PyTorch with the negative bit is copied.
+    Raises ValueError for masked elements.
     """
+    refuse_masked("tensor", array)
     if hasattr(array, "resolve_neg"):
         array = array.resolve_neg()
     try:
         return _frugal.shared_tensor(array)
-    except (BufferError, TypeError, ValueError):
+    except (BufferError, RuntimeError, TypeError, ValueError) as error:
+        if isinstance(error, Error):
+            raise
         import numpy
 
         copy = numpy.array(array, order="C")
