@@ -31,7 +31,7 @@ void Lamb::update(const std::vector<Update>& updates) {
          slot.parts[0],
          slot.parts[1],
          {u.lr, options_.beta1, options_.beta2, options_.eps, slot.weight_decay, true, slot.steps},
-         options_.adapt_without_decay || slot.weight_decay > 0});
+         options_.adapt_one_dimensional || !is_one_dimensional(slot.parameter)});
   }
   ops::lamb_steps(all);
 }

@@ -34,7 +34,7 @@ void Lars::update(const std::vector<Update>& updates) {
                    u.gradient(),
                    slot.parts[0],
                    {u.lr, options_.momentum, slot.weight_decay, options_.trust,
-                    options_.adapt_one_dimensional || value.dim() > 1}});
+                    options_.adapt_one_dimensional || !is_one_dimensional(slot.parameter)}});
   }
   ops::lars_steps(all);
 }

@@ -54,8 +54,12 @@ class Sgd : public Optimizer {
   SgdOptions options_;
 };
 
-// Makes two groups: parameters with `weight_decay`, and, if asked for, 1-D parameters (norms and
-// biases) without.
+// Has it at most one axis? So have biases and the parameters of norms, which weight decay and the
+// scales of LAMB and LARS leave out.
+inline bool is_one_dimensional(const Variable& parameter) { return parameter.value().dim() <= 1; }
+
+// Makes two groups: parameters with `weight_decay`, and norms and biases (is_one_dimensional())
+// without, unless they are to decay, too.
 std::vector<ParameterGroup> decay_groups(
     const std::vector<std::pair<std::string, Variable>>& parameters, double weight_decay,
     bool decay_one_dimensional);
@@ -104,9 +108,10 @@ class Adam : public SlotOptimizer {
 struct LambOptions {
   double beta1 = 0.9, beta2 = 0.999;
   double eps = 1e-8;
-  // If not set, parameters without weight decay (norms and biases, see decay_groups()) are not
-  // scaled by their norm, as in the published runs. If set, they are scaled like all others.
-  bool adapt_without_decay = false;
+  // If not set, norms and biases (is_one_dimensional()) take the rate as it is, as in the published
+  // runs: they are trained as Adam trains them. If set, they are scaled like all others. Weight
+  // decay decides nothing about that.
+  bool adapt_one_dimensional = false;
   double weight_decay = 0;  // the decay of groups that name none
 
   static std::vector<by_name::Option<LambOptions>> list();
@@ -138,9 +143,8 @@ class Lamb : public SlotOptimizer {
 struct LarsOptions {
   double momentum = 0.9;
   double trust = 0.001;  // how far a step may move a parameter, relative to its norm
-  // If not set, parameters of at most one axis (norms and biases) take the rate as it is, as in
-  // the published runs; decay_groups() leaves them without weight decay. If set, they are scaled
-  // like all others.
+  // If not set, norms and biases (is_one_dimensional()) take the rate as it is, as in the published
+  // runs; decay_groups() leaves them without weight decay. If set, they are scaled like all others.
   bool adapt_one_dimensional = false;
   double weight_decay = 0;  // the decay of groups that name none
 

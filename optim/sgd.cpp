@@ -128,8 +128,8 @@ std::vector<ParameterGroup> decay_groups(
   decayed.weight_decay = weight_decay;
   plain.weight_decay = 0;
   for (const auto& entry : parameters) {
-    const bool one_dimensional = entry.second.value().dim() <= 1;
-    (one_dimensional && !decay_one_dimensional ? plain : decayed).parameters.push_back(entry);
+    const bool decays = decay_one_dimensional || !is_one_dimensional(entry.second);
+    (decays ? decayed : plain).parameters.push_back(entry);
   }
   return {decayed, plain};
 }

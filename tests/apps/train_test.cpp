@@ -239,4 +239,24 @@ TEST_CASE("parameters updated in backward end as they would after it, in less me
   CHECK(lost.err.find("finite") != std::string::npos);
 }
 
+TEST_CASE("lamb without weight decay is LAMB, and adam only where nothing has two axes") {
+  const TempFolder folder;
+  write_file(folder / "c.json", R"({
+    "model": {"name": "mlp", "hidden": [16]},
+    "data": {"name": "random", "shape": [4, 4, 1], "classes": 3, "batch_size": 16,
+             "train_samples": 64, "test_samples": 16},
+    "optim": {"lr": 0.01, "weight_decay": 0}, "train": {"epochs": 1}, "threads": 1})");
+  const auto trained = [&](const std::string& more) {
+    const Ran ran = frugal("train " + (folder / "c.json") + " --json " + more);
+    REQUIRE_MESSAGE(ran.status == 0, ran.err);
+    return Json::parse(ran.out)["final"]["train_loss"].get<double>();
+  };
+  const auto apart = [&](const std::string& more) {
+    return std::abs(trained("--set optim.name=lamb" + more) -
+                    trained("--set optim.name=adam" + more));
+  };
+  CHECK(apart("") > 1e-4);
+  CHECK(apart(" --set 'train.freeze=[\"*weight\"]'") < 1e-6);
+}
+
 }  // namespace frugal::apps

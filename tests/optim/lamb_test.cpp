@@ -38,7 +38,7 @@ TEST_CASE("LAMB's first step moves a parameter by the rate times its norm, by ha
   Variable p = Variable::parameter(Tensor::from<double>({3, -4}, {2}));
   p.set_grad(Tensor::from<double>({10, 20}, {2}));
   LambOptions options;
-  options.adapt_without_decay = true;
+  options.adapt_one_dimensional = true;
   Lamb lamb(group(p), options);
   lamb.step(0.01);
   CHECK(p.value().item(0) == doctest::Approx(3 - 0.01 * 5 / std::sqrt(2.0)).epsilon(1e-6));
@@ -49,21 +49,40 @@ TEST_CASE("LAMB follows a plain reference over 20 steps") {
   for (const DType dtype : {DType::f64, DType::f32})
     for (const double decay : {0.0, 0.1})
       for (const bool always : {false, true})
-        for (const int64_t n : {3, 10007}) {
-          CAPTURE(n);
-          Variable p = Variable::parameter(normals({n}, 1, dtype));
+        for (const Shape& shape : {Shape{3}, Shape{10007}, Shape{101, 7}}) {
+          CAPTURE(shape.str());
+          CAPTURE(decay);
+          Variable p = Variable::parameter(normals(shape, 1, dtype));
           LambOptions options;
-          options.adapt_without_decay = always;
+          options.adapt_one_dimensional = always;
           Lamb lamb(group(p, decay), options);
-          LambReference reference{options, decay, always || decay > 0, p.value().to_vector(),
-                                  {},      {}};
+          const bool adapt = always || shape.dim() > 1;
+          LambReference reference{options, decay, adapt, p.value().to_vector(), {}, {}};
           CHECK(error_of_steps(lamb, p, reference) < (dtype == DType::f32 ? 2e-6 : 1e-12));
         }
 }
 
+TEST_CASE("LAMB without weight decay: a matrix is scaled by its norm, a vector is Adam's") {
+  for (const Shape& shape : {Shape{12}, Shape{4, 3}}) {
+    Variable p = Variable::parameter(normals(shape, 1, DType::f64));
+    Variable q = Variable::parameter(ops::clone(p.value()));
+    Lamb lamb(group(p), {});
+    Adam adam(group(q), {});
+    const std::vector<double> scaled = run_steps(lamb, p, 0, 3, 0.01);
+    const std::vector<double> plain = run_steps(adam, q, 0, 3, 0.01);
+    double apart = 0;
+    for (size_t i = 0; i < scaled.size(); ++i)
+      apart = std::max(apart, std::abs(scaled[i] - plain[i]));
+    if (shape.dim() == 1)
+      CHECK(apart < 1e-14);
+    else
+      CHECK(apart > 1e-3);
+  }
+}
+
 TEST_CASE("LAMB: norms that are zero or not finite give the ratio 1") {
-  Variable zero = Variable::parameter(Tensor::zeros({2}, DType::f64));
-  zero.set_grad(Tensor::full({2}, 1, DType::f64));
+  Variable zero = Variable::parameter(Tensor::zeros({2, 1}, DType::f64));
+  zero.set_grad(Tensor::full({2, 1}, 1, DType::f64));
   Lamb lamb(group(zero, 0.1), {});
   lamb.step(0.1);
   CHECK(zero.value().item() == doctest::Approx(-0.1).epsilon(1e-5));
@@ -71,13 +90,13 @@ TEST_CASE("LAMB: norms that are zero or not finite give the ratio 1") {
   Variable still = Variable::parameter(Tensor::full({2}, 3, DType::f64));
   still.set_grad(Tensor::zeros({2}, DType::f64));
   LambOptions options;
-  options.adapt_without_decay = true;
+  options.adapt_one_dimensional = true;
   Lamb other(group(still), options);
   other.step(0.1);
   CHECK(still.value().item() == 3);
   // One bad element makes no other one infinite.
-  Variable p = Variable::parameter(Tensor::full({2}, 1, DType::f64));
-  p.set_grad(Tensor::from<double>({1, std::numeric_limits<double>::quiet_NaN()}, {2}));
+  Variable p = Variable::parameter(Tensor::full({2, 1}, 1, DType::f64));
+  p.set_grad(Tensor::from<double>({1, std::numeric_limits<double>::quiet_NaN()}, {2, 1}));
   Lamb third(group(p, 0.1), {});
   third.step(0.1);
   CHECK(std::isfinite(p.value().item(0)));
@@ -89,7 +108,7 @@ TEST_CASE("LAMB: the same bits for every thread count, and after a restart") {
   std::vector<double> expected;
   for (const int threads : {1, 2, 3}) {
     const Threads scope(threads);
-    Variable p = Variable::parameter(normals({n}, 1, DType::f32));
+    Variable p = Variable::parameter(normals({1, n}, 1, DType::f32));
     Lamb lamb(group(p, 0.01), {});
     const std::vector<double> half = run_steps(lamb, p, 0, 2, 0.01);
     Variable q = Variable::parameter(ops::clone(p.value()));
