@@ -113,10 +113,19 @@ def optimizers() -> List[str]:
     return _frugal.optimizers()
 
 
-def optimizer(name: str, parameters: Union[Network, Mapping[str, Variable]], **options: Any) -> Any:
+def optimizer(
+    name: str,
+    parameters: Union[Network, Mapping[str, Variable]],
+    *,
+    weight_decay: float = 0.0,
+    no_decay_norms: bool = True,
+    **options: Any,
+) -> Any:
     """An optimizer, such as optimizer("sgd", network, momentum=0.9): step(lr) and zero_grad().
 
-    Its options are the keys of the section `optim` of configurations.
+    weight_decay: as `optim.weight_decay` of configurations, but nothing decays unless it is given.
+    no_decay_norms: biases and the norms' parameters, which have one axis, do not decay.
+    options: the optimizer's own, such as momentum and beta2, by their keys in the section `optim`.
     """
     if isinstance(parameters, Network):
         parameters = parameters.parameters()
@@ -124,7 +133,7 @@ def optimizer(name: str, parameters: Union[Network, Mapping[str, Variable]], **o
         raise TypeError(
             f"[optimizer] expected parameters to be a network or a dict of variables, got {said(parameters)}"
         )
-    return _frugal.make_optimizer(name, dict(parameters), options)
+    return _frugal.make_optimizer(name, dict(parameters), options, weight_decay, no_decay_norms)
 
 
 def policy(bits: int = 4, *, min_elements: Optional[int] = None, seed: int = 0) -> Any:

@@ -492,19 +492,20 @@ void add_networks(py::module_& module) {
   });
   module.def(
       "make_optimizer",
-      [](const std::string& name, const py::dict& parameters, const py::dict& given) {
-        ParameterGroup group;
+      [](const std::string& name, const py::dict& parameters, const py::dict& given,
+         double weight_decay, bool no_decay_norms) {
+        NamedVariables all;
         for (const auto& [key, variable] : parameters) {
           if (!py::isinstance<Variable>(variable))
             throw py::type_error(
                 fmt::format("[optimizer] expected variables by name as parameters, got {} for {}",
                             Py_TYPE(variable.ptr())->tp_name, py::str(key).cast<std::string>()));
-          group.parameters.emplace_back(py::str(key).cast<std::string>(),
-                                        variable.cast<Variable>());
+          all.emplace_back(py::str(key).cast<std::string>(), variable.cast<Variable>());
         }
-        return optim::make(name, {group}, options_of(given));
+        return optim::make(name, optim::decay_groups(all, weight_decay, !no_decay_norms),
+                           options_of(given));
       },
-      "name"_a, "parameters"_a, "options"_a);
+      "name"_a, "parameters"_a, "options"_a, "weight_decay"_a, "no_decay_norms"_a);
   py::class_<Policy>(module, "Policy", "How activations are kept in a block; policy() makes one.")
       .def(py::init([](int bits, std::optional<int64_t> least, uint64_t seed) {
              return Policy(compress::make_policy(choice_of(bits, least), kCpu, seed));

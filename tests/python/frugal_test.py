@@ -245,6 +245,48 @@ class Loops(unittest.TestCase):
         np.asarray(weight.value)[:] = 0
         self.assertEqual(float(np.abs(np.asarray(network.weights()["0.weight"])).max()), 0)
 
+    def test_weight_decay(self):
+        rate, decay = 0.1, 0.3
+        value = np.array([[3.0, -4.0], [1.0, 2.0]])
+        gradients = [np.array([[1.0, 2.0], [-2.0, 0.5]]), np.array([[0.5, -1.0], [3.0, 1.0]])]
+
+        def trained(name, shape, **options):
+            v = frugal.variable(value.reshape(shape), requires_grad=True)
+            optimizer = frugal.optimizer(name, {"v": v}, **options)
+            for gradient in gradients:
+                frugal.sum(v * gradient.reshape(shape)).backward()
+                optimizer.step(rate)
+                optimizer.zero_grad()
+            return np.asarray(v.value).reshape(2, 2)
+
+        def adamw(decay):
+            v, mean, square = value.copy(), 0, 0
+            for t, gradient in enumerate(gradients, 1):
+                mean = 0.9 * mean + 0.1 * gradient
+                square = 0.999 * square + 0.001 * gradient**2
+                v -= rate * decay * v
+                v -= rate * mean / (1 - 0.9**t) / (np.sqrt(square / (1 - 0.999**t)) + 1e-8)
+            return v
+
+        def sgd(decay):
+            v = value.copy()
+            for gradient in gradients:
+                v -= rate * (gradient + decay * v)
+            return v
+
+        for name, by_hand, options in (("adamw", adamw, {}), ("sgd", sgd, {"momentum": 0.0})):
+            options["weight_decay"] = decay
+            np.testing.assert_allclose(trained(name, (2, 2), **options), by_hand(decay), rtol=1e-12)
+            # A vector decays only if it is asked for.
+            np.testing.assert_allclose(trained(name, (4,), **options), by_hand(0), rtol=1e-12)
+            np.testing.assert_allclose(
+                trained(name, (4,), no_decay_norms=False, **options), by_hand(decay), rtol=1e-12
+            )
+        np.testing.assert_allclose(trained("adamw", (2, 2)), adamw(0), rtol=1e-12)
+        for wrong in (-1.0, float("nan"), float("inf")):
+            with self.assertRaisesRegex(frugal.Error, "expected a weight decay of at least 0, got"):
+                trained("sgd", (2, 2), weight_decay=wrong)
+
     def test_ops_of_ones_own(self):
         x = np.linspace(-2, 2, 4096, dtype=np.float32).reshape(64, 64)
         upper = np.linspace(0, 1, 4096, dtype=np.float32).reshape(64, 64)
@@ -377,6 +419,7 @@ class Loops(unittest.TestCase):
             (lambda: frugal.network(3), r"\[network\] expected name to be a text, got int 3"),
             (lambda: frugal.optimizer("sgd", [v]), r"\[optimizer\] expected parameters to be a network or a dict of variables"),
             (lambda: frugal.optimizer("sgd", {"a": 3}), r"\[optimizer\] expected variables by name as parameters, got int for a"),
+            (lambda: frugal.optimizer("sgd", {"v": v}, weight_decay="a"), r"\[optimizer\] expected weight_decay to be a number, got str 'a'"),
             (lambda: frugal.cross_entropy(v, [0, 1], label_smoothing="a"), r"\[cross_entropy\] expected label_smoothing to be a number"),
             (lambda: frugal.sequential("a", sample=[3], outputs=2), r"\[sequential\] expected layers to be a list, got str 'a'"),
             (lambda: frugal.op("a", 3, 4), r"\[op\] expected forward to be a function, got int 3"),
