@@ -22,35 +22,25 @@ struct SgdOptions {
   static std::vector<by_name::Option<SgdOptions>> list();
 };
 
-class Sgd : public Optimizer {
+// State: "momentum/<parameter>", of the parameter's shape; without momentum there is none.
+// Errors: momentum outside [0, 1), Nesterov without momentum.
+class Sgd : public SlotOptimizer {
  public:
-  // Errors: momentum outside [0, 1), Nesterov without momentum, a negative weight decay, a
-  // parameter that comes twice. state() and load_state(): a name that comes twice.
-  explicit Sgd(std::vector<ParameterGroup> groups, const SgdOptions& options = {});
+  explicit Sgd(const std::vector<ParameterGroup>& groups, const SgdOptions& options = {});
   template <NamedParameters P>
   explicit Sgd(const P& parameters, const SgdOptions& options = {})
       : Sgd(one_group(parameters), options) {}
-  void step(double lr) override;
-  void zero_grad() override;
-  bool step_leaf(const GradAccumulator& leaf, double lr) override;
-  NamedTensors state() const override;  // "momentum/<parameter>"
-  void load_state(const NamedTensors& state) override;
-  std::unique_ptr<Optimizer> without_state() const override;
+  std::unique_ptr<Optimizer> without_state() const override { return fresh(*this); }
   void set_momentum(double momentum) override { options_.momentum = checked_momentum(momentum); }
   bool elementwise() const override { return true; }
-  bool capturable() const override { return true; }  // step() keeps no count
+
+ protected:
+  std::vector<Part> parts_of(const Slot& slot) const override;
+  bool needs_parts() const override { return options_.momentum != 0; }
+  bool counts_steps() const override { return false; }
+  void update(const std::vector<Update>& updates) override;
 
  private:
-  struct Slot {
-    std::string name;
-    Variable parameter;
-    Tensor velocity;  // undefined before the first step and without momentum
-    double lr_scale, weight_decay;
-  };
-  void update(const std::vector<Slot*>& slots, double lr);
-  void check_names() const;  // Errors: a name that comes twice
-  std::vector<Slot> slots_;
-  LeafIndex slot_of_;
   SgdOptions options_;
 };
 

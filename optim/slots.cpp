@@ -32,7 +32,7 @@ void SlotOptimizer::update_slots(const std::vector<Slot*>& slots, double lr) {
   std::vector<Update> updates;
   for (Slot* slot : slots) {
     if (!slot->parameter.has_grad()) continue;
-    if (slot->parts.empty()) {
+    if (slot->parts.empty() && needs_parts()) {
       std::vector<Tensor> parts;
       for (const Part& part : parts_of(*slot))
         parts.push_back(Tensor::zeros(part.shape, part.dtype, slot->parameter.device()));
@@ -85,8 +85,9 @@ Optimizer::NamedTensors SlotOptimizer::state() const {
   const CategoryScope scope(Category::optimizer);
   NamedTensors state;
   for (const Slot& slot : slots_) {
-    if (slot.steps == 0) continue;
-    state.emplace_back(kSteps + "/" + slot.name, Tensor::from<int64_t>({slot.steps}, {}));
+    if (counts_steps() ? slot.steps == 0 : slot.parts.empty()) continue;
+    if (counts_steps())
+      state.emplace_back(kSteps + "/" + slot.name, Tensor::from<int64_t>({slot.steps}, {}));
     const std::vector<Part> parts = parts_of(slot);
     for (size_t i = 0; i < parts.size(); ++i)
       state.emplace_back(parts[i].name + "/" + slot.name, slot.parts[i]);
@@ -111,11 +112,15 @@ void SlotOptimizer::load_state(const NamedTensors& state) {
   std::vector<std::pair<int64_t, std::vector<Tensor>>> loaded(slots_.size());
   for (size_t s = 0; s < slots_.size(); ++s) {
     const std::string& name = slots_[s].name;
-    if (given.count(kSteps + "/" + name) == 0) continue;
+    const std::vector<Part> wanted = parts_of(slots_[s]);
+    const std::string& first = counts_steps() ? kSteps : wanted.front().name;
+    if (given.count(first + "/" + name) == 0) continue;
     auto& [steps, parts] = loaded[s];
-    steps = static_cast<int64_t>(find(kSteps + "/" + name, {}, DType::i64).item());
-    FRUGAL_CHECK(steps >= 1, "[{}] expected 'steps/{}' of at least 1, got {}", op_, name, steps);
-    for (const Part& part : parts_of(slots_[s]))
+    if (counts_steps()) {
+      steps = static_cast<int64_t>(find(kSteps + "/" + name, {}, DType::i64).item());
+      FRUGAL_CHECK(steps >= 1, "[{}] expected 'steps/{}' of at least 1, got {}", op_, name, steps);
+    }
+    for (const Part& part : wanted)
       parts.push_back(to_device(ops::clone(find(part.name + "/" + name, part.shape, part.dtype)),
                                 slots_[s].parameter.device()));
   }

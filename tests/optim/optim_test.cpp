@@ -74,6 +74,28 @@ TEST_CASE("the optimizer's state goes on where it was") {
   CHECK(resumed.state().size() == 1);
 }
 
+TEST_CASE("SGD's state is its momentum, which a schedule may begin and a restart goes on with") {
+  Variable a = parameter(2, 0.5), b = parameter(2, 0.5);
+  Sgd whole({{{{"p", a}}, 1, 0}}, {.momentum = 0}), first({{{{"p", b}}, 1, 0}}, {.momentum = 0});
+  const auto step = [](Sgd& sgd, double momentum) {
+    if (momentum > 0) sgd.set_momentum(momentum);
+    sgd.step(0.1);
+  };
+  for (Sgd* sgd : {&whole, &first}) {
+    step(*sgd, 0);
+    CHECK(sgd->state().empty());
+    step(*sgd, 0.9);
+  }
+  CHECK(first.state().size() == 1);
+  // The optimizer is made with its own momentum, and the schedule sets another one later.
+  Sgd resumed({{{{"p", b}}, 1, 0}}, {.momentum = 0});
+  resumed.load_state(first.state());
+  step(whole, 0.8);
+  step(resumed, 0.8);
+  CHECK(a.value().to_vector() == b.value().to_vector());
+  CHECK(whole.state()[0].second.to_vector() == resumed.state()[0].second.to_vector());
+}
+
 TEST_CASE("SGD refuses impossible options") {
   CHECK_THROWS_AS(Sgd({}, {1.0, false}), Error);
   CHECK_THROWS_AS(Sgd({}, {0.0, true}), Error);
