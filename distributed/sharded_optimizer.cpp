@@ -11,6 +11,7 @@
 #include "ops/dense/copy.h"
 #include "ops/dense/inplace.h"
 #include "ops/optimizer/sgd.h"
+#include "optim/slots.h"
 
 namespace frugal::distributed {
 namespace {
@@ -241,6 +242,7 @@ void ShardedOptimizer::step(double lr) {
 bool ShardedOptimizer::step_leaf(const GradAccumulator& leaf, double lr) {
   const auto found = parameter_of_.find(leaf);
   if (!found) return false;
+  optim::check_rate_of_step(lr);  // on every rank, also where no part of the parameter is
   Parameter& p = parameters_[*found];
   lend_gradient(p);
   if (p.mine.defined()) {

@@ -52,12 +52,12 @@ class Optimizer {
 
   virtual ~Optimizer() = default;
   // One update at learning rate `lr`, which is multiplied by lr_scale. Parameters without a
-  // gradient do not change.
+  // gradient do not change. Errors: a rate that is negative or not finite.
   virtual void step(double lr) = 0;
   // Drops the gradients of all its parameters.
   virtual void zero_grad() = 0;
   // Does for one parameter, whose gradient this is, what step() does for all. Returns false if the
-  // parameter is none of the optimizer's.
+  // parameter is none of the optimizer's. Errors: those of step().
   virtual bool step_leaf(const GradAccumulator& leaf, double lr) = 0;
   // The state for checkpoints, as named tensors in category `optimizer`. Empty before the first
   // step.

@@ -8,7 +8,17 @@
 
 namespace frugal::optim {
 namespace {
+
 const std::string kSteps = "steps";
+
+// A number for messages: NaN without a sign.
+double shown(double number) { return std::isnan(number) ? std::abs(number) : number; }
+
+}  // namespace
+
+void check_rate_of_step(double lr) {
+  FRUGAL_CHECK(std::isfinite(lr) && lr >= 0, "[optimizer] expected a rate of at least 0, got {}",
+               shown(lr));
 }
 
 SlotOptimizer::SlotOptimizer(const char* op, const std::vector<ParameterGroup>& groups,
@@ -17,7 +27,10 @@ SlotOptimizer::SlotOptimizer(const char* op, const std::vector<ParameterGroup>& 
   std::set<std::string> names;
   for (const ParameterGroup& group : groups) {
     const double decay = group.weight_decay.value_or(weight_decay);
-    FRUGAL_CHECK(decay >= 0, "[{}] expected a weight decay of at least 0, got {}", op, decay);
+    FRUGAL_CHECK(std::isfinite(decay) && decay >= 0,
+                 "[{}] expected a weight decay of at least 0, got {}", op, shown(decay));
+    FRUGAL_CHECK(std::isfinite(group.lr_scale) && group.lr_scale >= 0,
+                 "[{}] expected an lr_scale of at least 0, got {}", op, shown(group.lr_scale));
     for (const auto& [name, parameter] : group.parameters) {
       FRUGAL_CHECK(names.insert(name).second, "[{}] expected one parameter '{}', got two", op,
                    name);
@@ -28,6 +41,7 @@ SlotOptimizer::SlotOptimizer(const char* op, const std::vector<ParameterGroup>& 
 }
 
 void SlotOptimizer::update_slots(const std::vector<Slot*>& slots, double lr) {
+  check_rate_of_step(lr);
   const CategoryScope scope(Category::optimizer);
   std::vector<Update> updates;
   for (Slot* slot : slots) {
@@ -46,13 +60,7 @@ void SlotOptimizer::update_slots(const std::vector<Slot*>& slots, double lr) {
   if (!updates.empty()) update(updates);
 }
 
-void check_rate_of_step(double lr) {
-  FRUGAL_CHECK(std::isfinite(lr) && lr >= 0, "[optimizer] expected a rate of at least 0, got {}",
-               std::isnan(lr) ? std::abs(lr) : lr);
-}
-
 void SlotOptimizer::step(double lr) {
-  check_rate_of_step(lr);
   std::vector<Slot*> all;
   for (Slot& slot : slots_) all.push_back(&slot);
   update_slots(all, lr);

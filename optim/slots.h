@@ -35,8 +35,8 @@ class SlotOptimizer : public Optimizer {
     std::vector<Tensor> parts;  // zeros in the first update that needs them; empty before it
   };
 
-  // op: for messages. weight_decay: of groups that name none.  Errors: a negative weight decay, a
-  // parameter or a name that comes twice.
+  // op: for messages. weight_decay: of groups that name none.  Errors: a weight decay or an
+  // lr_scale that is negative or not finite, a parameter or a name that comes twice.
   SlotOptimizer(const char* op, const std::vector<ParameterGroup>& groups, double weight_decay);
   // The state of one parameter; the same at every call. REQUIRES: at least one part.
   virtual std::vector<Part> parts_of(const Slot& slot) const = 0;

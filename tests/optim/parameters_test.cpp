@@ -68,10 +68,23 @@ TEST_CASE("options by name: each optimizer takes those that it lists, and no oth
     CHECK_THROWS_WITH_AS(make(kind.name, groups, {{"speed", 1}}),
                          doctest::Contains("speed: expected an option of"), OptionError);
     p.set_grad(Tensor::of({1, 1}));
-    for (const double rate : {-1.0, std::nan(""), HUGE_VAL})
-      CHECK_THROWS_WITH_AS(make(kind.name, groups)->step(rate),
-                           doctest::Contains("expected a rate of at least 0"), Error);
+    for (const double number : {-1.0, std::nan(""), HUGE_VAL}) {
+      const auto refused = doctest::Contains("expected a rate of at least 0");
+      CHECK_THROWS_WITH_AS(make(kind.name, groups)->step(number), refused, Error);
+      CHECK_THROWS_WITH_AS(make(kind.name, groups)->step_leaf(*p.accumulator(), number), refused,
+                           Error);
+      auto scaled = groups, decayed = groups;
+      scaled[0].lr_scale = number;
+      decayed[0].weight_decay = number;
+      CHECK_THROWS_WITH_AS(make(kind.name, scaled),
+                           doctest::Contains("expected an lr_scale of at least 0"), Error);
+      CHECK_THROWS_WITH_AS(make(kind.name, decayed),
+                           doctest::Contains("expected a weight decay of at least 0"), Error);
+    }
     CHECK(p.value().to_vector() == std::vector<double>{1, 2});
+    Variable q = Variable::parameter(Tensor::of({3}));
+    CHECK_THROWS_WITH_AS(make(kind.name, {{{{"p", p}, {"p", q}}}}),
+                         doctest::Contains("expected one parameter 'p', got two"), Error);
     // A schedule can cycle a momentum exactly where there is one.
     const auto optimizer = make(kind.name, groups);
     if (kind.momentum().empty())
