@@ -67,7 +67,8 @@ GradientMoments moments_of(const GradientSamples& samples, double share);
 
 // The bound for SGD with steps w -= alpha g. The mean over T steps of E |grad L|^2 is at most
 //   2 (L_1 - L_inf) / (alpha T) + alpha beta sigma^2      for alpha <= 1 / beta,
-// where sigma^2 is the variance of g, here S + V, and L_inf >= 0 is taken as 0. If the mean of g is
+// where sigma^2 is the variance of g, here S + V, and L_inf is taken as 0: the loss must never be
+// below it. If the mean of g is
 // off by a bias, its square B is added.
 // Ref: Chen et al. 2021 (ActNN), theorem 2; Bottou, Curtis, Nocedal 2018, theorem 4.8; with a bias:
 // Ajalloeian, Stich 2020, lemma 2.

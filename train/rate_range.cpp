@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "train/tasks/make_task.h"
+
 namespace frugal::train {
 namespace {
 
@@ -36,18 +38,26 @@ void smooth(std::vector<RateRange::Point>& points, int64_t steps) {
 // What is known while the test runs: a mean of the losses so far, the later the heavier.
 class Watch {
  public:
-  explicit Watch(double divergence) : divergence_(divergence) {}
+  // from_0: no loss is below 0, so that the lowest one says what is much. Else the size of the
+  // first ones says it, too.
+  Watch(double divergence, bool from_0) : divergence_(divergence), from_0_(from_0) {}
   bool diverges(double loss) {
     constexpr double kKept = 0.8;
+    constexpr int64_t kFirstSteps = 5;
+    if (from_0_ && loss == 0) return false;  // no target of the step counts
     mean_ = kKept * mean_ + (1 - kKept) * loss;
     weight_ *= kKept;
     const double value = mean_ / (1 - weight_);
-    lowest_ = count_++ == 0 ? value : std::min(lowest_, value);
-    return value > divergence_ * lowest_;
+    lowest_ = count_ == 0 ? value : std::min(lowest_, value);
+    if (count_++ < kFirstSteps) usual_ = std::max(usual_, std::abs(loss));
+    const double much = from_0_ ? lowest_ : std::max(usual_, std::abs(lowest_));
+    return value - lowest_ > (divergence_ - 1) * much;
   }
 
  private:
-  double divergence_, mean_ = 0, weight_ = 1, lowest_ = 0;
+  double divergence_;
+  bool from_0_;
+  double mean_ = 0, weight_ = 1, lowest_ = 0, usual_ = 0;
   int64_t count_ = 0;
 };
 
@@ -82,8 +92,9 @@ RateRange find_rate(Module& model, Optimizer& optimizer, data::BatchSource& batc
   options.folder = nullptr;
   options.on_epoch = {};
   options.on_checkpoint = {};
+  if (options.task == nullptr) options.task = make_task(options.spec);
   RateRange found;
-  Watch watch(range.divergence);
+  Watch watch(range.divergence, options.task->has_loss_of_at_least_0(model));
   options.on_step = [&](const StepReport& report) {
     found.points.push_back({report.lr, report.loss, report.loss});
     found.diverged = watch.diverges(report.loss);

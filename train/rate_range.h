@@ -11,7 +11,10 @@ namespace frugal::train {
 struct RateRangeOptions {
   double first = 1e-6, last = 10;  // rates of the first and the last step; it rises exponentially
   int64_t steps = 100;
-  double divergence = 4;  // the test ends when the smoothed loss is so many times its lowest
+  // The test ends when the smoothed loss is so many times its lowest. Losses that may be below 0
+  // (Task::has_loss_of_at_least_0()) have no such factor: there it ends when the loss has risen by
+  // (divergence - 1) times the larger of its lowest and what the first steps have, without signs.
+  double divergence = 4;
 };
 
 struct RateRange {
@@ -19,7 +22,7 @@ struct RateRange {
     double rate = 0, loss = 0, smoothed = 0;
   };
   std::vector<Point> points;        // a step each
-  bool diverged = false;            // the loss rose to `divergence`, or was not finite
+  bool diverged = false;            // the loss rose as `divergence` says, or was not finite
   bool interrupted = false;         // by TrainerOptions::stop
   std::optional<double> lowest_at;  // the rate with the lowest smoothed loss
   std::optional<double> suggested;  // a third of it; nothing: the loss never fell

@@ -118,6 +118,12 @@ class Task {
                            const LossOptions& options) const = 0;
   // Reads on the host what a pass found. Here: pass.counts, or all samples where it has none.
   virtual Counts count(const ForwardPass& pass) const;
+  // Is the loss never below 0? Bounds and tests of divergence that take 0 for the least loss ask
+  // so.
+  virtual bool has_loss_of_at_least_0(Module& model) const {
+    static_cast<void>(model);
+    return true;
+  }
   // Called after each update of the parameters, so that a network may follow another one.
   // `progress` is the share of the run's updates that are done, in (0, 1].
   virtual void after_update(Module& model, double progress) const {

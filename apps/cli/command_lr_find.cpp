@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 
@@ -29,7 +30,11 @@ std::string curve_of(const RateRange& found) {
   options.log_x = true;
   options.x = "learning rate";
   options.y = "loss, smoothed";
-  options.most = 1.5 * found.points.front().smoothed;  // where it diverges, the rest is small
+  // Where it diverges, the rest is small.
+  const double first = found.points.front().smoothed;
+  double lowest = first;
+  for (const auto& point : found.points) lowest = std::min(lowest, point.smoothed);
+  options.most = first + std::max(std::abs(first), first - lowest) / 2;
   for (const auto& point : found.points) curve.points.emplace_back(point.rate, point.smoothed);
   return plot({curve}, options);
 }

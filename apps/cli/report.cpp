@@ -327,7 +327,8 @@ std::string summary_table(const std::vector<std::string>& names,
       return fmt::format("{:.3g}", value(c, "mean_gradient_square"));
     });
     estimate("  bound of theorem 2", [&](const Json& c) {
-      if (c.at("bound").is_null()) return std::string("-");  // only SGD has one
+      if (c.at("bound").is_null())
+        return std::string("-");  // only SGD has one, of losses of at least 0
       return fmt::format("{:.3g}{}", value(c, "bound"),
                          c.at("bound_applies").get<bool>() ? "" : " (steps too long)");
     });

@@ -221,4 +221,32 @@ TEST_CASE("curve draws runs, alone and together") {
             "each train.log_interval steps, and the runs have fewer steps than that");
 }
 
+TEST_CASE("lr-find takes losses below 0") {
+  const TempFolder folder;
+  write_file(folder / "simsiam.json", R"({
+    "model": {"name": "simsiam", "trunk": "resnet20", "layers": 8, "width": 4,
+              "projector": [16, 8], "predictor": 6},
+    "data": {"name": "random", "shape": [12, 12, 3], "classes": 3, "batch_size": 8,
+             "train_samples": 20, "test_samples": 10},
+    "threads": 1})");
+  for (const std::string& config : {folder / "simsiam.json --steps 30 --to 0.1"}) {
+    CAPTURE(config);
+    const Ran ran = frugal("lr-find --json " + config);
+    REQUIRE_MESSAGE(ran.status == 0, ran.err);
+    const Json found = Json::parse(ran.out);
+    CHECK(found["points"].size() == 30);
+    CHECK(found["diverged"] == false);
+    CHECK(found["suggested"].is_number());
+  }
+  const Ran drawn = frugal("lr-find " + (folder / "simsiam.json --steps 30 --to 0.1"));
+  REQUIRE_MESSAGE(drawn.status == 0, drawn.err);
+  check_narrow(drawn.out);
+  // A falling loss is drawn as a curve, and not as a line at the upper edge.
+  int64_t rows = 0;
+  std::stringstream lines(drawn.out);
+  for (std::string line; std::getline(lines, line);)
+    rows += line.find('*') != std::string::npos ? 1 : 0;
+  CHECK(rows > 3);
+}
+
 }  // namespace frugal::apps

@@ -119,5 +119,23 @@ TEST_CASE("a plan of two views holds both, and its copy keeps nothing") {
   CHECK(!bytes(kSmall[1]).empty());
 }
 
+TEST_CASE("tracking gives a bound where no loss is below 0, and none to SimSiam") {
+  for (const std::string& method : {kSmall[0], kSmall[2]}) {
+    CAPTURE(method);
+    const Folder run;
+    const Ran ran = run.train("a", method +
+                                       " --set compression.advanced.track_interval=2"
+                                       " --set compression.advanced.track_samples=4");
+    REQUIRE_MESSAGE(ran.status == 0, ran.err);
+    const Json found = Json::parse(read_file(run.folder / "a/summary.json"))["convergence"];
+    CHECK(found["alpha"].is_number());
+    const bool is_bounded = method == kSmall[2];
+    for (const char* name : {"bound", "bound_uncompressed", "bound_applies"})
+      CHECK(found[name].is_null() != is_bounded);
+    if (is_bounded) CHECK(found["bound"] > 0);
+    CHECK(frugal("compare " + (run.folder / "a")).status == 0);
+  }
+}
+
 }  // namespace
 }  // namespace frugal::apps

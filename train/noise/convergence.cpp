@@ -268,6 +268,8 @@ std::optional<Convergence> Tracking::report() const {
   found.smoothness = tracker_.smoothness();
   if (options_.sgd) {
     found.alpha = tracker_.alpha();
+  }
+  if (options_.sgd && task_.has_loss_of_at_least_0(model_)) {
     found.bound = bound.value;
     found.bound_uncompressed = bound.uncompressed;
     found.bound_applies = bound.applies;

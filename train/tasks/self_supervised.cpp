@@ -134,6 +134,10 @@ Counts SelfSupervision::count(const ForwardPass& pass) const {
   return counts;
 }
 
+bool SelfSupervision::has_loss_of_at_least_0(Module& model) const {
+  return network_of(model).options().method != models::SelfSupervision::simsiam;
+}
+
 void SelfSupervision::after_update(Module& model, double progress) const {
   network_of(model).follow(progress);
 }

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "autograd/functions.h"
 #include "data/loader.h"
 #include "data/memory_dataset.h"
 #include "data/tables/csv_table.h"
@@ -264,4 +265,49 @@ TEST_CASE("the range test finds where the loss is lowest, and ends where it dive
   for (const RateRangeOptions& wrong :
        {RateRangeOptions{0, 1, 90}, {1, 1, 90}, {1e-5, 1, 5}, {1e-5, 1, 90, 1}})
     CHECK_THROWS_AS(find_rate(*third.mlp, third.sgd, third.batches, {}, wrong), Error);
+}
+
+namespace {
+
+// Its loss is that of Classification less a number, as losses without a floor are.
+class Lowered final : public Task {
+ public:
+  explicit Lowered(double by) : by_(by) {}
+  ForwardPass loss(Module& model, Batch& batch, Context& context,
+                   const LossOptions&) const override {
+    const Tensor target = batch.target;
+    ForwardPass pass;
+    pass.loss = add_scalar(cross_entropy(run(model, batch, context), target), -by_);
+    return pass;
+  }
+  bool has_loss_of_at_least_0(Module&) const override { return by_ == 0; }
+
+ private:
+  double by_;
+};
+
+RateRange range_of(double by, const RateRangeOptions& range) {
+  Net net(5);
+  TrainerOptions options;
+  options.task = std::make_shared<Lowered>(by);
+  return find_rate(*net.mlp, net.sgd, net.batches, options, range);
+}
+
+}  // namespace
+
+TEST_CASE("the range test finds the rate of losses around 0 and below it, and sees them diverge") {
+  const RateRangeOptions whole{1e-5, 0.5, 90}, far{1e-5, 1e6, 90};
+  const RateRange usual = range_of(0, whole);
+  REQUIRE(usual.suggested);
+  for (const double by : {0.6, 3.0}) {
+    CAPTURE(by);
+    const RateRange found = range_of(by, whole);
+    CHECK_FALSE(found.diverged);
+    CHECK(found.points.size() == 90);
+    REQUIRE(found.suggested);
+    CHECK(*found.suggested == doctest::Approx(*usual.suggested).epsilon(0.5));
+    const RateRange blown = range_of(by, far);
+    CHECK(blown.diverged);
+    CHECK(blown.points.size() < 90);
+  }
 }
