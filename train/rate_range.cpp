@@ -85,6 +85,7 @@ RateRange find_rate(Module& model, Optimizer& optimizer, data::BatchSource& batc
   options.steps = range.steps;
   options.log_interval = 1;
   options.checkpoint_interval = options.grad_norms = 0;
+  options.max_seconds = 0;
   options.early_stop = {};
   options.keep_best = 1;
   options.watches_loss = false;  // rates rise until it diverges

@@ -221,7 +221,7 @@ TEST_CASE("curve draws runs, alone and together") {
             "each train.log_interval steps, and the runs have fewer steps than that");
 }
 
-TEST_CASE("lr-find takes losses below 0") {
+TEST_CASE("lr-find takes losses below 0, and no limit of time") {
   const TempFolder folder;
   write_file(folder / "simsiam.json", R"({
     "model": {"name": "simsiam", "trunk": "resnet20", "layers": 8, "width": 4,
@@ -229,7 +229,10 @@ TEST_CASE("lr-find takes losses below 0") {
     "data": {"name": "random", "shape": [12, 12, 3], "classes": 3, "batch_size": 8,
              "train_samples": 20, "test_samples": 10},
     "threads": 1})");
-  for (const std::string& config : {folder / "simsiam.json --steps 30 --to 0.1"}) {
+  write_file(folder / "images.json", kTinyConfig);
+  for (const std::string& config : {folder / "simsiam.json --steps 30 --to 0.1",
+                                    folder / "images.json --steps 30 --to 0.1 --set "
+                                             "train.max_seconds=0.001"}) {
     CAPTURE(config);
     const Ran ran = frugal("lr-find --json " + config);
     REQUIRE_MESSAGE(ran.status == 0, ran.err);

@@ -311,3 +311,12 @@ TEST_CASE("the range test finds the rate of losses around 0 and below it, and se
     CHECK(blown.points.size() < 90);
   }
 }
+
+TEST_CASE("the range test has no limit of time") {
+  Net net;
+  TrainerOptions options;
+  options.max_seconds = 1e-9;
+  const RateRange found = find_rate(*net.mlp, net.sgd, net.batches, options, {1e-5, 1e-3, 30});
+  CHECK_FALSE(found.interrupted);
+  CHECK(found.points.size() == 30);
+}
