@@ -150,8 +150,7 @@ Tensor generate(LanguageModel& model, const Tensor& prompt, const GenerateOption
   NoGrad no_grad;
   Context context;
   context.training = false;
-  context.device = model.device();
-  context.dtype = model.activations();
+  context.set_model(model);
   std::vector<int64_t> tokens(static_cast<size_t>(prompt.size(1)));
   for (size_t i = 0; i < tokens.size(); ++i)
     tokens[i] = static_cast<int64_t>(prompt.item(static_cast<int64_t>(i)));

@@ -11,6 +11,12 @@ Variable HeadedModule::Head::capped(const Variable& z) const {
   return soft_cap > 0 ? scale(tanh(scale(z, 1 / soft_cap)), soft_cap) : z;
 }
 
+void Context::set_model(const Module& model) {
+  device = model.device();
+  dtype = model.activations();
+  keeps_frozen_statistics = model.keeps_frozen_statistics();
+}
+
 Variable& Module::register_parameter(const std::string& name, Tensor value, Layout layout) {
   parameters_.push_back(
       {name, std::make_shared<Variable>(Variable::parameter(std::move(value))), layout, nullptr});

@@ -23,6 +23,8 @@ class LinearLayer;
 class SelfSupervised;
 }  // namespace models
 
+class Module;
+
 constexpr int64_t kAllBlocks = INT64_MAX;
 
 // What a forward pass needs beside its input. `rng` gives dropout its keys; `extras` are the
@@ -38,6 +40,8 @@ struct Context {
   DType dtype = DType::f32;  // the dtype of activations: f32 or bf16
   bool keeps_frozen_statistics = false;  // see Module::keeps_frozen_statistics()
   NamedTensors extras = {};
+  void set_model(
+      const Module& model);  // takes from it `device`, `dtype` and `keeps_frozen_statistics`
   // Undefined if there is no such tensor.
   Tensor extra(std::string_view name) const { return find_tensor(extras, name); }
 };

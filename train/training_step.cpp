@@ -67,9 +67,7 @@ ForwardPass forward_pass(const Task& task, Module& model, Batch& batch, Context&
   batch = task.place(std::move(batch), model);
   const int64_t samples = batch.input.size(0);
   const ReleasedInput released(task.spec().releases_input && !batch.held ? batch.input : Tensor());
-  context.device = model.device();
-  context.dtype = model.activations();
-  context.keeps_frozen_statistics = model.keeps_frozen_statistics();
+  context.set_model(model);
   context.block = 0;
   ForwardPass pass = task.loss(model, batch, context, options);
   pass.samples = samples;
@@ -192,9 +190,7 @@ std::string find_nonfinite(const Task& task, Module& model, const Batch& batch, 
   PolicyScope scope(&scan);
   begin_step(0);
   Batch here = task.place(batch, model);
-  context.device = model.device();
-  context.dtype = model.activations();
-  context.keeps_frozen_statistics = model.keeps_frozen_statistics();
+  context.set_model(model);
   const Variable output = task.run(model, here, context);
   if (!scan.found().empty()) return scan.found();
   for (const auto& b : model.buffers())

@@ -40,8 +40,7 @@ models::Detections found_in_file(const std::string& path, const data::BoxBatchOp
   FRUGAL_ASSERT(detector != nullptr);
   Context context;
   context.training = false;
-  context.device = model.network().device();
-  context.dtype = model.network().activations();
+  context.set_model(model.network());
   const NoGrad no_grad;
   models::Detections found =
       detector->detect(Variable(std::move(batch.input)), sizes, context).front();

@@ -81,9 +81,7 @@ SingleGradient single_gradient(const Task& task, Module& model, Batch batch, Sav
         found.terms.emplace_back(name, on_host(Variable(value)));
     } else {
       batch = task.place(std::move(batch), model);
-      context.device = device;
-      context.dtype = model.activations();
-      context.keeps_frozen_statistics = model.keeps_frozen_statistics();
+      context.set_model(model);
       output = task.run(model, batch, context);
       loss = sum(output);
     }

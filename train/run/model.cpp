@@ -126,8 +126,7 @@ Tensor Model::outputs(Batch batch) const {
   batch = task.place(std::move(batch), *network_);
   Context context;
   context.training = false;
-  context.device = network_->device();
-  context.dtype = network_->activations();
+  context.set_model(*network_);
   return task.predict(task.run(*network_, batch, context).value());
 }
 
