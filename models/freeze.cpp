@@ -1,5 +1,7 @@
 #include "models/freeze.h"
 
+#include <utility>
+
 #include "core/words/quoted.h"
 #include "models/name_pattern.h"
 
@@ -37,14 +39,22 @@ std::vector<std::string> freeze(Module& model, const std::vector<std::string>& p
                "[freeze] expected a parameter that is left to train, got patterns that fit all {}",
                parameters.size());
   for (size_t i = 0; i < parameters.size(); ++i)
-    if (frozen[i]) parameters[i].parameter->set_requires_grad(false);
+    if (frozen[i] && parameters[i].parameter->requires_grad()) {
+      parameters[i].parameter->set_requires_grad(false);
+      *parameters[i].frozen = true;
+    }
   if (!names.empty()) model.keep_frozen_statistics(options.keep_statistics);
   return names;
 }
 
-void thaw(Module& model) {
-  for (const Module::NamedParameter& p : model.parameters())
-    if (!p.parameter->requires_grad()) p.parameter->set_requires_grad(true);
+bool thaw(Module& model) {
+  bool any = false;
+  for (const Module::NamedParameter& p : model.parameters()) {
+    if (!std::exchange(*p.frozen, false)) continue;
+    p.parameter->set_requires_grad(true);
+    any = true;
+  }
+  return any;
 }
 
 }  // namespace frugal

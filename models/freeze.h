@@ -34,7 +34,8 @@ struct FreezeOptions {
 std::vector<std::string> freeze(Module& model, const std::vector<std::string>& patterns,
                                 const FreezeOptions& options = {});
 
-// Trains all parameters again.
-void thaw(Module& model);
+// Trains again what freeze() froze. Parameters that the network itself holds fixed, such as the
+// copy of models::SelfSupervised, stay so. Returns whether there was anything.
+bool thaw(Module& model);
 
 }  // namespace frugal

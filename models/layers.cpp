@@ -66,8 +66,14 @@ BatchNorm2d::BatchNorm2d(Init& init, int64_t channels, double eps, double moment
       running_var_(register_buffer("running_var", constant(init, {channels}, 1))),
       batches_(register_buffer("num_batches_tracked", batch_counter(init))) {}
 
+void BatchNorm2d::fix_scale() {
+  has_fixed_scale_ = true;
+  weight_.set_requires_grad(false);
+  bias_.set_requires_grad(false);
+}
+
 BatchNormOptions BatchNorm2d::prepare(const Context& context) {
-  const bool training = norms_by_batch(context, weight_);
+  const bool training = has_fixed_scale_ ? context.training : norms_by_batch(context, weight_);
   if (training && !recomputing() && batches_.raw() != nullptr) {
     ++*batches_.mut<int64_t>();
     batches_.bump_version();

@@ -55,11 +55,14 @@ class BatchNorm2d : public Module {
   Variable forward_add_relu(const Variable& x, Variable residual, Context& context);
   // forward_add_relu() of conv(x). The output of `conv` may then never be whole.
   Variable forward_add_relu(const Conv2d& conv, Variable x, Variable residual, Context& context);
+  // Holds weight and bias at 1 and 0. That is no reason for running statistics in training.
+  void fix_scale();
 
  private:
   BatchNormOptions prepare(const Context& context);
   BatchNormStats stats() const { return {running_mean_, running_var_}; }
   double eps_, momentum_;
+  bool has_fixed_scale_ = false;
   Variable weight_, bias_;
   Tensor &running_mean_, &running_var_, &batches_;
 };

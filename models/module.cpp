@@ -51,10 +51,10 @@ std::vector<Module::NamedModule> Module::modules() {
 std::vector<Module::NamedParameter> Module::parameters() {
   std::vector<NamedParameter> all;
   for (Parameter& p : parameters_)
-    if (p.variable->defined()) all.push_back({p.name, p.variable.get(), p.layout});
+    if (p.variable->defined()) all.push_back({p.name, p.variable.get(), p.layout, &p.frozen});
   for (auto& [prefix, child] : children_)
     for (NamedParameter& p : child->parameters())
-      all.push_back({prefix + "." + p.name, p.parameter, p.layout});
+      all.push_back({prefix + "." + p.name, p.parameter, p.layout, p.frozen});
   return all;
 }
 

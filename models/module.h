@@ -69,6 +69,7 @@ class Module {
     std::string name;
     Variable* parameter;
     Layout layout;
+    bool* frozen;  // freeze() (models/freeze.h) froze it, and thaw() trains it again
   };
   // What a step of training makes of a buffer, where each rank has its share of a batch.
   enum class BufferUse : uint8_t {
@@ -147,6 +148,7 @@ class Module {
     std::shared_ptr<Variable> variable;
     Layout layout;
     std::shared_ptr<MatrixWeight> matrix;  // which holds the variable; null: nothing packs it
+    bool frozen = false;
   };
   struct Buffer {
     std::string name;

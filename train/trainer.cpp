@@ -414,10 +414,7 @@ void Trainer::next_epoch() {
 // frozen.
 void Trainer::thaw_if_due() {
   if (options_.freeze_epochs == 0 || batches_.state().epoch < options_.freeze_epochs) return;
-  if (std::all_of(parameters_.begin(), parameters_.end(),
-                  [](const Variable& p) { return p.requires_grad(); }))
-    return;
-  thaw(model_);
+  if (!thaw(model_)) return;
   exchange_->take_parameters_of(model_);
   compression_.start_anew(options_.freeze_epochs *
                           ceil_div(batches_.batches(), options_.gradient_accumulation));

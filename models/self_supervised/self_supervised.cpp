@@ -36,13 +36,14 @@ std::shared_ptr<Sequential> projector_of(Init& init, int64_t features,
     const bool bias = options.method == SelfSupervision::moco_v2 ||
                       (options.method == SelfSupervision::byol && !last);
     layers->append(std::make_shared<Linear>(init, in, out, bias));
-    if (norms && (!last || last_norm)) layers->append(std::make_shared<BatchNorm2d>(init, out));
+    if (norms && (!last || last_norm)) {
+      const auto norm = std::make_shared<BatchNorm2d>(init, out);
+      if (last) norm->fix_scale();
+      layers->append(norm);
+    }
     if (!last) layers->append(std::make_shared<Relu>());
     in = out;
   }
-  if (last_norm)  // without a scale and a shift of its own: those stay 1 and 0
-    for (const auto& p : (*layers)[layers->size() - 1].parameters())
-      p.parameter->set_requires_grad(false);
   return layers;
 }
 
@@ -159,7 +160,8 @@ Variable SelfSupervised::predict(Variable projection, Context& context) {
 Tensor SelfSupervised::copy_projection(const Tensor& x, const Context& context) {
   const NoGrad no_grad;
   Context own = context;
-  own.checkpointed_blocks = 0;  // nothing is kept that could be recomputed
+  own.checkpointed_blocks = 0;          // nothing is kept that could be recomputed
+  own.keeps_frozen_statistics = false;  // the copy is not frozen: it follows the network
   return target_projector_->forward(target_trunk_->forward(Variable(x), own), own).value();
 }
 

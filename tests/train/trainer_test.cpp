@@ -9,6 +9,7 @@
 #include "compress/policies/policy_roles.h"
 #include "data/loader.h"
 #include "data/memory_dataset.h"
+#include "models/freeze.h"
 #include "models/zoo/mlp.h"
 #include "optim/optimizers.h"
 #include "tests/train/task_of.h"
@@ -212,7 +213,7 @@ TEST_CASE("policies that learn go by steps, of one or more batches, since layers
   for (const int64_t freeze_epochs : {0, 1}) {
     CAPTURE(freeze_epochs);
     BarsRun run;
-    if (freeze_epochs > 0) run.model.parameters().front().parameter->set_requires_grad(false);
+    if (freeze_epochs > 0) freeze(run.model, {run.model.parameters().front().name});
     std::vector<Noting::Pass> noted, wanted;
     run.options.compression.choice = {.policy = compress::OwnPolicy{[&](Device, uint64_t) {
                                         return std::make_unique<Noting>(noted);
@@ -232,7 +233,7 @@ TEST_CASE("policies that learn go by steps, of one or more batches, since layers
 
 TEST_CASE("sensitivities of layers that are thawed are measured in the next step") {
   BarsRun run(2.5);
-  run.model.parameters().front().parameter->set_requires_grad(false);
+  freeze(run.model, {run.model.parameters().front().name});
   run.options.compression.choice.measuring = {
       .interval = 1000, .first = 2, .samples = 8, .share = 1};
   run.options.freeze_epochs = 1;

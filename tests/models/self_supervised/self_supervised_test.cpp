@@ -11,6 +11,7 @@
 #include "autograd/engine.h"
 #include "autograd/record.h"
 #include "autograd/saved_totals.h"
+#include "models/freeze.h"
 #include "models/state.h"
 #include "models/zoo/resnet.h"
 #include "models/zoo/resnet_cifar.h"
@@ -151,6 +152,39 @@ TEST_CASE("a branch without gradients keeps nothing") {
   kept(SelfSupervision::simsiam, 2);
   kept(SelfSupervision::byol, 2);
   kept(SelfSupervision::moco_v2, 1);
+}
+
+TEST_CASE(
+    "what is fixed by design stays so: freezing and thawing other parts changes nothing of it") {
+  for (const SelfSupervision method : kAll) {
+    CAPTURE(static_cast<int>(method));
+    SelfSupervised net = network(method), same = network(method);
+    const auto trained = [&] {
+      std::vector<std::string> names;
+      for (const auto& p : net.parameters())
+        if (p.parameter->requires_grad()) names.push_back(p.name);
+      return names;
+    };
+    const std::vector<std::string> before = trained();
+    REQUIRE(before.size() < net.parameters().size());
+    CHECK_FALSE(thaw(net));
+    CHECK(trained() == before);
+    // Norms that nobody froze use the statistics of the batch.
+    freeze(net, {"projector.0."});
+    CHECK(trained().size() < before.size());
+    Context context;
+    context.set_model(net);
+    CHECK(context.keeps_frozen_statistics);
+    const double loss = net.loss(Variable(view(2)), Variable(view(3)), context).loss.value().item();
+    CHECK(loss == loss_of(same, view(2), view(3)));
+    CHECK(thaw(net));
+    CHECK(trained() == before);
+    // A part alone knows what was frozen of it.
+    freeze(net, {"trunk."});
+    CHECK(thaw(net.trunk()));
+    CHECK(trained() == before);
+    CHECK_FALSE(thaw(net));
+  }
 }
 
 TEST_CASE("follow() moves the copy by the share that the paper gives") {
