@@ -14,6 +14,7 @@ double measure(const EpochResult& result, const std::string& which, bool higher)
   const Evaluation& judged = result.validation ? *result.validation : result.test;
   if (which == "loss") return -judged.loss;
   if (which == "accuracy" || !judged.metric) return judged.accuracy;
+  if (std::isnan(*judged.metric)) return -std::numeric_limits<double>::infinity();
   return higher ? *judged.metric : -*judged.metric;
 }
 

@@ -25,7 +25,8 @@ struct EarlyStopOptions {
 
 // The measure of an evaluation, on the validation set where there is one, else on the test set.
 // Higher is better: a loss, and a metric that should fall, have their sign changed. which: as
-// EarlyStopOptions::metric; "metric" is the accuracy where there is no metric.
+// EarlyStopOptions::metric; "metric" is the accuracy where there is no metric. A metric
+// that is no number is the worst.
 double measure_of(const EpochResult& result, const std::string& which, const Task& task);
 
 // Thread safety: none.

@@ -5,6 +5,7 @@
 
 #include "autograd/record.h"
 #include "core/integers.h"
+#include "train/early_stop.h"
 #include "train/loss_watch.h"
 
 namespace frugal::train {
@@ -124,9 +125,7 @@ std::optional<Evaluation> evaluate(const Task& task, Module& model, data::BatchS
 }
 
 double score_of(const EpochResult& result, const Task& task) {
-  const Evaluation& judged = result.validation ? *result.validation : result.test;
-  if (!judged.metric) return judged.accuracy;
-  return higher_is_better(task) ? *judged.metric : -*judged.metric;
+  return measure_of(result, "metric", task);
 }
 
 }  // namespace frugal::train

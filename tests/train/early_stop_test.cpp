@@ -143,6 +143,20 @@ TEST_CASE("what is measured: the validation set where there is one; a perplexity
   CHECK(infinite.state().waited == 1);
   CHECK_FALSE(infinite.add(result_of(2, 0.5, 1e300)));
   CHECK(infinite.state().waited == 0);
+  // One that is no number is the worst in either direction, and any other one is better.
+  for (const char* metric : {"perplexity", "f1"}) {
+    spec.metric = metric;
+    const TaskPtr task = make_task(spec);
+    EarlyStop unknown({2, 0, "metric"}, *task);
+    CHECK_FALSE(unknown.add(result_of(2, 0.5, std::nan(""))));
+    CHECK(std::isfinite(unknown.state().best.value()));
+    CHECK_FALSE(unknown.add(result_of(2, 0.5, 0.4)));
+    CHECK(unknown.state().waited == 0);
+    CHECK_FALSE(unknown.add(result_of(2, 0.5, std::nan(""))));
+    CHECK(unknown.state().waited == 1);
+    CHECK(score_of(result_of(2, 0.5, std::nan("")), *task) <
+          score_of(result_of(2, 0.5, 0.4), *task));
+  }
   result.validation = result_of(3, 0.25).test;
   CHECK(measure_of(result, "loss", *text) == -3);
   CHECK(score_of(result, *text) == 0.25);  // there is no metric

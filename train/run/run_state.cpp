@@ -62,11 +62,28 @@ Totals totals_from(const Json& json) {
   return totals;
 }
 
+// JSON has no infinity and no NaN. A perplexity is infinite where the loss is large, and stands as
+// null in all versions; the others are texts.
+Json metric_json(double metric) {
+  if (std::isfinite(metric)) return metric;
+  if (std::isnan(metric)) return "nan";
+  return metric > 0 ? Json(nullptr) : Json("-inf");
+}
+
+double metric_from(const Json& json, const char* key) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const Json& value = json.at(key);
+  if (value.is_null()) return kInfinity;
+  if (value == "-inf") return -kInfinity;
+  if (value == "nan") return std::numeric_limits<double>::quiet_NaN();
+  return number(json, key);
+}
+
 Json to_json(const Evaluation& evaluation) {
   Json json = {{"loss", evaluation.loss},
                {"accuracy", evaluation.accuracy},
                {"samples", evaluation.samples}};
-  if (evaluation.metric) json["metric"] = *evaluation.metric;
+  if (evaluation.metric) json["metric"] = metric_json(*evaluation.metric);
   if (!evaluation.details.empty()) json["details"] = evaluation.details;
   return json;
 }
@@ -79,7 +96,7 @@ Json to_json(const EpochResult& result) {
                {"test_loss", result.test.loss},
                {"test_accuracy", result.test.accuracy},
                {"test_samples", result.test.samples}};
-  if (result.test.metric) json["test_metric"] = *result.test.metric;
+  if (result.test.metric) json["test_metric"] = metric_json(*result.test.metric);
   if (!result.test.details.empty()) json["test_details"] = result.test.details;
   if (result.validation) json["validation"] = to_json(*result.validation);
   return json;
@@ -95,10 +112,7 @@ Evaluation evaluation_from(const Json& json, const std::string& prefix = "") {
   evaluation.accuracy = number(json, (prefix + "accuracy").c_str(), 0);
   evaluation.samples = whole(json, (prefix + "samples").c_str());
   const std::string metric = prefix + "metric";
-  // JSON has no infinity, which a perplexity is where the loss is large.
-  if (const auto found = json.find(metric); found != json.end())
-    evaluation.metric =
-        found->is_null() ? std::numeric_limits<double>::infinity() : number(json, metric.c_str());
+  if (json.contains(metric)) evaluation.metric = metric_from(json, metric.c_str());
   if (const auto found = json.find(prefix + "details"); found != json.end())
     found->get_to(evaluation.details);
   return evaluation;
