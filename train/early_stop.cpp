@@ -60,6 +60,13 @@ EarlyStop::EarlyStop(const EarlyStopOptions& options, const Task& task)
   if (which != "loss" && which != "accuracy" && which != "metric")
     throw OptionError("early_stop.metric",
                       fmt::format("expected loss, accuracy or metric, got {}", in_quotes(which)));
+  if (which == "accuracy" && !task.has_accuracy())
+    throw OptionError("early_stop.metric",
+                      fmt::format("expected loss{}, since the data have no accuracy",
+                                  task.spec().metric.empty() ? "" : " or metric"));
+  if (which != "metric" && task.spec().has_views())
+    throw OptionError("early_stop.metric",
+                      "expected metric, since evaluations of views have no loss");
   if (which == "metric" && task.spec().metric.empty())
     throw OptionError("early_stop.metric",
                       "expected loss or accuracy, since the data have no other metric");

@@ -33,7 +33,7 @@ double measure_of(const EpochResult& result, const std::string& which, const Tas
 class EarlyStop {
  public:
   // Errors (OptionError): a patience below 1, a min_delta below 0 or not finite, an unknown metric,
-  // "metric" for data that have none.
+  // "metric" or "accuracy" for data that have none, "loss" where evaluations have none.
   EarlyStop(const EarlyStopOptions& options, const Task& task);
 
   // Counts an evaluation, `epochs` after the one before. True: training should end.

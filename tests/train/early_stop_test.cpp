@@ -175,4 +175,15 @@ TEST_CASE("options of early stopping that say nothing") {
   CHECK(path_of_stop_error({1, 0, "speed"}) == "early_stop.metric");
   CHECK(path_of_stop_error({1, 0, "metric"}) == "early_stop.metric");
   CHECK(path_of_stop_error({1, 0, "accuracy"}).empty());
+  BatchSpec numbers;
+  numbers.target = BatchSpec::Target::values;
+  CHECK(path_of_stop_error({1, 0, "accuracy"}, numbers) == "early_stop.metric");
+  CHECK(path_of_stop_error({1, 0, "loss"}, numbers).empty());
+  CHECK(path_of_stop_error({1, 0, "metric"}, numbers).empty());
+  BatchSpec views;
+  views.target = BatchSpec::Target::views;
+  views.metric = "knn";
+  CHECK(path_of_stop_error({1, 0, "loss"}, views) == "early_stop.metric");
+  CHECK(path_of_stop_error({1, 0, "accuracy"}, views) == "early_stop.metric");
+  CHECK(path_of_stop_error({1, 0, "metric"}, views).empty());
 }
