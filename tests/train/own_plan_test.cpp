@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 
+#include "autograd/functions.h"
 #include "data/loader.h"
 #include "data/memory_dataset.h"
 #include "distributed/communicator.h"
@@ -93,6 +94,42 @@ struct NoBatches final : data::BatchSource {
   void seek(const data::LoaderState&) override {}
 };
 
+// Batches of images beside which there is a matrix that has as many rows by chance.
+struct MixedBatches final : data::BatchSource {
+  data::Loader images{noise(64, 1), {.batch_size = 32, .threads = 0}};
+  std::optional<Batch> next() override {
+    std::optional<Batch> batch = images.next();
+    if (!batch) return batch;
+    const CategoryScope scope(Category::input);
+    batch->extras.emplace_back("weights", Tensor::zeros({32}));
+    batch->extras.emplace_back("mixing", Tensor::zeros({32, 7}));
+    return batch;
+  }
+  int64_t batches() const override { return images.batches(); }
+  int64_t samples() const override { return images.samples(); }
+  data::LoaderState state() const override { return images.state(); }
+  void seek(const data::LoaderState& state) override { images.seek(state); }
+};
+
+// Knows that the matrix is not cut with the samples.
+class Mixing final : public Task {
+ public:
+  using Task::Task;
+  ForwardPass loss(Module& model, Batch& batch, Context& context,
+                   const LossOptions&) const override {
+    ForwardPass pass;
+    pass.loss = mean(run(model, batch, context));
+    return pass;
+  }
+  Batch part(const Batch& batch, int64_t begin, int64_t end) const override {
+    Batch all = batch;
+    all.extras.pop_back();
+    Batch part = Task::part(all, begin, end);
+    part.extras.push_back(batch.extras.back());
+    return part;
+  }
+};
+
 // It says nothing about its state.
 struct OwnOptimizer final : Optimizer {
   void step(double) override {}
@@ -153,6 +190,17 @@ TEST_CASE("what a borrowed network's plan says is what one of a second network s
   // Scalars of a few bytes live on the host alone.
   CHECK(std::abs(own->report().peak_bytes - other.report().peak_bytes - held) < 64);
   CHECK(own->report().activation_bytes == other.report().activation_bytes);
+}
+
+TEST_CASE("a plan asks the task which tensors of a batch have a row for each sample") {
+  BudgetRun run;
+  run.options.task = std::make_shared<Mixing>();
+  MixedBatches batches;
+  const Batch eight = read_off(run.options, kCpu, batches).run.shape(8, kMeta);
+  CHECK(eight.input.size(0) == 8);
+  CHECK(eight.target.size(0) == 8);
+  CHECK(find_tensor(eight.extras, "weights").shape() == Shape{8});
+  CHECK(find_tensor(eight.extras, "mixing").shape() == Shape{32, 7});
 }
 
 TEST_CASE("gradients wait beside a network that is lent, and averages are planned for") {

@@ -25,16 +25,29 @@ struct Shapes {
     std::string name;
     Shape shape;
     DType dtype;
+    bool by_sample;  // its first axis is the samples
   };
-  explicit Shapes(const Batch& batch)
+  Shapes(const Batch& batch, const Task& task)
       : samples(batch.input.size(0)), floats(batch.floats), held(batch.held) {
-    const auto add = [&](const std::string& name, const Tensor& tensor) {
-      if (tensor.defined()) all.push_back({name, tensor.shape(), tensor.dtype()});
+    const Batch one = asks(batch, task) ? task.part(batch, 0, 1) : Batch();
+    const auto add = [&](const std::string& name, const Tensor& tensor, const Tensor& of_one) {
+      if (!tensor.defined()) return;
+      const bool fits = tensor.dim() > 0 && tensor.size(0) == samples;
+      const bool is_cut = !of_one.defined() || of_one.dim() == 0 || of_one.size(0) == 1;
+      all.push_back({name, tensor.shape(), tensor.dtype(), fits && is_cut});
     };
-    add("", batch.input);
-    add(" target", batch.target);
-    add(" samples", batch.samples);
-    for (const auto& [name, tensor] : batch.extras) add(name, tensor);
+    add("", batch.input, one.input);
+    add(" target", batch.target, one.target);
+    add(" samples", batch.samples, one.samples);
+    for (const auto& [name, tensor] : batch.extras)
+      add(name, tensor, find_tensor(one.extras, name));
+  }
+  // The task knows which tensors have a row for each sample: another one may have as many rows by
+  // chance. A task's own way to cut a batch is asked only where it can cut it.
+  static bool asks(const Batch& batch, const Task& task) {
+    return batch.input.size(0) > 1 && task.is_divisible(batch) &&
+           std::all_of(batch.extras.begin(), batch.extras.end(),
+                       [](const auto& extra) { return extra.second.dim() > 0; });
   }
   Batch of(int64_t count, Device device) const {
     const CategoryScope scope(Category::input);
@@ -43,7 +56,7 @@ struct Shapes {
     batch.held = held;
     for (const One& one : all) {
       Shape shape = one.shape;
-      if (shape.dim() > 0 && shape[0] == samples) shape[0] = count;
+      if (one.by_sample) shape[0] = count;
       Tensor tensor = Tensor::empty(shape, one.dtype, device);
       if (one.name.empty())
         batch.input = std::move(tensor);
@@ -75,7 +88,7 @@ PlannerOptions read_off(const TrainerOptions& options, Device device, data::Batc
     const Batch example = first_batch(batches);
     if (example.target.defined()) label_bytes = example.target.nbytes();
     planner.batch = example.input.size(0);
-    run.shape = [shapes = Shapes(example), is_graph,
+    run.shape = [shapes = Shapes(example, *options.task), is_graph,
                  extras = is_graph ? example.extras : NamedTensors()](int64_t samples,
                                                                       Device there) {
       if (!is_graph) return shapes.of(samples, there);
