@@ -65,6 +65,10 @@ TrainerOptions completed(TrainerOptions options, Module& model, const Optimizer&
   if (compression.tracking) {
     compression.tracking->label_smoothing = options.label_smoothing;
     compression.tracking->checkpointed_blocks = options.checkpointed_blocks;
+    compression.tracking->batches = of_step.gradient_accumulation;
+    const int64_t most =
+        compression.tracking->other != nullptr ? batches.batches() : batches.samples();
+    compression.tracking->batch = std::min(compression.tracking->batch, most);
     const auto& ranks = options.ranks.communicator;
     compression.tracking->seed =
         ranks != nullptr ? seed_of_rank(options.seed, ranks->rank()) : options.seed;

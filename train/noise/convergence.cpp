@@ -200,8 +200,10 @@ std::optional<optim::GradientMoments> Tracking::moments(int64_t step) {
   if (!later) return std::nullopt;
   pending.samples.later = *later;
   pending.samples.weights_after = optim::sketch_of_values(parameters_);
-  // If the size of a whole batch is not given, the other ranks are taken to have as much.
-  const int64_t whole = options_.batch > 0 ? options_.batch : pending.of * ranks_.size();
+  // If the size of a whole step is not given, the other ranks and the other batches of the step are
+  // taken to have as much.
+  const int64_t whole =
+      options_.batch > 0 ? options_.batch : pending.of * ranks_.size() * options_.batches;
   return optim::moments_of(pending.samples,
                            static_cast<double>(pending.n) / static_cast<double>(whole));
 }

@@ -16,7 +16,10 @@ struct TrackingOptions {
   // How many samples of a batch of `of` are kept through a step that is measured, if the batch can
   // be cut.
   int64_t held(int64_t of) const { return std::min(samples, of / 2); }
-  int64_t batch = 0;  // samples of a whole step; with `other` its batches; 0: of the one measured
+  // Samples of a whole step; with `other` its batches. 0: `batches` times those of the measured
+  // one.
+  int64_t batch = 0;
+  int64_t batches = 1;  // of a step; a trainer sets it
   // Batches that cannot be cut are compared with this one, drawn apart from those of the steps.
   std::function<Batch(int64_t step)> other = {};
   bool sgd = true;  // the optimizer is SGD, which the bound is for

@@ -123,6 +123,26 @@ TEST_CASE("batches of a step make its variance smaller") {
   CHECK(b.added_variance == doctest::Approx(a.added_variance / 4));
 }
 
+TEST_CASE("a trainer knows how many samples its steps have, where nobody says so") {
+  // The images of an epoch make 4 batches, so a step of 8 batches has no more than these.
+  const auto tracked = [](int64_t accumulation, int64_t batch) {
+    RunRecipe recipe =
+        tiny_run("mlp", {{"hidden", std::vector<int64_t>{16}}}, {.batch = 16, .samples = 64});
+    recipe.options.steps = 2;
+    recipe.options.gradient_accumulation = accumulation;
+    recipe.options.compression.choice = compress::bits(2, {.min_elements = 96});
+    recipe.options.compression.tracking =
+        TrackingOptions{.interval = 1, .samples = 8, .batch = batch};
+    Run run(recipe);
+    run.train();
+    return numbers_of(run.trainer().compression().convergence().value());
+  };
+  CHECK((tracked(2, 0) == tracked(2, 32)));
+  CHECK((tracked(8, 0) == tracked(8, 64)));
+  CHECK((tracked(8, 128) == tracked(8, 64)));
+  CHECK((tracked(2, 32) != tracked(2, 16)));
+}
+
 TEST_CASE("what a subgraph is compared with depends on the step alone") {
   Watched p = Watched::graph();
   const std::vector<Batch> batches = {p.next_whole(), p.next_whole()};
