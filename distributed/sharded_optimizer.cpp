@@ -10,6 +10,7 @@
 #include "distributed/gradient_buckets.h"
 #include "ops/dense/copy.h"
 #include "ops/dense/inplace.h"
+#include "ops/optimizer/clip.h"
 #include "ops/optimizer/sgd.h"
 #include "optim/slots.h"
 
@@ -217,7 +218,8 @@ void ShardedOptimizer::scale_gradients(double factor) const {
 double ShardedOptimizer::clip_gradient_norm(double max_norm) const {
   FRUGAL_CHECK(max_norm > 0, "[clip_gradient_norm] expected a norm above 0, got {}", max_norm);
   const double norm = gradient_norm();
-  if (std::isfinite(norm) && norm > max_norm) scale_gradients(max_norm / (norm + 1e-6));
+  const double factor = ops::clip_factor(norm, max_norm);
+  if (factor != 1) scale_gradients(factor);
   return norm;
 }
 

@@ -36,9 +36,9 @@ void joint_norm_kernel(Cpu, const std::vector<Tensor>& tensors, const Tensor& no
 }
 
 void clip_to_kernel(Cpu, const std::vector<Tensor>& tensors, const Tensor& norm, double most) {
-  const double length = *norm.data<double>();
-  if (!std::isfinite(length) || length <= most) return;
-  for (const Tensor& x : tensors) scale_inplace_kernel(Cpu{}, x, most / (length + 1e-6));
+  const double factor = clip_factor(*norm.data<double>(), most);
+  if (factor == 1) return;
+  for (const Tensor& x : tensors) scale_inplace_kernel(Cpu{}, x, factor);
 }
 
 void may_step_kernel(Cpu, const Tensor& loss, const Tensor& target, int64_t ignored,

@@ -35,9 +35,9 @@ struct StoreRoot {
 };
 
 __global__ void clip_tensors_kernel(const ClipTable table, const double* norm, double most) {
-  const double length = *norm;
-  if (!is_finite(length) || length <= most) return;
-  const auto factor = static_cast<float>(most / (length + 1e-6));
+  const double exact = clip_factor(*norm, most);
+  if (exact == 1) return;
+  const auto factor = static_cast<float>(exact);
   for (int64_t chunk = blockIdx.x; chunk < table.chunks; chunk += gridDim.x)
     cuda::for_chunk<1, 0b1, 0b1>(cuda::row_of(table, chunk), chunk,
                                  [&](float(&x)[1]) { x[0] *= factor; });

@@ -2,6 +2,8 @@
 #pragma once
 #include <vector>
 
+#include "core/finite.h"
+#include "core/host_device.h"
 #include "core/tensor.h"
 
 namespace frugal::ops {
@@ -13,7 +15,12 @@ Tensor joint_norm(const std::vector<Tensor>& tensors);
 void joint_norm_kernel(Cpu, const std::vector<Tensor>& tensors, const Tensor& norm);
 void joint_norm_kernel(Cuda, const std::vector<Tensor>& tensors, const Tensor& norm);
 
-// If norm, [] f64, is finite and above `most`: x *= most / (norm + 1e-6) in place for each x.
+// What clipping multiplies by: most / (norm + 1e-6) if the norm is finite and above `most`, else 1.
+FRUGAL_HD double clip_factor(double norm, double most) {
+  return is_finite(norm) && norm > most ? most / (norm + 1e-6) : 1;
+}
+
+// x *= clip_factor(norm, most) in place for each x. norm: [] f64.
 // Tensors are contiguous; dtypes and device as in joint_norm(). Versions rise.
 void clip_to(const std::vector<Tensor>& tensors, const Tensor& norm, double most);
 void clip_to_kernel(Cpu, const std::vector<Tensor>& tensors, const Tensor& norm, double most);
