@@ -1,29 +1,26 @@
 #include "distributed/agreement.h"
 
+#include <algorithm>
 #include <cstring>
 
+#include "core/fnv.h"
 #include "ops/dense/copy.h"
 
 namespace frugal::distributed {
 namespace {
 
-// FNV-1a over words of 8 bytes.
-class Hash {
- public:
-  void add(const void* data, size_t bytes) {
-    const auto* at = static_cast<const char*>(data);
-    for (size_t i = 0; i < bytes; i += 8) {
-      uint64_t word = 0;
-      std::memcpy(&word, at + i, std::min<size_t>(8, bytes - i));
-      value_ = (value_ ^ word) * 0x100000001b3u;
-      value_ ^= value_ >> 29;  // FNV alone carries nothing from high bits to low ones
-    }
+// By words of 8 bytes.
+uint64_t hash_of(const void* data, size_t bytes) {
+  Fnv1a hash;
+  const auto* at = static_cast<const char*>(data);
+  for (size_t i = 0; i < bytes; i += 8) {
+    uint64_t word = 0;
+    std::memcpy(&word, at + i, std::min<size_t>(8, bytes - i));
+    hash.add(word);
+    hash.fold(29);
   }
-  uint64_t value() const { return value_; }
-
- private:
-  uint64_t value_ = 0xcbf29ce484222325u;
-};
+  return hash.value();
+}
 
 std::string describe_parameter(const NamedVariables& parameters, size_t i) {
   const auto& [name, parameter] = parameters[i];
@@ -46,12 +43,10 @@ void check_same_parameters(Communicator& communicator, const NamedVariables& par
   if (communicator.size() == 1) return;
   std::string text;
   for (size_t i = 0; i < parameters.size(); ++i) text += describe_parameter(parameters, i) + '\n';
-  Hash hash;
-  hash.add(text.data(), text.size());
+  const uint64_t value = hash_of(text.data(), text.size());
   const CategoryScope scope(Category::workspace);
   const Tensor hashes = Tensor::zeros({communicator.size()}, DType::i64);
   auto* const all = hashes.mut<int64_t>();
-  const uint64_t value = hash.value();
   std::memcpy(all + communicator.rank(), &value, sizeof value);
   communicator.all_gather(hashes, "hashes of the parameters' names and shapes");
   bool same = true;
@@ -90,9 +85,7 @@ void check_same_values(Communicator& communicator, const NamedTensors& tensors) 
     const Tensor& tensor = tensors[static_cast<size_t>(i)].second;
     if (tensor.device() == kMeta) continue;
     const Tensor here = to_device(ops::contiguous(tensor), kCpu);
-    Hash hash;
-    if (here.numel() > 0) hash.add(here.raw(), static_cast<size_t>(here.nbytes()));
-    const uint64_t value = hash.value();
+    const uint64_t value = hash_of(here.raw(), static_cast<size_t>(here.nbytes()));
     std::memcpy(all + communicator.rank() * count + i, &value, sizeof value);
   }
   Bounds bounds;
