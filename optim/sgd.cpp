@@ -27,11 +27,12 @@ std::vector<SlotOptimizer::Part> Sgd::parts_of(const Slot& slot) const {
 }
 
 void Sgd::update(const std::vector<Update>& updates) {
+  const Tensor none;
   std::vector<ops::SgdUpdate> all;
   for (const Update& u : updates) {
     const Slot& slot = *u.slot;
-    const Tensor& value = slot.parameter.value();
-    const Tensor velocity = slot.parts.empty() ? Tensor() : slot.parts[0];
+    const Tensor &value = slot.parameter.value(),
+                 &velocity = slot.parts.empty() ? none : slot.parts[0];
     const ops::SgdStep step{u.lr, options_.momentum, slot.weight_decay, options_.nesterov};
     if (!has_sparse_grad(slot.parameter)) {
       all.push_back({value, u.gradient(), velocity, step});

@@ -16,6 +16,7 @@
 #include "compress/policies/choice.h"
 #include "core/memory.h"
 #include "models/registry.h"
+#include "optim/optimizers.h"
 #include "optim/registry.h"
 #include "python/module/bindings.h"
 

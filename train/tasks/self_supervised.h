@@ -30,7 +30,7 @@ class SelfSupervision final : public Task {
   ForwardPass loss(Module& model, Batch& batch, Context& context,
                    const LossOptions& options) const override;
   Counts count(const ForwardPass& pass) const override;
-  bool has_loss_of_at_least_0(Module& model) const override;  // that of simsiam is minus a cosine
+  bool has_loss_of_at_least_0(Module& model) const override;  // simsiam has minus a cosine
   void after_update(Module& model, double progress) const override;
   Batch shape(int64_t samples, Device device) const override;
   std::unique_ptr<Metric> metric() const override;
