@@ -1,6 +1,9 @@
 // From ranges and bounds to codes: what each channel of a tensor holds, how its values are coded,
 // and the order that puts columns of equal width together. Internal to error-bounded codecs.
 #pragma once
+#include <algorithm>
+#include <cmath>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -43,6 +46,34 @@ struct Code {
 // Its step is the smallest for that width. If it would be wider than max_bits, the result is raw,
 // or max_bits with `clip`.
 Code tight_code(float min, float max, double bound, const ErrorBoundedOptions& options);
+
+// So many steps from zero at most: beyond, f32 cannot tell them apart well enough.
+inline constexpr double kMostSteps = 65536;
+// How a channel is kept by a codec whose steps begin at zero.
+struct Steps {
+  enum Kind : uint8_t { kept, constant, coded };  // kept: every value as it is
+  Kind kind = kept;
+  float step = 0;  // constant: the value
+};
+// widest(allowed, most): the widest step that allows errors of `allowed` in values of magnitudes up
+// to `most`. The step is `part` of that, or of what options.min_bits ask for.
+template <class Widest>
+Steps steps_of(const Range& range, double bound, const ErrorBoundedOptions& options,
+               const Widest& widest, double part = 1) {
+  const double min = range.min, max = range.max, most = std::max(std::fabs(min), std::fabs(max));
+  if (!range.finite) return {};
+  if (min == max) return {Steps::constant, range.min};
+  if (options.rounding == Rounding::nearest && options.min_bits == 0 && most <= bound)
+    return {Steps::constant, 0};
+  double wanted = widest(std::min(bound, 2 * most), most);
+  if (options.min_bits > 0)
+    wanted = std::min(wanted, (max - min) / (std::ldexp(1.0, options.min_bits) - 1));
+  const auto step = static_cast<float>(wanted * part);
+  if (!(step >= std::numeric_limits<float>::min()) || !(most < 0x1p120) ||
+      most / static_cast<double>(step) >= kMostSteps)
+    return {};
+  return {Steps::coded, step};
+}
 
 // The order of the columns of a block: sorted by width, so that equal widths are neighbours.
 struct Lanes {

@@ -23,32 +23,24 @@ using entropy::Plan;
 namespace {
 
 constexpr int kMaxWidth = 16;
-constexpr double kMostSteps = 65536;  // from zero: beyond, f32 cannot tell them apart well enough
 
 // In the result `lo` is the least q. If the width is 0, `lo` is the value itself.
 Code step_code(const Range& range, double bound, const ErrorBoundedOptions& options) {
-  const double min = range.min, max = range.max, most = std::max(std::fabs(min), std::fabs(max));
-  if (!range.finite) return {0, 0, kRaw};
-  if (min == max) return {range.min, 0, 0};
   const bool nearest = options.rounding == Rounding::nearest;
-  if (nearest && options.min_bits == 0 && most <= bound) return {0, 0, 0};
-  // Leaves room for two rounding errors of f32: of x / step, up to 2^-6 for 2^16 steps, and of the
-  // result.
-  const double room = std::min(bound, 2 * most) - most * 0x1p-22;
-  double widest = room / ((nearest ? 0.5 : 1.0) + 0x1p-6);
-  if (options.min_bits > 0)
-    widest = std::min(widest, (max - min) / (std::ldexp(1.0, options.min_bits) - 1));
-  const auto step = static_cast<float>(widest);
-  if (!(step >= std::numeric_limits<float>::min()) || !(most < 0x1p120) ||
-      most / static_cast<double>(step) >= kMostSteps)
-    return {0, 0, kRaw};
-  const double half = nearest ? 0.5 : 0, s = static_cast<double>(step);
-  const double least = std::floor(min / s + half);
+  const Steps steps = steps_of(range, bound, options, [nearest](double allowed, double most) {
+    // Leaves room for two rounding errors of f32: of x / step, up to 2^-6 for 2^16 steps, and
+    // of the result.
+    return (allowed - most * 0x1p-22) / ((nearest ? 0.5 : 1.0) + 0x1p-6);
+  });
+  if (steps.kind == Steps::kept) return {0, 0, kRaw};
+  if (steps.kind == Steps::constant) return {steps.step, 0, 0};
+  const double min = range.min, max = range.max, s = static_cast<double>(steps.step);
+  const double half = nearest ? 0.5 : 0, least = std::floor(min / s + half);
   // One level more, because stochastic rounding, or the rounding of f32, may go up.
   const double levels = std::floor(max / s + half) - least + 1;
   const int width = 1 + std::ilogb(levels);
   if (width > kMaxWidth) return {0, 0, kRaw};
-  return {static_cast<float>(least), step, width};
+  return {static_cast<float>(least), steps.step, width};
 }
 
 // Where the symbols of a chunk lie: each run of columns of one width has planes of bytes.

@@ -28,7 +28,6 @@ namespace {
 constexpr int64_t kChunk = 131072;     // elements of a chunk, about
 constexpr int64_t kMostTogether = 32;  // items of a chunk
 constexpr int64_t kSamplePixels = 1024;
-constexpr double kMostSteps = 65536;  // from zero: beyond, f32 cannot tell them apart well enough
 constexpr size_t kMostClasses = 16;
 constexpr int64_t kClassElements = 32768;           // elements for each table, so that tables pay
 constexpr double kWeightBits = 24, kMeanBits = 32;  // what they take for a channel
@@ -612,30 +611,18 @@ double best_weights(const Moments& moments, size_t c, double noise, Channel& cha
 
 // The channel without its class; kKept and kConstant are decided here.
 Channel channel_of(const Range& range, double bound, const ErrorBoundedOptions& options) {
-  const double min = range.min, max = range.max, most = std::max(std::fabs(min), std::fabs(max));
   Channel channel;
   if (range.values == 0) return channel;
-  channel.kind = kKept;
-  if (!range.finite) return channel;
-  channel.kind = kConstant;
-  channel.step = range.min;
-  if (min == max) return channel;
-  const bool nearest = options.rounding == Rounding::nearest;
-  channel.step = 0;
-  if (nearest && options.min_bits == 0 && most <= bound) return channel;
-  channel.kind = kKept;
-  // f32 rounds x / step, its sum with u, and the result: by at most 5 * 2^-24 of the value.
-  const double room = std::min(bound, 2 * most) - most * 0x1p-21;
-  // u has 256 values, so the variance may be larger than step^2 / 12 by 2^-14 of it.
-  double widest = room * (options.expected ? std::sqrt(3.0) * (1 - 0x1p-14) : 2);
-  if (options.min_bits > 0)
-    widest = std::min(widest, (max - min) / (std::ldexp(1.0, options.min_bits) - 1));
-  const auto step = static_cast<float>(widest * (1 - 0x1p-23));
-  if (!(step >= std::numeric_limits<float>::min()) || !(most < 0x1p120) ||
-      most / static_cast<double>(step) >= kMostSteps)
-    return channel;
-  channel.kind = 0;
-  channel.step = step;
+  const Steps steps = steps_of(
+      range, bound, options,
+      [&](double allowed, double most) {
+        // f32 rounds x / step, its sum with u, and the result: by at most 5 * 2^-24 of the value.
+        // u has 256 values, so the variance may be larger than step^2 / 12 by 2^-14 of it.
+        return (allowed - most * 0x1p-21) * (options.expected ? std::sqrt(3.0) * (1 - 0x1p-14) : 2);
+      },
+      1 - 0x1p-23);
+  channel.kind = steps.kind == Steps::kept ? kKept : steps.kind == Steps::constant ? kConstant : 0;
+  channel.step = steps.step;
   return channel;
 }
 

@@ -7,6 +7,7 @@
 #include "compress/bounded/bounded_fixed.h"
 #include "compress/bounded/bounded_predicted.h"
 #include "compress/bounded/zfp_codec.h"
+#include "compress/quantize/within_f16.h"
 #include "ops/dense/copy.h"
 
 namespace frugal::compress {
@@ -68,6 +69,17 @@ Tensor placed(const Tensor& payload, Device device) {
   return to_device(payload, device);
 }
 
+namespace {
+// Decoded values in the dtype of their tensor. CUDA has no tensors of f16.
+Tensor in_dtype(const Tensor& decoded, DType dtype) {
+  if (dtype == DType::f16 && decoded.device() == kCpu) {
+    auto* const x = decoded.mut<float>();
+    for (int64_t i = 0; i < decoded.numel(); ++i) x[i] = within_f16(x[i]);
+  }
+  return ops::cast(decoded, dtype);
+}
+}  // namespace
+
 Tensor Payload::range(const Shape& shape, int64_t begin, int64_t end) const {
   CategoryScope scope(Category::workspace);
   const Device device = payload_.device();
@@ -76,11 +88,11 @@ Tensor Payload::range(const Shape& shape, int64_t begin, int64_t end) const {
     const Tensor out = Tensor::empty(shape, DType::f32);
     if (begin < end) decode(begin, end, out.mut<float>());
     here_ = {};
-    return ops::cast(to_device(out, device), dtype_);
+    return in_dtype(to_device(out, device), dtype_);
   }
   const Tensor out = Tensor::empty(shape, DType::f32, device);
   if (begin < end && device != kMeta) decode(begin, end, out.mut<float>());
-  return ops::cast(out, dtype_);
+  return in_dtype(out, dtype_);
 }
 
 Tensor Payload::unpack() const { return range(shape_, 0, shape_.numel()); }

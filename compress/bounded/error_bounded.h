@@ -8,7 +8,7 @@
 //
 // Values whose bound codes cannot keep, such as values that are not finite, are stored unchanged.
 // So the bound holds for all data. f32 keeps it exactly. Other dtypes go through f32 and add its
-// rounding and their own.
+// rounding and their own. What is finite stays finite, in f16 too.
 // On CUDA, fixed-point codes are made and unpacked on the device; packing waits for the device to
 // read ranges and, with masks, sizes. The other codecs go through the host: values are copied to
 // the host to be coded, and payloads to be decoded. In between, payloads are on the device.

@@ -3,26 +3,32 @@
 #pragma once
 #include "compress/quantize/quantize_kernels.h"
 #include "compress/quantize/quantize_units.h"
+#include "compress/quantize/within_f16.h"
 #include "core/cuda/cuda_kernel.h"
 #include "core/cuda/cuda_random.h"
 #include "ops/cuda/cuda_vector.h"
 
 #ifndef FRUGAL_CUDA_EMULATOR
 #include <cuda_fp16.h>
+#endif
 
 namespace frugal::cuda {
 
-// Gives the bits of the host's conversion.
+// A rebuilt value, with the bits that the host gives it.
 template <>
 __device__ __forceinline__ Float16 store<Float16>(float x) {
+  x = compress::within_f16(x);
+#ifdef FRUGAL_CUDA_EMULATOR
+  return Float16(x);
+#else
   Float16 out;
   out.bits = !is_nan(x) ? __half_as_ushort(__float2half_rn(x))
                         : static_cast<uint16_t>((__float_as_uint(x) >> 16 & 0x8000u) | 0x7e00u);
   return out;
+#endif
 }
 
 }  // namespace frugal::cuda
-#endif
 
 namespace frugal::compress::cuda {
 

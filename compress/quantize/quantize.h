@@ -30,7 +30,8 @@
 //
 // A group that holds NaN, an infinity or a value beyond the limit unpacks to NaN in every element
 // and is counted, where the mask stays exact. f64 goes through f32; bf16 and f16 return rounded to
-// nearest.
+// nearest. In f16, values that were rebuilt beyond +-65504 return as +-65504, the last finite
+// numbers. So finite groups return finite in every dtype.
 //
 // Thread safety: pack and unpack of one codec may run at the same time. Bytes do not depend on the
 // number of threads.
@@ -51,7 +52,7 @@ struct CodeStream {
 CodeStream code_stream(uint64_t seed, const SaveInfo& info);
 
 // Largest magnitude that a finite group may hold: 240 * 2^120 (3.19e38), half of it at 1 bit, so
-// that every rebuilt value is finite.
+// that every rebuilt value is finite in f32 and bf16.
 float max_magnitude(int bits);
 
 struct PackJob;

@@ -13,6 +13,7 @@
 #include <type_traits>
 
 #include "compress/quantize/vectors-inl.h"
+#include "compress/quantize/within_f16.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace frugal::compress {
@@ -21,6 +22,12 @@ namespace HWY_NAMESPACE {
 template <class T>
 HWY_INLINE float ToFloat(T value) {
   return static_cast<float>(value);
+}
+// A rebuilt value in the dtype of its tensor.
+template <class T>
+HWY_INLINE T FromFloat(float value) {
+  if constexpr (std::is_same_v<T, Float16>) return T(within_f16(value));
+  return static_cast<T>(value);
 }
 
 // Elements outside `rows`, `cols` or `limit` (a number of elements from x on) become pad[column].
@@ -58,7 +65,7 @@ HWY_NOINLINE void Unstage(const float* HWY_RESTRICT block, int64_t stride, int64
   const int64_t width = std::min(cols, lanes);
   for (int64_t r = 0; r < rows; ++r)
     for (int64_t c = 0; c < width && r * stride + c < limit; ++c)
-      x[r * stride + c] = static_cast<T>(block[r * lanes + c]);
+      x[r * stride + c] = FromFloat<T>(block[r * lanes + c]);
 }
 
 // Writes 8 vectors as rows of x, with the result of Unstage. stream: past the caches, f32 alone.

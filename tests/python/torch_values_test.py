@@ -152,6 +152,38 @@ class Values(unittest.TestCase):
                 self.assertTrue(torch.equal(plain[0], found[0]), (name, dtype))
                 self.assertLessEqual(memory.kept, len(at) // 8 + 2, (name, dtype))
 
+    def test_the_largest_numbers_of_f16_stay_finite(self):
+        """A mask of finfo.min is added to scores, as attention does."""
+        scores = torch.randn(1024, SIZE).half()
+        weight = torch.ones(SIZE, dtype=torch.float16, requires_grad=True)
+        bias = torch.zeros(SIZE, dtype=torch.float16, requires_grad=True)
+        ends = torch.finfo(torch.float16)
+        for end in (ends.min, ends.max, 64000.0):
+            mask = torch.zeros_like(scores)
+            mask[::9] = end
+
+            def run():
+                ((scores + bias + mask) * weight).backward(torch.full_like(scores, 1e-6))
+
+            def gradient(**options):
+                weight.grad = None
+                if not options:
+                    run()
+                    return weight.grad, None
+                with ft.compress(min_elements=1, **options) as memory:
+                    run()
+                return weight.grad, memory
+
+            plain, _ = gradient()
+            for bits in (2, 4, 8):
+                found, memory = gradient(bits=bits)
+                self.assertLess(memory.packed, memory.saved, (end, bits))
+                self.assertTrue(torch.isfinite(found).all(), (end, bits))
+                # Errors of 1024 values add up, each with the variance of a step of the group.
+                step = 2 * 65504 * 1e-6 / (2**bits - 1)
+                off = (found - plain).float().abs().max()
+                self.assertLess(float(off), 5 * 32 * step / 12**0.5 + 0.1, (end, bits))
+
     def test_a_target_that_is_trained(self):
         def loss():
             return functional.binary_cross_entropy_with_logits(
