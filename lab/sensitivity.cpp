@@ -56,9 +56,10 @@ void study_sensitivity(const LabArguments& arguments) {
   const auto policy =
       make_policy(make_choice(config.compression), kCpu, static_cast<uint64_t>(config.run.seed));
   compress::AdaptivePolicy& adaptive = *PolicyParts(*policy).adaptive;
-  bench.gradient(batch, policy.get(), 0, key);  // the policy sees what there is
+  const int64_t blocks = bench.checkpointed_blocks();
+  bench.gradient(batch, policy.get(), 0, key, blocks);  // the policy sees what there is
   auto begin = Clock::now();
-  bench.gradient(batch, policy.get(), 0, key);
+  bench.gradient(batch, policy.get(), 0, key, blocks);
   const double step_seconds = seconds_since(begin);
   const std::vector<Item> items = adaptive.items();
   std::vector<uint64_t> seqs;
@@ -67,7 +68,7 @@ void study_sensitivity(const LabArguments& arguments) {
   auto measure = [&](const Batch& by, uint64_t number) {
     const auto found =
         measure_sensitivity(bench.task(), bench.model(), adaptive, by, n,
-                            {number, key, config.train.label_smoothing, false}, seqs);
+                            {number, key, config.train.label_smoothing, blocks}, seqs);
     FRUGAL_CHECK(found, "[sensitivity] expected a finite loss and gradient, got others");
     return *found;
   };

@@ -216,11 +216,12 @@ std::unique_ptr<SlicePacker> StepRecorder::RecordingCodec::pack_slices(const Ten
   return std::make_unique<Slices>(recorder_, std::move(inner), like.shape(), info, live() - before);
 }
 
-class StepRecorder::RecordingPolicy final : public SavePolicy {
+class StepRecorder::RecordingPolicy final : public compress::StandInPolicy {
  public:
-  RecordingPolicy(StepRecorder& recorder, SavePolicy& inner) : recorder_(recorder), inner_(inner) {}
+  RecordingPolicy(StepRecorder& recorder, SavePolicy& inner)
+      : StandInPolicy(inner), recorder_(recorder) {}
   Decision decide(const SaveInfo& info, const Tensor& value) override {
-    Decision decision = inner_.decide(info, value);
+    Decision decision = inner().decide(info, value);
     if (recomputing()) return decision;  // it is gone before the backward function has ended
     // An op saves its tensors when its output is there, so the work before belongs to it, too.
     Moment& before = recorder_.moments_.back();
@@ -247,15 +248,11 @@ class StepRecorder::RecordingPolicy final : public SavePolicy {
     decision.codec = codec.get();
     return decision;
   }
-  bool lossy() const override { return inner_.lossy(); }
-  int64_t slice_bytes() const override { return inner_.slice_bytes(); }
-  bool decides_by_shape() const override { return inner_.decides_by_shape(); }
-  bool packs_recomputed() const override { return inner_.packs_recomputed(); }
-  BackwardObserver* observer() override { return inner_.observer(); }
+  bool decides_by_shape() const override { return inner().decides_by_shape(); }
+  BackwardObserver* observer() override { return inner().observer(); }
 
  private:
   StepRecorder& recorder_;
-  SavePolicy& inner_;
   std::map<const Codec*, std::unique_ptr<RecordingCodec>> codecs_;
 };
 

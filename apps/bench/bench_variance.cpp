@@ -6,6 +6,7 @@
 #include "apps/cli/commands.h"
 #include "apps/cli/progress.h"
 #include "apps/cli/report.h"
+#include "apps/config/keys/config_error.h"
 #include "apps/config/make_choice.h"
 #include "apps/config/resolve.h"
 
@@ -66,6 +67,11 @@ void print_layers(const GradientLayers& layers, const LayeredErrors& found,
 void bench_variance(const BenchArguments& arguments) {
   Config config = load_config(arguments.config, arguments.sets);
   resolve(config);
+  if (arguments.layers > 0 && config.train.checkpointing &&
+      make_choice(config.compression).keep().pack_recomputed)
+    throw ConfigError("compression.advanced.recomputed",
+                      "expected whole with --layers and train.checkpointing: what a packed block "
+                      "saves is not known by its layer, got packed");
   GradientBench bench(config);
   bench.train(arguments.train_steps);
   bench.begin(arguments.batches, arguments.layers);

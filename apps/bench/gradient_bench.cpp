@@ -41,7 +41,7 @@ void GradientBench::let_learn(SavePolicy& policy, const Config& config) {
   options.samples = config.compression.measuring.samples;
   if (planner) options.allocate = [&] { planner->plan_again(*parts.budget); };
   Adaptation(task(), model(), *parts.adaptive, options)
-      .refresh(batch, 1, {0, rng(), config.train.label_smoothing, 0});
+      .refresh(batch, 1, {0, rng(), config.train.label_smoothing, checkpointed_blocks()});
 }
 
 Json estimate_json(const Estimate& e, double unit) {

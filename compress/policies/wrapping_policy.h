@@ -1,4 +1,5 @@
-// WrappingPolicy: a policy that decides as another one does and changes only how bytes are kept.
+// Policies that stand in front of another one: StandInPolicy for some passes, WrappingPolicy for
+// all of them.
 #pragma once
 #include <memory>
 
@@ -7,30 +8,48 @@
 
 namespace frugal::compress {
 
-class WrappingPolicy : public SavePolicy {
+// Answers as another policy does in all that shapes a pass; who derives from this changes decide().
+// Nobody is shown the gradients, and it has no roles: the other policy learns nothing of such a
+// pass.
+class StandInPolicy : public SavePolicy {
  public:
-  explicit WrappingPolicy(std::shared_ptr<SavePolicy> inner) : inner_(std::move(inner)) {
-    FRUGAL_CHECK(inner_ != nullptr, "[compression] expected a policy to wrap, got none");
+  // `inner` outlives this.
+  explicit StandInPolicy(SavePolicy& inner) : inner_(inner) {}
+  bool lossy() const override { return inner_.lossy(); }
+  int64_t slice_bytes() const override { return inner_.slice_bytes(); }
+  bool packs_recomputed() const override { return inner_.packs_recomputed(); }
+  SavePolicy& inner() const { return inner_; }
+
+ private:
+  SavePolicy& inner_;
+};
+
+// Owns another policy, decides as it does, and changes only how bytes are kept.
+class WrappingPolicy : public StandInPolicy {
+ public:
+  explicit WrappingPolicy(std::shared_ptr<SavePolicy> inner)
+      : StandInPolicy(checked(inner)), owned_(std::move(inner)) {
     PolicyRoles roles;
-    inner_->add_roles(roles);
+    owned_->add_roles(roles);
     plan_ = roles.plan;
   }
-  bool lossy() const override { return inner_->lossy(); }
-  int64_t slice_bytes() const override { return inner_->slice_bytes(); }
-  bool packs_recomputed() const override { return inner_->packs_recomputed(); }
-  BackwardObserver* observer() override { return inner_->observer(); }
+  BackwardObserver* observer() override { return inner().observer(); }
   void add_roles(PolicyRoles& roles) override {
     roles.is_wrapped = true;
-    inner_->add_roles(roles);
+    inner().add_roles(roles);
   }
-  SavePolicy& inner() const { return *inner_; }
 
  protected:
   // The plan of the innermost policy; null if it plans nothing.
   PackPlan* plan() const { return plan_; }
 
  private:
-  std::shared_ptr<SavePolicy> inner_;
+  static SavePolicy& checked(const std::shared_ptr<SavePolicy>& inner) {
+    FRUGAL_CHECK(inner != nullptr, "[compression] expected a policy to wrap, got none");
+    return *inner;
+  }
+
+  std::shared_ptr<SavePolicy> owned_;
   PackPlan* plan_ = nullptr;
 };
 

@@ -39,3 +39,26 @@ TEST_CASE("gradient gives a row for each scheme and width, and the bytes fall wi
   CHECK(few.status == 2);
   CHECK(few.err.find("--repeats: expected at least 8") != std::string::npos);
 }
+
+TEST_CASE("gradient --layers recomputes blocks, whole or packed, as the configuration says") {
+  const TempFolder folder;
+  write_file(folder / "c.json", R"({"model": {"name": "resnet20"}, "data": {"name": "random",
+      "batch_size": 8, "shape": [8, 8, 3], "workers": 0, "train_samples": 128},
+      "compression": {"bits": 2, "advanced": {"min_elements": 0}}, "threads": 1})");
+  const auto variance = [&](const char* sets) {
+    const Ran ran = frugal_lab("gradient " + (folder / "c.json") +
+                               " --layers --train-steps 2 --batches 8 --repeats 8 --json" + sets);
+    REQUIRE_MESSAGE(ran.status == 0, ran.err);
+    for (const Json& row : Json::parse(ran.out)["layers"])
+      if (row["layer"] == "all") return row["variance"]["value"].get<double>();
+    FAIL("no row of all layers");
+    return 0.0;
+  };
+  const double kept = variance(""), whole = variance(" --set train.checkpointing=true"),
+               packed = variance(
+                   " --set train.checkpointing=true --set compression.advanced.recomputed=packed");
+  // Blocks that keep their inputs whole round nothing; packed ones also round what they are
+  // recomputed from.
+  CHECK(whole < 0.5 * kept);
+  CHECK(packed > 2 * whole);
+}

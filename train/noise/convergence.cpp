@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "autograd/checkpoint.h"
+#include "compress/policies/wrapping_policy.h"
 #include "compress/quantize/quantize.h"
 #include "core/random/random_streams.h"
 #include "core/stopwatch.h"
@@ -20,43 +21,36 @@ constexpr int kOwnNumbers = 5;             // state() begins with these; the tra
 
 // Decides for a part of a batch as the policy decides for the whole batch. Otherwise more tensors
 // of a part would be below the size from which tensors are packed. No observer sees the gradients.
-class PartPolicy final : public SavePolicy {
+class PartPolicy final : public compress::StandInPolicy {
  public:
   PartPolicy(SavePolicy& policy, int64_t samples, int64_t of)
-      : policy_(policy), samples_(samples), of_(of) {}
-  bool lossy() const override { return policy_.lossy(); }
-  int64_t slice_bytes() const override { return policy_.slice_bytes(); }
-  bool packs_recomputed() const override { return policy_.packs_recomputed(); }
+      : StandInPolicy(policy), samples_(samples), of_(of) {}
   Decision decide(const SaveInfo& info, const Tensor& value) override {
-    if (value.dim() == 0 || value.size(0) % samples_ != 0) return policy_.decide(info, value);
+    if (value.dim() == 0 || value.size(0) % samples_ != 0) return inner().decide(info, value);
     Shape shape = value.shape();
     shape[0] = shape[0] / samples_ * of_;
     SaveInfo whole = info;
     whole.recipe_elements = info.recipe_elements / samples_ * of_;
     const CategoryScope scope(value.storage()->category());
-    return policy_.decide(whole, Tensor::empty(shape, value.dtype(), kMeta));
+    return inner().decide(whole, Tensor::empty(shape, value.dtype(), kMeta));
   }
 
  private:
-  SavePolicy& policy_;
   int64_t samples_, of_;
 };
 
 // Decides as another policy, and packs with a codec of its own.
-class FinePolicy final : public SavePolicy {
+class FinePolicy final : public compress::StandInPolicy {
  public:
   FinePolicy(SavePolicy& policy, int bits, uint64_t seed)
-      : policy_(policy), codec_({.bits = bits, .seed = streams::other_rounding(seed)}) {}
-  bool lossy() const override { return policy_.lossy(); }
-  int64_t slice_bytes() const override { return policy_.slice_bytes(); }
+      : StandInPolicy(policy), codec_({.bits = bits, .seed = streams::other_rounding(seed)}) {}
   Decision decide(const SaveInfo& info, const Tensor& value) override {
-    Decision decision = policy_.decide(info, value);
+    Decision decision = inner().decide(info, value);
     if (decision.codec != nullptr) decision.codec = &codec_;
     return decision;
   }
 
  private:
-  SavePolicy& policy_;
   compress::Quantizer codec_;
 };
 

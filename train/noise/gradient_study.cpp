@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 
+#include "compress/policies/wrapping_policy.h"
 #include "train/policy_parts.h"
 
 namespace frugal::train {
@@ -46,14 +47,12 @@ struct LayersOfTensors {
 
 // Decides as another policy, but packs only the tensors of layers from `first` on, and rounds those
 // of `first` as in a step that is `add` later. It learns nothing.
-class SomePacked final : public SavePolicy {
+class SomePacked final : public compress::StandInPolicy {
  public:
   SomePacked(SavePolicy& inner, const LayersOfTensors& layers, size_t first, uint64_t add)
-      : inner_(inner), layers_(layers), first_(first), add_(add) {}
-  bool lossy() const override { return inner_.lossy(); }
-  int64_t slice_bytes() const override { return inner_.slice_bytes(); }
+      : StandInPolicy(inner), layers_(layers), first_(first), add_(add) {}
   Decision decide(const SaveInfo& info, const Tensor& value) override {
-    Decision decision = inner_.decide(info, value);
+    Decision decision = inner().decide(info, value);
     const size_t layer = layers_.of(info.seq);
     if (layer < first_) {
       if (decision.what == Decision::pack) decision.what = Decision::raw;
@@ -65,7 +64,6 @@ class SomePacked final : public SavePolicy {
   }
 
  private:
-  SavePolicy& inner_;
   const LayersOfTensors& layers_;
   size_t first_;
   uint64_t add_;
@@ -92,6 +90,7 @@ class Unchanged {
 GradientStudy::GradientStudy(RunRecipe recipe)
     : smoothing_(recipe.options.label_smoothing),
       lr_(recipe.lr),
+      checkpointed_blocks_(recipe.options.checkpointed_blocks),
       run_(std::move(recipe)),
       probe_(run_.task(), run_.model()) {}
 
@@ -121,7 +120,7 @@ std::vector<float> GradientStudy::gradient(const Batch& batch, SavePolicy* polic
 Batch GradientStudy::let_learn(SavePolicy& policy) {
   Batch batch;
   for (int64_t i = 0; i < kLearning; ++i)
-    gradient(batch = next(), &policy, static_cast<uint64_t>(i), rng());
+    gradient(batch = next(), &policy, static_cast<uint64_t>(i), rng(), checkpointed_blocks_);
   return batch;
 }
 
@@ -155,12 +154,12 @@ void GradientStudy::begin(int64_t minibatches, int64_t parts) {
 }
 
 LayeredErrors GradientStudy::measure(SavePolicy& policy, int64_t draws,
-                                     int64_t checkpointed_blocks) {
+                                     std::optional<int64_t> checkpointed_blocks) {
   FRUGAL_ASSERT(!exact_.empty());
   GradientNoise noise(exact_, layers_);
   for (int64_t draw = 0; draw < draws; ++draw)
     noise.add(gradient(batch_, &policy, kFirstDraw + static_cast<uint64_t>(draw), key_,
-                       checkpointed_blocks));
+                       checkpointed_blocks.value_or(checkpointed_blocks_)));
   LayeredErrors found = errors_;
   found.memory = probe_.memory();
   found.rounding = noise.variance();
@@ -176,11 +175,16 @@ LayeredErrors GradientStudy::measure(SavePolicy& policy, int64_t draws,
 // these add in expectation. The tensors of the layers before it are raw.
 std::vector<RoundedLayer> GradientStudy::measure_by_source(SavePolicy& policy, int64_t draws) {
   FRUGAL_ASSERT(!exact_.empty());
+  // What a recomputed block saves is not known by its layer.
+  FRUGAL_CHECK(
+      checkpointed_blocks_ == 0 || !policy.packs_recomputed(),
+      "[gradient study] expected recomputed blocks that keep their inputs whole, got packed "
+      "ones");
   Unchanged before(policy);
   LayersOfTensors tensors;
   std::vector<RoundedLayer> rows;
-  for (const SavedRecord& tensor :
-       probe_.saved(batch_, policy, run_.optimizer(), pass(kFirstDraw, key_))) {
+  for (const SavedRecord& tensor : probe_.saved(batch_, policy, run_.optimizer(),
+                                                pass(kFirstDraw, key_, checkpointed_blocks_))) {
     if (!tensor.seq) continue;
     const size_t place = layers_.place(begin_of(tensor.layer, parts_));
     tensors.known[*tensor.seq] = place;
@@ -202,8 +206,8 @@ std::vector<RoundedLayer> GradientStudy::measure_by_source(SavePolicy& policy, i
     for (int64_t pair = 0; pair < draws / 2; ++pair) {
       const auto drawn = [&](uint64_t add) {
         SomePacked some(policy, tensors, i, add);
-        std::vector<float> one =
-            gradient(batch_, &some, kFirstDraw + static_cast<uint64_t>(pair), key_);
+        std::vector<float> one = gradient(batch_, &some, kFirstDraw + static_cast<uint64_t>(pair),
+                                          key_, checkpointed_blocks_);
         before.restore();
         return one;
       };

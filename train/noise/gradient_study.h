@@ -12,6 +12,7 @@
 #pragma once
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "train/noise/gradient_noise.h"
@@ -65,6 +66,7 @@ class GradientStudy {
   std::vector<float> gradient(const Batch& batch, SavePolicy* policy, uint64_t step, RngKey start,
                               int64_t checkpointed_blocks = 0);
   // Passes of steps 0 to kLearning - 1 give a policy what it decides by. Returns the last batch.
+  // These passes and those that are measured recompute the recipe's checkpointed blocks.
   Batch let_learn(SavePolicy& policy);
 
   // Measures the variance between `minibatches` (0: it does not; else at least
@@ -72,15 +74,19 @@ class GradientStudy {
   // names tell layers apart; 0: all. Dropout is alike in all passes that follow.
   void begin(int64_t minibatches, int64_t parts = 0);
   // REQUIRES (these): begin(). draws: roundings, at least GradientNoise::kGroups.
-  LayeredErrors measure(SavePolicy& policy, int64_t draws, int64_t checkpointed_blocks = 0);
+  // checkpointed_blocks: others than the recipe's.
+  LayeredErrors measure(SavePolicy& policy, int64_t draws,
+                        std::optional<int64_t> checkpointed_blocks = {});
   // What each layer's tensors add, by half of `draws` pairs of roundings. Layers that have tensors
   // and no parameters are added to layers(). The policy knows afterwards what it knew before.
+  // Errors: a policy that packs recomputed blocks, where there are some.
   std::vector<RoundedLayer> measure_by_source(SavePolicy& policy, int64_t draws);
 
   const GradientLayers& layers() const { return layers_; }
   const Batch& batch() const { return batch_; }
   const StepMemory& whole_memory() const { return whole_memory_; }  // what the pass kept whole took
   RngKey rng() const { return run_.rng_state(); }
+  int64_t checkpointed_blocks() const { return checkpointed_blocks_; }  // the recipe's
   Module& model() { return run_.model(); }
   const Task& task() const { return run_.task(); }
 
@@ -91,6 +97,7 @@ class GradientStudy {
     return {step, start, smoothing_, checkpointed_blocks};
   }
   double smoothing_, lr_;
+  int64_t checkpointed_blocks_;
   Run run_;
   GradientProbe probe_;
   int64_t batch_size_ = 0;  // the size of the first batch

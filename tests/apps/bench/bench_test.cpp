@@ -97,6 +97,13 @@ TEST_CASE("bench variance by layer: the parts add up, and measuring them changes
   CHECK(text.out.find("its gradient's variance") != std::string::npos);
   CHECK(longest_line(text.out) <= 200);
   CHECK(frugal("bench variance --layers -1 " + folder / "c.json").status == 2);
+  write_file(folder / "blocks.json", R"({"model": {"name": "resnet20"},
+      "data": {"name": "random", "shape": [8, 8, 3]}, "train": {"checkpointing": true},
+      "compression": {"bits": 2, "advanced": {"recomputed": "packed"}}})");
+  const Ran packed = frugal("bench variance --layers 1 " + folder / "blocks.json");
+  CHECK(packed.status == 2);
+  CHECK(packed.err.find("compression.advanced.recomputed: expected whole with --layers") !=
+        std::string::npos);
 }
 
 TEST_CASE("with a number of threads, bench step counts on meta what kernels take") {
