@@ -32,8 +32,6 @@ class PackedFiles {
   // On the CPU. Errors: those of SafetensorsFile::read().
   Tensor read(const std::string& name) const;
 
-  int64_t as_they_are() const { return as_they_are_; }  // weights
-  int64_t through_f32() const { return through_f32_; }
   std::string describe() const;  // a line without an end
 
  private:
@@ -58,7 +56,7 @@ class PackedFiles {
   std::map<std::string, Weight4> whole_;       // by the name of the weight
   std::map<std::string, float> offsets_;       // by the names of tensors .nested_offset
   std::map<std::string, std::string> maxima_;  // tensors .absmax of int8 weights: X.SCB
-  int64_t as_they_are_ = 0, through_f32_ = 0;
+  int64_t as_they_are_ = 0, through_f32_ = 0;  // weights
 };
 
 }  // namespace frugal::train
