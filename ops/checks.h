@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <initializer_list>
 
+#include "core/computed.h"
 #include "core/tensor.h"
 
 namespace frugal::ops {
@@ -27,9 +28,8 @@ inline void check_shape(const char* op, const char* name, const Tensor& tensor,
 // What compute kernels take: f32 and bf16 everywhere, also f64 on the CPU.
 inline void check_real(const char* op, const char* name, const Tensor& tensor) {
   check_defined(op, name, tensor);
-  const DType dtype = tensor.dtype();
   const bool cuda = tensor.device().type == DeviceType::cuda;
-  FRUGAL_CHECK(dtype == DType::f32 || dtype == DType::bf16 || (dtype == DType::f64 && !cuda),
+  FRUGAL_CHECK(is_computed(tensor.dtype()) && !(cuda && tensor.dtype() == DType::f64),
                "[{}] expected {} of dtype f32{} bf16, got {}", op, name, cuda ? " or" : ", f64 or",
                describe(tensor));
 }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "core/computed.h"
 #include "core/parallel.h"
 #include "ops/dense/copy.h"
 
@@ -164,21 +165,31 @@ double ChannelSums::all() const { return std::accumulate(squares.begin(), square
 namespace {
 constexpr int64_t kRows = 2048;  // rows of a part; the sums of the parts are added in order
 
-Tensor as_f32_on_host(const Tensor& x) {
+// A copy only where x is on another device or not contiguous: plans of memory count none.
+Tensor on_host(const Tensor& x) {
   const CategoryScope scope(Category::workspace);
-  return to_device(ops::contiguous(ops::cast(x, DType::f32)), kCpu);
+  return to_device(ops::contiguous(x), kCpu);
 }
-}  // namespace
 
-ChannelSums channel_sums(const Tensor& x) {
-  const Tensor values = as_f32_on_host(x);
+// The elements of a tensor on the host as f64. T: the type of its elements.
+template <class T>
+struct Numbers {
+  const T* values;
+  explicit Numbers(const Tensor& x) : values(x.data<T>()) {}
+  double operator[](size_t i) const {
+    return static_cast<double>(static_cast<Computed<T>>(values[i]));
+  }
+};
+
+template <class T>
+ChannelSums channel_sums_of(const Tensor& x) {
   const int64_t channels = x.dim() == 0 ? 1 : std::max<int64_t>(x.shape().back(), 1);
   const int64_t rows = x.numel() / channels;
   const int64_t parts = (rows + kRows - 1) / kRows;
   const auto width = static_cast<size_t>(channels);
   std::vector<double> squares(static_cast<size_t>(parts) * width, 0), nonzeros(squares),
       max(squares);
-  const auto* from = values.data<float>();
+  const Numbers<T> from(x);
   parallel_for(0, parts, 1, [&](int64_t begin, int64_t end) {
     for (int64_t p = begin; p < end; ++p) {
       double* const sum = squares.data() + static_cast<size_t>(p) * width;
@@ -186,7 +197,7 @@ ChannelSums channel_sums(const Tensor& x) {
       double* const most = max.data() + static_cast<size_t>(p) * width;
       for (int64_t r = p * kRows; r < std::min(rows, (p + 1) * kRows); ++r)
         for (size_t c = 0; c < width; ++c) {
-          const auto value = static_cast<double>(from[static_cast<size_t>(r) * width + c]);
+          const double value = from[static_cast<size_t>(r) * width + c];
           sum[c] += value * value;
           count[c] += value != 0 ? 1 : 0;
           most[c] = std::max(most[c], std::fabs(value));
@@ -203,18 +214,17 @@ ChannelSums channel_sums(const Tensor& x) {
   return sums;
 }
 
-RowSums row_sums(const Tensor& x, const Tensor& dy, const RowNorm& norm) {
-  const Tensor xs = as_f32_on_host(x), dys = as_f32_on_host(dy),
-               invstds = as_f32_on_host(norm.invstd);
-  const Tensor means = norm.mean.defined() ? as_f32_on_host(norm.mean) : Tensor();
-  const Tensor weights = norm.weight.defined() ? as_f32_on_host(norm.weight) : Tensor();
+template <class T>
+RowSums row_sums_of(const Tensor& x, const Tensor& dy, const RowNorm& norm) {
+  const Tensor invstds = on_host(norm.invstd);
+  const Tensor means = norm.mean.defined() ? on_host(norm.mean) : Tensor();
+  const Tensor weights = norm.weight.defined() ? on_host(norm.weight) : Tensor();
   const int64_t channels = x.shape().back(), rows = x.numel() / channels, groups = norm.groups;
   const int64_t runs = invstds.numel() / groups, width = channels / groups;
   const int64_t each = runs == 0 ? 0 : rows / runs;  // rows of a run
   FRUGAL_ASSERT(runs * groups == invstds.numel() && width * groups == channels &&
                 runs * each == rows);
-  const auto* const values = xs.data<float>();
-  const auto* const gradients = dys.data<float>();
+  const Numbers<T> values(x), gradients(dy);
   std::vector<double> w(static_cast<size_t>(channels), 1);
   if (weights.defined()) w = weights.to_vector();
   RowSums sums;
@@ -230,11 +240,10 @@ RowSums row_sums(const Tensor& x, const Tensor& dy, const RowNorm& norm) {
                    for (int64_t r = k / groups * each; r < (k / groups + 1) * each; ++r)
                      for (int64_t c = first; c < first + width; ++c) {
                        const auto i = static_cast<size_t>(r * channels + c);
-                       const double g =
-                           w[static_cast<size_t>(c)] * static_cast<double>(gradients[i]);
+                       const double g = w[static_cast<size_t>(c)] * gradients[i];
                        row.g1 += std::fabs(g);
                        row.g2 += g * g;
-                       row.t += g * row.invstd * (static_cast<double>(values[i]) - mean);
+                       row.t += g * row.invstd * (values[i] - mean);
                      }
                  }
                });
@@ -247,7 +256,7 @@ RowSums row_sums(const Tensor& x, const Tensor& dy, const RowNorm& norm) {
         for (int64_t c = 0; c < channels; ++c) {
           const auto at = static_cast<size_t>(p * channels + c);
           const Row& row = sums.rows[static_cast<size_t>(r / each * groups + c / width)];
-          const double of = row.invstd * static_cast<double>(gradients[r * channels + c]);
+          const double of = row.invstd * gradients[static_cast<size_t>(r * channels + c)];
           first[at] += std::fabs(of);
           second[at] += of * of;
         }
@@ -266,6 +275,20 @@ RowSums row_sums(const Tensor& x, const Tensor& dy, const RowNorm& norm) {
       sums.slope[c] = std::max(sums.slope[c], steep * steep);
     }
   return sums;
+}
+
+}  // namespace
+
+ChannelSums channel_sums(const Tensor& x) {
+  const Tensor here = on_host(x);
+  return with_computed(x.dtype(), [&](auto zero) { return channel_sums_of<decltype(zero)>(here); });
+}
+
+RowSums row_sums(const Tensor& x, const Tensor& dy, const RowNorm& norm) {
+  FRUGAL_ASSERT(x.dtype() == dy.dtype());
+  const Tensor rows = on_host(x), gradients = on_host(dy);
+  return with_computed(
+      x.dtype(), [&](auto zero) { return row_sums_of<decltype(zero)>(rows, gradients, norm); });
 }
 
 }  // namespace frugal::compress::acgc

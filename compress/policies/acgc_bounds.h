@@ -112,7 +112,7 @@ struct RowNorm {
 RowSums row_sums(const Tensor& x, const Tensor& dy, const RowNorm& norm);
 
 // The largest slope of g where dx = dy g(x), seen in samples; none if dx / dy is no function of x.
-// Tensors of equal shape, f32 or f64 on the CPU, f32 or bf16 on CUDA.
+// Tensors of equal shape that ops compute with.
 std::optional<double> elementwise_slope(const Tensor& x, const Tensor& dy, const Tensor& dx);
 double elementwise_bound2(double slope, double allowed_dx, double dy2, Count count);
 double linear_bound2(double numel, double mean_x2, double e2, double dx2, double dy2, Count count);

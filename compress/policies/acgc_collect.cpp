@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "compress/policies/product_use.h"
+#include "core/computed.h"
 #include "ops/dense/bitmask.h"
 #include "ops/dense/copy.h"
 #include "ops/optimizer/sgd.h"
@@ -15,9 +16,7 @@ namespace {
 constexpr double kMost = 1e30;         // the largest squared bound: checkpoints take finite numbers
 constexpr double kFunctionSlope2 = 4;  // see the header
 
-bool is_taken(const Tensor& x) {
-  return x.defined() && (x.dtype() == DType::f32 || x.dtype() == DType::f64);
-}
+bool is_taken(const Tensor& x) { return x.defined() && is_computed(x.dtype()); }
 bool is_known(const Tensor& x) { return is_taken(x) && x.device() != kMeta; }
 
 // A raw tensor has none. The op's backward pass may have written over it, too. A slot that only the

@@ -11,6 +11,7 @@
 #include "compress/policies/policy_roles.h"
 #include "compress/policies/product_use.h"
 #include "compress/quantize/quantize_split.h"
+#include "core/computed.h"
 #include "ops/dense/copy.h"
 #include "ops/dense/elementwise.h"
 #include "ops/dense/reduce.h"
@@ -95,9 +96,10 @@ MixedOptions mixed_of(const FixedPolicyOptions& keep) {
   return {keep.group, keep.rounding_here(), keep.seed};
 }
 
-// The squared norm of x, if x is f32 or f64. The order of additions does not depend on threads.
+// The squared norm of x, if ops compute with its dtype. The order of additions does not
+// depend on threads.
 std::optional<double> known_squared_norm(const Tensor& x) {
-  if (x.dtype() != DType::f32 && x.dtype() != DType::f64) return {};
+  if (!is_computed(x.dtype())) return {};
   return x.device() == kMeta ? 0 : ops::sum_of_squares(ops::contiguous(x));
 }
 

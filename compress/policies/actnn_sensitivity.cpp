@@ -127,11 +127,16 @@ void range_sums_kernel(Cpu, const RangeJob& job, double* sums) {
 
 GroupRanges group_ranges(const Tensor& tensor, const Samples& samples, int64_t group) {
   const auto n = static_cast<size_t>(samples.count), cols = static_cast<size_t>(samples.cols);
+  // It may be as large as the tensor, so it is counted as a tensor, also on meta.
+  const CategoryScope scope(Category::workspace);
+  const Tensor of_columns = Tensor::empty({samples.count, samples.cols}, DType::f64,
+                                          tensor.device() == kMeta ? kMeta : kCpu);
   if (tensor.device() == kMeta || tensor.numel() == 0)
     return {std::vector<double>(n, 1), std::vector<double>(cols, 1)};
   const RangeJob job{tensor.raw(), tensor.dtype(), samples, group};
-  std::vector<double> sums(n * cols);
-  dispatch(tensor.device(), [&](auto backend) { range_sums_kernel(backend, job, sums.data()); });
+  auto* const sums = of_columns.mut<double>();
+  std::fill(sums, sums + n * cols, 0.0);
+  dispatch(tensor.device(), [&](auto backend) { range_sums_kernel(backend, job, sums); });
   GroupRanges ranges{std::vector<double>(n), std::vector<double>(cols)};
   const auto elements = [&](size_t i) {
     const auto index = static_cast<int64_t>(i);

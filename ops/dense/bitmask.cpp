@@ -1,9 +1,8 @@
 #include "ops/dense/bitmask.h"
 
 #include <algorithm>
-#include <type_traits>
 
-#include "core/dtype_switch.h"
+#include "core/computed.h"
 #include "core/parallel.h"
 #include "ops/checks.h"
 #include "ops/dense/copy.h"
@@ -12,10 +11,6 @@
 
 namespace frugal::ops {
 namespace {
-
-// The type in which elements of type T are compared and multiplied.
-template <class T>
-using Computed = std::conditional_t<std::is_same_v<T, BFloat16>, float, T>;
 
 // Plain loops over columns [begin, end) of the blocks: y = value(x), and the bits of the mask from
 // keep(x).

@@ -4,11 +4,10 @@
 #include <numeric>
 #include <vector>
 
-#include "core/dtype_switch.h"
+#include "core/computed.h"
 #include "core/parallel.h"
 #include "ops/checks.h"
 #include "ops/dense/copy.h"
-#include "ops/f32_blocks.h"
 #include "ops/optimizer/sgd_loops.h"
 #include "ops/optimizer/trained.h"
 #include "ops/shared_kernels.h"
@@ -24,11 +23,11 @@ double squares_of(const T* values, int64_t n) {
   int64_t i = 0;
   for (; i + kSums <= n; i += kSums)
     for (int64_t k = 0; k < kSums; ++k) {
-      const auto value = static_cast<double>(values[i + k]);
+      const auto value = static_cast<double>(static_cast<Computed<T>>(values[i + k]));
       sums[k] += value * value;
     }
   for (int64_t k = 0; i + k < n; ++k) {
-    const auto value = static_cast<double>(values[i + k]);
+    const auto value = static_cast<double>(static_cast<Computed<T>>(values[i + k]));
     sums[k] += value * value;
   }
   return std::accumulate(sums, sums + kSums, 0.0);
@@ -58,8 +57,7 @@ void sgd_steps_kernel(Cpu, const std::vector<SgdUpdate>& updates) {
 }
 
 void sum_of_squares_kernel(Cpu, const Tensor& x, double& sum) {
-  if (x.dtype() == DType::bf16) return sum_of_squares_kernel(Cpu{}, InF32().read(x), sum);
-  with_real(x.dtype(), [&](auto zero) {
+  with_computed(x.dtype(), [&](auto zero) {
     using T = decltype(zero);
     const T* values = x.data<T>();
     constexpr int64_t kChunk = 1 << 15;  // elements whose squares are added in one sum

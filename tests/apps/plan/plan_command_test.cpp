@@ -245,14 +245,16 @@ TEST_CASE("a plan of policy acgc has the first step, and looks at gradients as o
       "data": {"name": "random", "shape": [32, 32, 3], "classes": 10, "batch_size": 64,
                "train_samples": 192, "test_samples": 8, "workers": 0})";
   // Later steps take fewer bits than the first one, which is known to the byte.
-  for (const char* codec : {"fixed_z", "predicted"}) {
-    CAPTURE(codec);
-    const auto [planned, trained] = planned_and_trained(
-        pictures, fmt::format(R"("acgc": {{"count": "expected", "codec": "{}"}}}},
-                                 "train": {{"steps": 3}}}})",
-                              codec));
-    CHECK(planned == trained);
-  }
+  for (const char* codec : {"fixed_z", "predicted"})
+    for (const char* precision : {"f32", "bf16_in_f32"}) {
+      CAPTURE(codec);
+      CAPTURE(precision);
+      const auto [planned, trained] = planned_and_trained(
+          pictures, fmt::format(R"("acgc": {{"count": "expected", "codec": "{}"}}}},
+                                   "precision": "{}", "train": {{"steps": 3}}}})",
+                                codec, precision));
+      CHECK(planned == trained);
+    }
   // Beside the small gradients of adapters it counts what a look takes. The widths of later steps
   // follow from values, and are equal in these runs but for what two more steps change.
   const std::string adapters = R"("model": {"name": "decoder", "layers": 2, "width": 128,

@@ -7,6 +7,7 @@
 #include <doctest/doctest.h>
 #include <spdlog/fmt/ranges.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -39,6 +40,11 @@ struct Variant {
   bool moved = false;       // packed bytes go to a file
   bool recomputed = false;  // blocks are recomputed
   bool bf16 = false;        // activations are bf16
+  bool learns() const {     // widths or bounds, in a few steps
+    const auto* actnn = std::get_if<compress::ActnnOptions>(&choice.policy);
+    return actnn != nullptr ? actnn->mixed
+                            : !std::holds_alternative<compress::FixedPolicyOptions>(choice.policy);
+  }
 };
 
 Choice by_sensitivity(double average, int64_t interval, int64_t samples, double share) {
@@ -411,6 +417,17 @@ Left trained(const RunRecipe& recipe, const std::string& folder, bool moved, Wat
   return left;
 }
 
+// Whether a policy knows something of a tensor that it did not know before the first step.
+bool has_learned(const compress::Learned& learned) {
+  const auto any = [&](const char* name) {
+    const auto found = learned.lists.find(name);
+    return found != learned.lists.end() &&
+           std::any_of(found->second.begin(), found->second.end(), [](double x) { return x > 0; });
+  };
+  return any("sensitivities") || any("bounds2") ||
+         std::any_of(learned.inside.begin(), learned.inside.end(), has_learned);
+}
+
 // Trains without a stop, then again from the checkpoint of each step of `cuts`; the steps after
 // which a cut made a difference, and what differs.
 std::vector<std::string> differences(const std::string& data, const Variant& variant, int64_t steps,
@@ -430,6 +447,7 @@ std::vector<std::string> differences(const std::string& data, const Variant& var
   };
   const Left expected = trained(recipe, whole, variant.moved, watch);
   CHECK(static_cast<int64_t>(expected.said.size()) == steps);
+  if (variant.learns()) CHECK(has_learned(expected.learned));
   REQUIRE(watch.records > 0);
   REQUIRE(watch.with_curves == (variant.moved ? 0 : watch.records));
   std::vector<std::string> wrong;
