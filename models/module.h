@@ -40,8 +40,8 @@ struct Context {
   DType dtype = DType::f32;  // the dtype of activations: f32 or bf16
   bool keeps_frozen_statistics = false;  // see Module::keeps_frozen_statistics()
   NamedTensors extras = {};
-  void set_model(
-      const Module& model);  // takes from it `device`, `dtype` and `keeps_frozen_statistics`
+  // Takes `device`, `dtype` and `keeps_frozen_statistics` from the model.
+  void set_model(const Module& model);
   // Undefined if there is no such tensor.
   Tensor extra(std::string_view name) const { return find_tensor(extras, name); }
 };

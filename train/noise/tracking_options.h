@@ -19,7 +19,7 @@ struct TrackingOptions {
   // Samples of a whole step; with `other` its batches. 0: `batches` times those of the measured
   // one.
   int64_t batch = 0;
-  int64_t batches = 1;  // of a step; a trainer sets it
+  int64_t batches = 1;  // how many batches a step has; a trainer sets it
   // Batches that cannot be cut are compared with this one, drawn apart from those of the steps.
   std::function<Batch(int64_t step)> other = {};
   bool sgd = true;  // the optimizer is SGD, which the bound is for
