@@ -40,10 +40,12 @@ struct Variant {
   bool moved = false;       // packed bytes go to a file
   bool recomputed = false;  // blocks are recomputed
   bool bf16 = false;        // activations are bf16
-  bool learns() const {     // widths or bounds, in a few steps
-    const auto* actnn = std::get_if<compress::ActnnOptions>(&choice.policy);
-    return actnn != nullptr ? actnn->mixed
-                            : !std::holds_alternative<compress::FixedPolicyOptions>(choice.policy);
+  // A policy that learns in a few steps. A budget may leave so much that no width matters.
+  bool learns() const {
+    if (const auto* actnn = std::get_if<compress::ActnnOptions>(&choice.policy))
+      return actnn->mixed;
+    return std::holds_alternative<compress::AcgcOptions>(choice.policy) ||
+           std::holds_alternative<compress::AdaptiveOptions>(choice.policy);
   }
 };
 
