@@ -186,12 +186,15 @@ BoxSet read_voc(const std::string& folder, BoxPart part, const BoxListOptions& o
   const fs::path pictures = root / "JPEGImages";
   const auto path_of = pictures_by_stem("voc", pictures.string());
   int64_t line = 0;
+  std::set<std::string> listed;
   for (const std::string& stem : names_in(list.string())) {
     ++line;
     BoxPicture picture;
     picture.id = line;
     const std::string file = (root / "Annotations" / (stem + ".xml")).string();
     try {
+      FRUGAL_CHECK(listed.insert(stem).second, "expected each picture once, got {} again",
+                   in_quotes(stem));
       const auto path = path_of.find(stem);
       FRUGAL_CHECK(path != path_of.end(),
                    "expected the picture {} (.jpg, .jpeg, .png, .webp or .bmp) in {}, got no such "

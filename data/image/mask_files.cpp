@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 
 #include "core/log.h"
 #include "core/words/quoted.h"
@@ -136,6 +137,7 @@ std::vector<MaskFile> listed(const Folders& folders, const fs::path& list) {
     known[stem].mask = mask;
   const std::vector<uint8_t> bytes = read_file("masks", list.string());
   std::vector<MaskFile> found;
+  std::set<std::string> named;
   std::string name;
   int64_t line = 1;
   const auto end_line = [&] {
@@ -146,6 +148,9 @@ std::vector<MaskFile> listed(const Folders& folders, const fs::path& list) {
           file != known.end() && !file->second.picture.empty() && !file->second.mask.empty(),
           "[masks] {}, line {}: expected a picture and a mask of {}, got none",
           in_quotes(list.string()), line, in_quotes(name));
+      FRUGAL_CHECK(named.insert(name).second,
+                   "[masks] {}, line {}: expected each picture once, got {} again",
+                   in_quotes(list.string()), line, in_quotes(name));
       found.push_back(file->second);
     }
     name.clear();

@@ -137,6 +137,12 @@ TEST_CASE("VOC: what is wrong is named with its file, or skipped") {
   put(voc.folder, "Annotations/c.xml", annotation(object("cow", corners("1", "1", "2", "2"))));
   fails("c.xml\": expected one of the 1 classes, got \"cow\"",
         [&] { voc.read(BoxPart::test, {"cat"}); });
+  put(voc.folder, "Annotations/c.xml", annotation(object("cat", corners("11", "6", "20", "15"))));
+  put(voc.folder, "ImageSets/Main/test.txt", "c\nc\n");
+  fails("test.txt\", line 2: expected each picture once, got \"c\" again",
+        [&] { voc.read(BoxPart::test); });
+  CHECK(voc.read(BoxPart::test, {"cat"}, true).pictures.size() == 1);
+  put(voc.folder, "ImageSets/Main/test.txt", "c\n");
   fs::remove(voc.folder / "JPEGImages/c.jpg");
   fails("expected the picture \"c\" (.jpg, .jpeg, .png, .webp or .bmp)",
         [&] { voc.read(BoxPart::test); });

@@ -157,6 +157,10 @@ TEST_CASE("masks: two pictures or two masks of one name are refused, and both ar
   voc.add("JPEGImages/x.png", "SegmentationClass/x.png", 4, 4, stripes);
   voc.write("ImageSets/Segmentation/train.txt", {'x', '\n'});
   CHECK(list_masks(voc.folder.path(), MaskPart::train).size() == 1);
+  voc.write("ImageSets/Segmentation/train.txt", {'x', '\n', 'x'});
+  fails("train.txt\", line 2: expected each picture once, got \"x\" again",
+        [&] { list_masks(voc.folder.path(), MaskPart::train); });
+  voc.write("ImageSets/Segmentation/train.txt", {'x', '\n'});
   fs::copy(voc.folder.path() + "/JPEGImages/x.png", voc.folder.path() + "/JPEGImages/x.jpeg");
   fails("x.jpeg\" and \"", [&] { list_masks(voc.folder.path(), MaskPart::train); });
 }
