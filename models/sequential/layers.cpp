@@ -232,8 +232,22 @@ ModulePtr make_avg_pool1d(Build&, const Layer& layer, Flow& flow) {
 // ---- norms and activations
 constexpr std::initializer_list<Flow::Kind> kValues = {Flow::image, Flow::tokens, Flow::rows};
 
+// Errors: texts as tokens, over which a norm's mean goes. It would hold padding and, in a network
+// that guesses each next token, the token that it guesses.
+void check_no_texts(const Build& build, const Layer& layer, const Flow& flow) {
+  if (!flow.varies()) return;
+  layer.fail(nullptr, fmt::format("expected {}, got {}, whose T changes from batch to batch; "
+                                  "layer_norm takes each token alone",
+                                  build.family == Family::decoder
+                                      ? "a norm of each token in a network that guesses each next "
+                                        "token, or it would see the token that it guesses"
+                                      : "a fixed number of tokens, or it would see padding",
+                                  text_of(flow)));
+}
+
 ModulePtr make_batch_norm(Build& build, const Layer& layer, Flow& flow) {
   layer.takes(flow, kValues);
+  check_no_texts(build, layer, flow);
   layer.agrees("num_features", flow.c, flow);
   return std::make_shared<BatchNorm2d>(build.init, flow.c, layer.real("eps"),
                                        layer.real("momentum"));
@@ -241,6 +255,7 @@ ModulePtr make_batch_norm(Build& build, const Layer& layer, Flow& flow) {
 
 ModulePtr make_group_norm(Build& build, const Layer& layer, Flow& flow) {
   layer.takes(flow, kValues);
+  check_no_texts(build, layer, flow);
   layer.agrees("num_channels", flow.c, flow);
   const int64_t groups = layer.integer("num_groups");
   if (flow.c % groups != 0)

@@ -136,11 +136,23 @@ TEST_CASE("what is wrong with a list of layers for texts") {
       {R"([{"embedding": 30522}, "relu"])", "[1].relu: expected a linear as the last layer"},
       {R"([{"embedding": 8}, {"avg_pool1d": 2}, "mean_pool", "linear"])",
        "[1].avg_pool1d: expected a fixed number of tokens"},
+      {R"([{"embedding": 8}, {"group_norm": 4}, "mean_pool", "linear"])",
+       "[1].group_norm: expected a fixed number of tokens, or it would see padding"},
+      {R"([{"embedding": 8}, {"residual": ["batch_norm"]}, "mean_pool", "linear"])",
+       "[1].residual[0].batch_norm: expected a fixed number of tokens, or it would see padding"},
+      {R"([{"embedding": 8}, {"group_norm": 4}, "linear"])",
+       "[1].group_norm: expected a norm of each token in a network that guesses each next token"},
+      {R"([{"embedding": 8}, "batch_norm", "linear"])",
+       "[1].batch_norm: expected a norm of each token in a network that guesses each next token"},
   };
   for (const auto& [modules, what] : rows) {
     const std::string text = modules_complaint(modules, kTexts);
     CHECK_MESSAGE(text.find(what) != std::string::npos, modules, ": ", text);
   }
+  // A row is one text: behind a pool, norms take what they take of other rows.
+  for (const char* norm : {R"("batch_norm")", R"({"group_norm": 4})"})
+    CHECK(modules_complaint(fmt::format(R"([{{"embedding": 8}}, "mean_pool", {}, "linear"])", norm),
+                            kTexts) == "");
   const std::string graph = modules_complaint(
       R"(["flatten"])", R"("random_graph", "nodes": 20, "edges": 30, "features": 4)");
   CHECK(graph.find("model.name: expected a network for the data") != std::string::npos);
