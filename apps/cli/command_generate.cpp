@@ -141,8 +141,7 @@ std::optional<std::string> next_message() {
 
 // Answers `arguments.prompt`, or each line of the input, knowing what was said before.
 void chat(Writer writer, const GenerateArguments& arguments) {
-  const data::ChatTemplate& written = *writer.encoder.chat;
-  writer.stops.push_back(written.answer_end());
+  writer.stops.push_back(writer.encoder.chat->answer_end().value_or(""));
   nlohmann::ordered_json messages = nlohmann::ordered_json::array();
   const auto say = [&](const char* role, const std::string& text) {
     messages.push_back({{"role", role}, {"content", text}});
@@ -152,8 +151,7 @@ void chat(Writer writer, const GenerateArguments& arguments) {
   std::optional<std::string> message = arguments.prompt ? arguments.prompt : next_message();
   while (message) {
     say("user", *message);
-    const data::TokenIds ids =
-        writer.encoder.tokenizer->encode(written.render({messages, nullptr}, true));
+    const data::TokenIds ids = data::prompt_ids(writer.encoder, {messages, nullptr});
     const auto room = writer.model.context_length() - static_cast<int64_t>(ids.size());
     if (room < 0 && !told)
       log().warn(

@@ -42,13 +42,14 @@ TEST_CASE("generate: a text ends before the first of its stop texts") {
 namespace {
 
 // The run in folder/run of a small decoder that knows 8 times `line`, with these files of
-// configs/lora_sft.
+// configs/lora_sft, and with a chat template of its own if there is one.
 std::string learned(const TempFolder& folder, const std::string& line,
-                    const std::vector<std::string>& files) {
+                    const std::vector<std::string>& files, const std::string& chat_template = "") {
   const std::string to = folder / "data/";
   std::filesystem::create_directories(to);
   for (const std::string& name : files)
     write_file(to + name, read_file(std::string(FRUGAL_CONFIGS) + "/lora_sft/" + name));
+  if (!chat_template.empty()) write_file(to + "chat_template.jinja", chat_template);
   std::string lines;
   for (int i = 0; i < 8; ++i) lines += line + "\n";
   write_file(to + "train.jsonl", lines);
@@ -88,6 +89,29 @@ TEST_CASE("generate --chat: messages are answered up to the end of a turn") {
   CHECK(frugal("generate " + run + " --system be --prompt a").status == 2);
   const std::string past = frugal(command + "--prompt 'x" + std::string(400, 'y') + "'").err;
   CHECK(has(past, "and the network sees 64"));
+}
+
+TEST_CASE("generate --chat: a template without a generation prompt, whose end is behind its loop") {
+  const TempFolder folder;
+  const std::string turns =
+                        "{% for m in messages %}{{ 'ask ' if m.role == 'user' else ' yes ' }}"
+                        "{{ m.content }}{% endfor %}",
+                    line = R"({"messages": [{"role": "user", "content": "a"},
+                               {"role": "assistant", "content": "yes"}]})";
+  std::string one_line = line;
+  std::erase(one_line, '\n');
+  const std::string run = learned(folder, one_line, {"tokenizer.json", "tokenizer_config.json"},
+                                  turns + "{{ eos_token }}");
+  CHECK(frugal("generate " + run + " --chat --temperature 0 --tokens 9 --prompt a").out == "yes\n");
+  const std::string again = "train " + (folder / "config.json") + " --set train.epochs=1";
+  const char* warning =
+      "the chat template ends no answer with tokens that count, so the network does";
+  CHECK_FALSE(has(frugal(again).err, warning));
+  write_file(folder / "data/chat_template.jinja", turns);
+  const std::string told = frugal(again).err;
+  const size_t at = told.find(warning);
+  REQUIRE_MESSAGE(at != std::string::npos, told);
+  CHECK(told.find(warning, at + 1) == std::string::npos);
 }
 
 TEST_CASE("generate: a text ends where the model ends it; --chat wants a template") {

@@ -343,6 +343,7 @@ class OpenTexts final : public OpenData {
   std::optional<StreamTokens> stream_;
   std::optional<LabelledLines> lines_;
   std::map<std::string, Sequences> samples_;  // conversations, by file
+  bool told_no_end_ = false;                  // of the chat template
   std::map<Split, std::vector<int64_t>> row_lengths_;
   TensorFiles arrays_;
   std::optional<int64_t> array_vocabulary_;  // one more than the highest id in the arrays
@@ -503,6 +504,14 @@ std::unique_ptr<data::BatchSource> OpenTexts::conversations(const Config& config
           "[conversations] {}: cut at data.max_length {}: {}; left out without an answer: {}",
           in_quotes(path), config.data.max_length, with_noun(counts.cut, "sample"),
           with_noun(counts.without_answers, "sample"));
+    if (counts.conversations > 0 && encoder->chat->answer_end() == "" && !told_no_end_) {
+      told_no_end_ = true;
+      log().warn(
+          "[conversations] {}: the chat template ends no answer with tokens that count, so the "
+          "network does not learn where one ends; {{{{ eos_token }}}} behind the answer would do "
+          "so",
+          in_quotes(encoder->chat->name(), 300));
+    }
     log().info("[conversations] {}: {} of {}; in the loss: {}", in_quotes(path),
                with_noun(counts.samples, "sample"), with_noun(counts.ids, "token"),
                with_noun(counts.counted, "token"));

@@ -86,6 +86,39 @@ std::vector<std::string> contents_of(const OrderedJson& message) {
   return all;
 }
 
+size_t common_beginning(std::string_view a, std::string_view b) {
+  const size_t most = std::min(a.size(), b.size());
+  size_t same = 0;
+  while (same < most && a[same] == b[same]) ++same;
+  return same;
+}
+
+size_t common_end(std::string_view a, std::string_view b) {
+  const size_t most = std::min(a.size(), b.size());
+  size_t same = 0;
+  while (same < most && a[a.size() - 1 - same] == b[b.size() - 1 - same]) ++same;
+  return same;
+}
+
+// Where an answer begins in its turn: where it differs from `other`, the turn with another answer.
+// npos: the answer is not in it.
+size_t answer_begin(const std::string& turn, const std::string& other,
+                    const std::vector<std::string>& contents) {
+  if (other.empty()) return contents.empty() ? 0 : turn.find(contents[0]);
+  const size_t same = common_beginning(turn, other);
+  if (contents.empty()) return same;
+  return turn == other ? std::string::npos : turn.find_first_not_of(" \t\r\n", same);
+}
+
+// A character that is not in a text, so that another text which has it shows its place.
+char absent_from(const std::string& text) {
+  constexpr std::string_view kRare =
+      "~^`|@#$%*+=ZQXJqxjzZ0123456789\x01\x02\x03\x04\x05\x06\x07\x08";
+  for (const char c : kRare)
+    if (text.find(c) == std::string::npos) return c;
+  return kRare[0];
+}
+
 // A special token: a text, or an object with its content.
 std::string token_text(const OrderedJson& value) {
   if (value.is_string()) return value.get<std::string>();
@@ -202,28 +235,29 @@ void ChatTemplate::find_answer_header() {
   try {
     const std::string before = render(question, false), with = render(question, true);
     if (with.starts_with(before)) header_ = with.substr(before.size());
+    has_prompt_ = with != before;
   } catch (const Error&) {
     header_.clear();  // the template wants another conversation
   }
 }
 
-std::string ChatTemplate::answer_end() const {
+std::optional<std::string> ChatTemplate::answer_end() const {
   const std::string answer = "answer";
   const Conversation one = {OrderedJson::array({{{"role", "user"}, {"content", "?"}},
                                                 {{"role", "assistant"}, {"content", answer}}}),
                             nullptr};
   try {
     const ConversationText made = training_text(one);
-    if (made.answers.size() != 1) return "";
+    if (made.answers.size() != 1) return std::nullopt;
     const auto [begin, end] = made.answers[0];
     const std::string turn = made.text.substr(begin, end - begin);
     const size_t at = turn.find(answer);
-    if (at == std::string::npos) return "";
+    if (at == std::string::npos) return std::nullopt;
     const std::string behind = turn.substr(at + answer.size());
     const size_t last = behind.find_last_not_of(" \n\r\t");
     return last == std::string::npos ? behind : behind.substr(0, last + 1);
   } catch (const Error&) {
-    return "";  // the template wants another conversation
+    return std::nullopt;  // the template wants another conversation
   }
 }
 
@@ -241,6 +275,45 @@ bool ChatTemplate::writes(const Conversation& conversation, size_t message,
   return render(other, false) != text;
 }
 
+std::vector<std::string> ChatTemplate::turns_with(const Conversation& conversation,
+                                                  char word) const {
+  // Some templates want the calls that later messages answer.
+  for (const bool with_calls : {false, true}) {
+    Conversation other = conversation;
+    for (OrderedJson& message : other.messages) {
+      if (message.value("role", "") != "assistant") continue;
+      const std::string text(1, word);
+      OrderedJson content = text;
+      if (const auto own = message.find("content"); own != message.end() && own->is_array())
+        content = OrderedJson::array({{{"type", "text"}, {"text", text}}});
+      message["content"] = std::move(content);
+      if (with_calls) continue;
+      for (const char* key : {"reasoning_content", "reasoning", "thinking", "tool_calls"})
+        message.erase(key);
+    }
+    const Value messages = Value::of_json(other.messages);
+    std::vector<const jinja::Dict*> watched;
+    for (const Value& message : *messages.list()) watched.push_back(message.dict());
+    try {
+      const jinja::Template::Result result =
+          run(variables(messages, Value::of_json(other.tools), false), watched);
+      std::vector<std::string> turns;
+      for (const auto& written : result.written) {
+        if (written.size() != 1) {
+          turns.emplace_back();
+          continue;
+        }
+        const auto [begin, end] = written[0];
+        turns.push_back(result.text.substr(begin, end - begin));
+      }
+      return turns;
+    } catch (const Error&) {
+      continue;
+    }
+  }
+  return {};
+}
+
 ConversationText ChatTemplate::training_text(const Conversation& conversation) const {
   const Value messages = Value::of_json(conversation.messages);
   FRUGAL_ASSERT(messages.list() != nullptr);
@@ -250,6 +323,13 @@ ConversationText ChatTemplate::training_text(const Conversation& conversation) c
       run(variables(messages, Value::of_json(conversation.tools), false), watched);
   ConversationText made;
   made.text = std::move(result.text);
+  const bool marked = template_->has_marks() && result.marks_are_placed;
+  std::vector<std::string> others;  // the turns, if answers said something else
+  const auto other_turn = [&](size_t i) -> const std::string& {
+    if (others.empty()) others = turns_with(conversation, absent_from(made.text));
+    if (others.empty()) others.resize(watched.size());
+    return others[i];
+  };
   for (size_t i = 0; i < watched.size(); ++i) {
     const OrderedJson& message = conversation.messages[i];
     const std::string role = message.value("role", "");
@@ -274,22 +354,56 @@ ConversationText ChatTemplate::training_text(const Conversation& conversation) c
                  "[chat_template] {}: expected a template that writes each message once, but it "
                  "writes message {} {} times",
                  in_quotes(name_, 300), i, result.written[i].size());
-    auto [begin, end] = result.written[i][0];
-    const std::string_view turn = std::string_view(made.text).substr(begin, end - begin);
-    if (!header_.empty() && turn.starts_with(header_)) {
-      begin += header_.size();
-    } else if (!contents.empty()) {
-      const size_t at = turn.find(contents[0]);
-      FRUGAL_CHECK(at != std::string_view::npos,
-                   "[chat_template] {}: expected a template that writes answers as they are, but "
-                   "message {} is not in what it writes",
-                   in_quotes(name_, 300), i);
-      begin += at;
+    const auto [begin, end] = result.written[i][0];
+    const std::string turn = made.text.substr(begin, end - begin);
+    const bool with_header = !header_.empty() && turn.starts_with(header_);
+    if (marked) {
+      // What a generation is asked with does not count, not even within a mark.
+      const size_t first = with_header ? begin + header_.size() : begin;
+      for (const auto& [from, to] : result.marked) {
+        const Span span{std::max(from, first), std::min(to, end)};
+        if (span.begin >= span.end) continue;
+        made.answers.push_back(span);
+        made.messages.push_back(i);
+      }
+      continue;
     }
-    made.answers.push_back({begin, end});
+    size_t header = header_.size();
+    if (!with_header) header = answer_begin(turn, other_turn(i), contents);
+    FRUGAL_CHECK(header != std::string::npos,
+                 "[chat_template] {}: expected a template that writes answers as they are, but "
+                 "message {} is not in what it writes",
+                 in_quotes(name_, 300), i);
+    Span span{begin + header, end};
+    // Some templates write what ends the last answer when they have walked through the messages.
+    if (i + 1 == watched.size() && end < made.text.size() && !other_turn(i).empty()) {
+      const std::string own = turn.substr(header), behind = made.text.substr(end),
+                        asked = trimmed(turn.substr(0, header));
+      const std::string own_end = own.substr(own.size() - common_end(own, other_turn(i)));
+      const bool asks_again = !asked.empty() && behind.find(asked) != std::string::npos;
+      if (trimmed(own_end).empty() && !asks_again) span.end = made.text.size();
+    }
+    made.answers.push_back(span);
     made.messages.push_back(i);
   }
   return made;
+}
+
+std::string ChatTemplate::prompt(const Conversation& conversation) const {
+  if (has_prompt_) return render(conversation, true);
+  Conversation answered = conversation;
+  answered.messages.push_back({{"role", "assistant"}, {"content", "answer"}});
+  try {
+    const ConversationText made = training_text(answered);
+    if (!made.messages.empty() && made.messages.back() + 1 == answered.messages.size()) {
+      const auto first =
+          std::find(made.messages.begin(), made.messages.end(), made.messages.back());
+      return made.text.substr(
+          0, made.answers[static_cast<size_t>(first - made.messages.begin())].begin);
+    }
+  } catch (const Error&) {
+  }
+  return render(conversation, true);  // The template wants another conversation.
 }
 
 }  // namespace frugal::data

@@ -44,12 +44,18 @@ class ChatTemplate {
   // (strftime_now) get 26 July 2024, so that the text is the same every day. Errors: what the
   // template raises or does wrong, with name and line.
   std::string render(const Conversation& conversation, bool add_generation_prompt) const;
-  // For training. Errors: those of render(); a message of which the template writes nothing, such
-  // as one of a role that it does not know; an answer whose place in the text is not clear.
+  // What stands before the next answer: render() with add_generation_prompt if the template obeys
+  // it, and otherwise what the template writes before an answer in a conversation.
+  std::string prompt(const Conversation& conversation) const;
+  bool has_prompt() const { return has_prompt_; }  // Does it obey add_generation_prompt?
+  // For training. An answer is what the template marks with {% generation %}, or what it writes of
+  // the message, and what ends it; what prompt() writes is no part of it. Errors: those of
+  // render(); a message of which the template writes nothing, such as one of a role that it does
+  // not know; an answer whose place in the text is not clear.
   ConversationText training_text(const Conversation& conversation) const;
   // What stands behind an answer, such as "<|im_end|>", without the space and line ends that
-  // follow it. Empty: nothing, or the template does not write a question and an answer.
-  std::string answer_end() const;
+  // follow it. nullopt: the template does not write a question and an answer.
+  std::optional<std::string> answer_end() const;
 
   const std::string& name() const { return name_; }
 
@@ -59,13 +65,17 @@ class ChatTemplate {
   jinja::Template::Result run(const jinja::Template::Variables& variables,
                               const std::vector<const jinja::Dict*>& watched) const;
   void find_answer_header();
+  // What the template writes of each message if the answers were the one character `word`, without
+  // thoughts and calls. Empty: it wants another conversation.
+  std::vector<std::string> turns_with(const Conversation& conversation, char word) const;
   // Would the text be another one if this message said something else?
   bool writes(const Conversation& conversation, size_t message, const std::string& text) const;
 
   std::string name_;
   std::shared_ptr<const jinja::Template> template_;
   SpecialTokens tokens_;
-  std::string header_;  // what stands before an answer
+  std::string header_;      // what add_generation_prompt writes
+  bool has_prompt_ = true;  // also where the template wants another conversation than a question
 };
 
 }  // namespace frugal::data

@@ -101,7 +101,7 @@ Prompt prompt_of(const OrderedJson& line, const SampleEncoder& encoder) {
   if (const OrderedJson& role = messages.back().at("role"); role != "user")
     throw Error(fmt::format("expected messages that end with one of the role user, got {}",
                             printable(role.dump(), 80)));
-  Prompt written = {chat_template.render({messages, tools_of(line)}, true), true};
+  Prompt written = {chat_template.prompt({messages, tools_of(line)}), true};
   check_parts_are_read(messages, written.text);
   return written;
 }

@@ -136,6 +136,8 @@ class Runner {
 
   std::string out;
   std::vector<std::vector<std::pair<size_t, size_t>>> written;
+  std::vector<std::pair<size_t, size_t>> marked;
+  bool marks_are_placed = true;
 
  private:
   using Scope = std::unordered_map<std::string, Value>;
@@ -393,6 +395,15 @@ class Runner {
       case Kind::filtered:
         write(filtered(*node.parts[1], Value(captured(*node.parts[0]))).text());
         return Flow::on;
+      case Kind::generated: {
+        const size_t begin = out.size();
+        const Flow flow = execute(*node.parts[0]);
+        if (captures_ > 0)
+          marks_are_placed = false;
+        else
+          marked.emplace_back(begin, out.size());
+        return flow;
+      }
       case Kind::leave:
         return Flow::leave;
       case Kind::skip:
@@ -564,14 +575,26 @@ Value calculated(const std::string& sign, const Value& left, const Value& right)
       fmt::format("expected values that {} takes, got {} and {}", sign, name(left), name(right)));
 }
 
-Template::Template(std::string_view source) : root_(parse(source)) {}
+namespace {
+
+bool has_marks(const Node& node) {
+  return node.kind == Kind::generated ||
+         std::any_of(node.parts.begin(), node.parts.end(),
+                     [](const auto& part) { return part != nullptr && has_marks(*part); });
+}
+
+}  // namespace
+
+Template::Template(std::string_view source)
+    : root_(parse(source)), marks_(jinja::has_marks(*root_)) {}
 Template::~Template() = default;
 
 Template::Result Template::render(const Variables& variables,
                                   const std::vector<const Dict*>& watched) const {
   Runner runner(variables, watched);
   runner.run(*root_);
-  return {std::move(runner.out), std::move(runner.written)};
+  return {std::move(runner.out), std::move(runner.written), std::move(runner.marked),
+          runner.marks_are_placed};
 }
 
 }  // namespace frugal::data::jinja

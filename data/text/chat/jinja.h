@@ -27,15 +27,21 @@ class Template {
     // For each element of `watched`: the bytes [begin, end) that were written while it was a loop's
     // element, for each time that some were.
     std::vector<std::vector<std::pair<size_t, size_t>>> written;
+    // What stands between {% generation %} and {% endgeneration %}. False: some of it stands in a
+    // macro or another body whose text is written later, so its place is not known.
+    std::vector<std::pair<size_t, size_t>> marked;
+    bool marks_are_placed = true;
   };
   // `watched` are objects within the variables. Errors (TemplateError): what the template raises;
   // names of filters and tests that are not known, types that do not fit, with the line; more than
   // kMostSteps steps, kMostText bytes or kMostElements elements.
   Result render(const Variables& variables, const std::vector<const Dict*>& watched = {}) const;
   static constexpr int64_t kMostSteps = 20'000'000;
+  bool has_marks() const { return marks_; }  // {% generation %}
 
  private:
   std::unique_ptr<const Node> root_;
+  bool marks_;
 };
 
 // A filter or test with its arguments. Errors: an unknown name; arguments that do not fit.

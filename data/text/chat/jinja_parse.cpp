@@ -425,12 +425,13 @@ class Parser {
     if (take_name("set")) return set();
     if (take_name("macro")) return macro();
     if (take_name("filter")) return filtered();
-    if (take_name("generation")) {  // what a model writes; the text is not changed
+    if (take_name("generation")) {
+      NodePtr node = make(Kind::generated);
       need_end();
-      NodePtr body = statements({"endgeneration"});
+      node->parts.push_back(statements({"endgeneration"}));
       enter("endgeneration");
       need_end();
-      return body;
+      return node;
     }
     for (const auto& [name, kind] : {std::pair{"break", Kind::leave}, {"continue", Kind::skip}}) {
       if (!take_name(name)) continue;

@@ -40,6 +40,7 @@ struct Node {
     set_block,  // body; names
     macro,      // body, then the defaults; names are the parameters; text
     filtered,   // body and a filter whose value is null
+    generated,  // body
     leave,      // break
     skip,       // continue
   };

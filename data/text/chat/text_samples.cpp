@@ -230,6 +230,15 @@ SampleEncoder read_sample_encoder(const std::string& folder) {
   return made;
 }
 
+TokenIds prompt_ids(const SampleEncoder& encoder, const Conversation& conversation) {
+  const std::string text = encoder.chat->prompt(conversation);
+  if (encoder.chat->has_prompt()) return encoder.tokenizer->encode(text);
+  std::vector<int64_t> counts;
+  TokenIds ids = encoder.tokenizer->encode_counting(text + "A", {text.size()}, counts);
+  ids.resize(static_cast<size_t>(counts[0]));
+  return ids;
+}
+
 std::vector<Sequence> read_text_samples(const std::string& path, const SampleEncoder& encoder,
                                         const TextSampleOptions& options,
                                         TextSampleCounts& counts) {
@@ -237,7 +246,9 @@ std::vector<Sequence> read_text_samples(const std::string& path, const SampleEnc
   const SampleWriter writer(encoder);
   std::vector<Sequence> all;
   for_json_objects(path, [&](const OrderedJson& line) {
-    Sequence sequence = encoded(writer.write(line), encoder, options.answers_only);
+    const WrittenSample written = writer.write(line);
+    if (written.whole) ++counts.conversations;
+    Sequence sequence = encoded(written, encoder, options.answers_only);
     const auto inputs = static_cast<int64_t>(sequence.ids.size()) - 1;
     if (inputs > options.max_length) {
       if (!options.truncate)

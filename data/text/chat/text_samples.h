@@ -27,6 +27,11 @@ std::vector<std::string> sample_files(const std::string& folder);
 // Errors: those of HubTokenizer and ChatTemplate; an "eos_token" that the tokenizer does not have.
 SampleEncoder read_sample_encoder(const std::string& folder);
 
+// The ids before the next answer. Without a generation prompt in the template, a token that holds a
+// part of the answer too, such as a space and its first word, is left to the answer. REQUIRES: a
+// template. Errors: those of ChatTemplate::prompt().
+TokenIds prompt_ids(const SampleEncoder& encoder, const Conversation& conversation);
+
 struct TextSampleOptions {
   int64_t max_length = 1024;  // inputs of a sample, which are one less than its ids
   bool answers_only = true;   // false: all tokens count
@@ -37,6 +42,7 @@ struct TextSampleCounts {
   int64_t samples = 0;                   // that are used
   int64_t cut = 0, without_answers = 0;  // the latter are left out
   int64_t ids = 0, counted = 0;          // in those that are used; counted: targets of the loss
+  int64_t conversations = 0;             // lines that the chat template wrote
 };
 
 // A line is one of

@@ -174,6 +174,140 @@ TEST_CASE("chat templates: which bytes are answers") {
       Texts{"y", "z|w"});
 }
 
+std::string talk(const std::string& question, const std::string& answer) {
+  return R"([{"role": "user", "content": ")" + question +
+         R"("}, {"role": "assistant", "content": ")" + answer + R"("}])";
+}
+
+std::string prompt(const ChatTemplate& chat, const char* messages) {
+  return chat.prompt({parse_json<OrderedJson>(messages), OrderedJson()});
+}
+
+constexpr const char* kVicuna =
+    "{% for m in messages %}{% if m.role == 'user' %}USER: {{ m.content }} {% else %}ASSISTANT: "
+    "{{ m.content }}</s>{% endif %}{% endfor %}";
+constexpr const char* kHi = R"([{"role": "user", "content": "hi"}])";
+
+TEST_CASE("chat templates: an answer that its header holds, too, begins behind the header") {
+  const ChatTemplate without(kVicuna, "t");
+  for (const char* answer : {"A", "S", "I", "ASSISTANT", ": "})
+    CHECK(answers(without, talk("Which", answer).c_str())[0] ==
+          (std::string_view(answer) == ": " ? ": </s>" : std::string(answer) + "</s>"));
+  // The prompt begins a thought, and the conversation has none.
+  const ChatTemplate thinks(
+      "{% for m in messages %}[{{ m.role }}]{{ m.content }}|{% endfor %}"
+      "{% if add_generation_prompt %}[assistant]<think>\n{% endif %}",
+      "t");
+  for (const char* answer : {"s", "ant", "is"})
+    CHECK(answers(thinks, talk("q", answer).c_str()) == Texts{std::string(answer) + "|"});
+  CHECK(answers(thinks, talk("q", "").c_str()) == Texts{"|"});
+  // Every character of an answer may be one that shows where answers differ.
+  CHECK(answers(thinks, talk("q", "~^`~").c_str()) == Texts{"~^`~|"});
+  const ChatTemplate shouts(
+      "{% for m in messages %}[{{ m.role }}]{{ m.content | upper }}|{% endfor %}", "t");
+  CHECK(answers(shouts, talk("q", "so").c_str()) == Texts{"SO|"});
+}
+
+TEST_CASE("chat templates: thoughts and calls are part of an answer") {
+  const ChatTemplate chat(
+      "{% for m in messages %}[{{ m.role }}]{% if m.reasoning_content %}<{{ m.reasoning_content "
+      "}}>{% endif %}{{ m.content }}{% for c in m.tool_calls or [] %}({{ c.name }}){% endfor %}|"
+      "{% endfor %}",
+      "t");
+  CHECK(answers(chat, R"([{"role": "user", "content": "q"}, {"role": "assistant", "content": "zq",
+                           "reasoning_content": "so zq it is"}])") == Texts{"<so zq it is>zq|"});
+  CHECK(answers(chat, R"([{"role": "user", "content": "q"}, {"role": "assistant", "content": "",
+                           "tool_calls": [{"name": "a"}]}, {"role": "tool", "content": "4"},
+                          {"role": "assistant", "content": "four"}])") == Texts{"(a)|", "four|"});
+  CHECK(answers(chat, R"([{"role": "assistant", "content": null, "tool_calls": [{"name": "t"}]}])")
+            .size() == 1);
+  const ChatTemplate strict(
+      "{% for m in messages %}{% if m.role == 'tool' and not messages[loop.index0 - 1].tool_calls "
+      "%}{{ raise_exception('a tool answers a call') }}{% endif %}[{{ m.role }}]{{ m.content }}"
+      "{% for c in m.tool_calls or [] %}({{ c.name }}){% endfor %}|{% endfor %}",
+      "t");
+  CHECK(answers(strict, R"([{"role": "assistant", "content": "a", "tool_calls": [{"name": "f"}]},
+                            {"role": "tool", "content": "4"},
+                            {"role": "assistant", "content": "s"}])") == Texts{"a(f)|", "s|"});
+}
+
+TEST_CASE("chat templates: what ends a conversation behind the loop ends its last answer") {
+  const SpecialTokens tokens = {{"eos_token", "</s>"}};
+  const ChatTemplate blender(
+      "{% for message in messages %}{% if message['role'] == 'user' %}{{ ' ' }}{% endif %}"
+      "{{ message['content'] }}{% if not loop.last %}{{ '  ' }}{% endif %}{% endfor %}"
+      "{{ eos_token }}",
+      "t", tokens);
+  CHECK(answers(blender, kTwoTurns)[1] == "d</s>");
+  CHECK(blender.answer_end() == "</s>");
+  CHECK(prompt(blender, kHi) == " hi  ");
+  // It ends no answer if a question is last.
+  CHECK(answers(blender, R"([{"role": "assistant", "content": "a"},
+                             {"role": "user", "content": "b"}])") == Texts{"a  "});
+  const ChatTemplate separated(
+      "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% if not loop.last %}|{% endif %}"
+      "{% endfor %}{{ eos_token }}{% if add_generation_prompt %}[assistant]{% endif %}",
+      "t", tokens);
+  CHECK(answers(separated, talk("q", "a").c_str()) == Texts{"a</s>"});
+  // A header behind the loop begins the next answer, and an answer that has ended stays as it is.
+  const ChatTemplate asks(
+      "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}[assistant]", "t");
+  CHECK(answers(asks, talk("q", "a").c_str()) == Texts{"a"});
+  CHECK(prompt(asks, kHi) == "[user]hi[assistant]");
+  CHECK(asks.answer_end() == "");
+  const ChatTemplate twice(
+      "{% for m in messages %}[{{ m.role }}]{{ m.content }}|{% endfor %}{{ eos_token }}", "t",
+      tokens);
+  CHECK(answers(twice, talk("q", "a").c_str()) == Texts{"a|"});
+}
+
+TEST_CASE(
+    "chat templates: without a generation prompt, answers are asked for as they are written") {
+  CHECK(prompt(ChatTemplate(kChatMl, "t"), kHi) ==
+        "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n");
+  const ChatTemplate vicuna(kVicuna, "t");
+  CHECK_FALSE(vicuna.has_prompt());
+  CHECK(prompt(vicuna, kHi) == "USER: hi ASSISTANT: ");
+  CHECK(vicuna.answer_end() == "</s>");
+  // A template that wants no answer behind what is asked is rendered as it is.
+  const ChatTemplate one(
+      "{% if messages | length > 1 %}{{ raise_exception('one') }}{% endif %}"
+      "{{ messages[0].content }}:",
+      "t");
+  CHECK(prompt(one, kHi) == "hi:");
+  CHECK_FALSE(one.answer_end().has_value());
+}
+
+TEST_CASE("chat templates: marks of what a model writes are obeyed") {
+  const auto marked = [](const std::string& turn, const std::string& behind = "") {
+    return ChatTemplate("{% for m in messages %}{% if m.role == 'assistant' %}" + turn +
+                            "{% else %}[u]{{ m.content }}|{% endif %}{% endfor %}" + behind,
+                        "t");
+  };
+  const std::string asks = "{% if add_generation_prompt %}[a]{% endif %}";
+  const ChatTemplate planned =
+      marked("[a]plan: {% generation %}{{ m.content }}|{% endgeneration %}#", asks);
+  CHECK(answers(planned, kTwoTurns) == Texts{" b |", "d|"});
+  CHECK(planned.answer_end() == "|");
+  // What a generation is asked with does not count.
+  CHECK(answers(marked("{% generation %}[a]{{ m.content }}|{% endgeneration %}", asks),
+                kTwoTurns) == Texts{" b |", "d|"});
+  // Without a prompt, generation begins where a mark does.
+  const ChatTemplate bare = marked("[a]{% generation %}{{ m.content }}|{% endgeneration %}");
+  CHECK(answers(bare, kTwoTurns) == Texts{" b |", "d|"});
+  CHECK(prompt(bare, kHi) == "[u]hi|[a]");
+  CHECK(answers(marked("[a]{% generation %}{{ m.content }}{% endgeneration %}#"
+                       "{% generation %}|{% endgeneration %}",
+                       asks),
+                talk("q", "a").c_str()) == Texts{"a", "|"});
+  // The place of a mark within a macro is not known. It does not count.
+  CHECK(answers(ChatTemplate("{% macro say(m) %}[{{ m.role }}]{% generation %}{{ m.content }}"
+                             "{% endgeneration %}|{% endmacro %}"
+                             "{% for m in messages %}{{ say(m) }}{% endfor %}",
+                             "t"),
+                talk("q", "a").c_str()) == Texts{"a|"});
+}
+
 TEST_CASE("chat templates: messages that a template does not write are errors") {
   const ChatTemplate knows(
       "{% for m in messages %}{% if m.role == 'user' %}U{{ m.content }}{% elif m.role == "

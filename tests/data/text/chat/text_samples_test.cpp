@@ -110,6 +110,21 @@ TEST_CASE("samples: answers of conversations, prompts, instructions and texts co
   fails("line 1: expected a chat template", [&] { plain.read(one_line(kTalk)); });
 }
 
+TEST_CASE("samples: an answer is asked for with the tokens that stand before one in training") {
+  Samples samples;
+  const auto asked = [&](const char* source) {
+    samples.encoder.chat = ChatTemplate(source, "t");
+    const TokenIds ids = prompt_ids(
+        samples.encoder,
+        {nlohmann::ordered_json::parse(R"([{"role": "user", "content": "hi"}])"), nullptr});
+    return samples.encoder.tokenizer->decode(ids);
+  };
+  CHECK(asked("{% for m in messages %}{% if m.role == 'user' %}q: {{ m.content }} {% else %}a: "
+              "{{ m.content }}#{% endif %}{% endfor %}") == "q: hi a: ");
+  CHECK(asked("{% for m in messages %}{{ m.content }}#{% endfor %}"
+              "{% if add_generation_prompt %}a:{% endif %}") == "hi#a:");
+}
+
 TEST_CASE("samples: of messages as a prompt, no answer counts; nor does one of weight 0") {
   Samples samples;
   const std::string shown =
@@ -245,7 +260,7 @@ TEST_CASE("samples: contents in parts and calls of tools are as the template rea
   with(
       "<|im_start|>{% for p in m.content or [] %}{{ p.text }}{% endfor %}{% if m.tool_calls %}b"
       "{% endif %}");
-  CHECK(samples.shown(one_line(line)) == Texts{"<|im_start|>a[<|im_start|>b]"});
+  CHECK(samples.shown(one_line(line)) == Texts{"<|im_start|>a<|im_start|>[b]"});
   with("<|im_start|>{{ m.content }}");
   fails(
       "line 1: expected a text as the content of message 0, since the chat template reads no parts",
