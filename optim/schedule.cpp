@@ -44,16 +44,16 @@ class Constant final : public Schedule {
 
 class Step final : public Schedule {
  public:
-  Step(double lr, std::vector<int64_t> milestones, double gamma)
-      : lr_(lr), milestones_(std::move(milestones)), gamma_(gamma) {}
+  Step(SchedulePtr rest, std::vector<int64_t> milestones, double gamma)
+      : rest_(std::move(rest)), milestones_(std::move(milestones)), gamma_(gamma) {}
   double lr(int64_t step) const override {
     const auto passed =
         std::upper_bound(milestones_.begin(), milestones_.end(), step) - milestones_.begin();
-    return lr_ * std::pow(gamma_, static_cast<double>(passed));
+    return rest_->lr(step) * std::pow(gamma_, static_cast<double>(passed));
   }
 
  private:
-  double lr_;
+  SchedulePtr rest_;
   std::vector<int64_t> milestones_;
   double gamma_;
 };
@@ -179,11 +179,14 @@ SchedulePtr constant_schedule(double lr) {
 }
 
 SchedulePtr step_schedule(double lr, std::vector<int64_t> milestones, double gamma) {
-  check_rate(lr);
+  return step_schedule(constant_schedule(lr), std::move(milestones), gamma);
+}
+
+SchedulePtr step_schedule(SchedulePtr rest, std::vector<int64_t> milestones, double gamma) {
   FRUGAL_CHECK(gamma > 0 && gamma <= 1, "[schedule] expected a gamma in (0, 1], got {}", gamma);
   FRUGAL_CHECK(std::is_sorted(milestones.begin(), milestones.end()),
                "[schedule] expected milestones in order");
-  return std::make_shared<Step>(lr, std::move(milestones), gamma);
+  return std::make_shared<Step>(std::move(rest), std::move(milestones), gamma);
 }
 
 SchedulePtr cosine_schedule(double lr, double min_lr, int64_t total) {
@@ -334,14 +337,9 @@ std::vector<Unreached> unreached(const ScheduleOptions& options, int64_t steps_p
                    fmt::format("the warm-up takes {} steps and the run has {}, so the learning "
                                "rate does not come to optim.lr",
                                warm, steps)});
-  std::vector<double> late, early;
-  for (const double epoch : options.milestones) {
-    const int64_t step = steps_in(epoch, steps_per_epoch);
-    if (step >= steps)
-      late.push_back(epoch);
-    else if (step < warm)
-      early.push_back(epoch);
-  }
+  std::vector<double> late;
+  for (const double epoch : options.milestones)
+    if (steps_in(epoch, steps_per_epoch) >= steps) late.push_back(epoch);
   if (options.name != "step") return all;
   if (!late.empty())
     all.push_back({"milestones",
@@ -349,10 +347,6 @@ std::vector<Unreached> unreached(const ScheduleOptions& options, int64_t steps_p
                                "rate does not fall at {}",
                                static_cast<double>(steps) / static_cast<double>(steps_per_epoch),
                                fmt::join(late, ", "))});
-  if (!early.empty())
-    all.push_back({"milestones", fmt::format("the warm-up takes {} steps, so the learning rate "
-                                             "does not fall at {}, but when it ends",
-                                             warm, fmt::join(early, ", "))});
   return all;
 }
 
@@ -374,17 +368,17 @@ SchedulePtr make_schedule(const ScheduleOptions& c, double lr, int64_t steps_per
   if (c.name == "inverse_sqrt") return inverse_sqrt_schedule(lr, warm, c.warmup_start);
   const int64_t falling = std::max<int64_t>(steps - warm, 1);
   const auto rest = [&] {
-    if (c.name == "constant") return constant_schedule(lr);
+    if (c.name == "constant" || c.name == "step") return constant_schedule(lr);
     if (c.name == "cosine") return cosine_schedule(lr, c.min_lr, falling);
-    if (c.name == "linear") return linear_schedule(lr, c.min_lr, falling);
-    FRUGAL_ASSERT(c.name == "step");
-    // Milestones are epochs of the whole run. The schedule counts from the end of the warm-up.
-    std::vector<int64_t> milestones;
-    for (const double epoch : c.milestones)
-      milestones.push_back(std::max<int64_t>(steps_in(epoch, steps_per_epoch) - warm, 0));
-    return step_schedule(lr, milestones, c.gamma);
+    FRUGAL_ASSERT(c.name == "linear");
+    return linear_schedule(lr, c.min_lr, falling);
   };
-  return warmup(rest(), warm, c.warmup_start);
+  const SchedulePtr warmed = warmup(rest(), warm, c.warmup_start);
+  if (c.name != "step") return warmed;
+  // Milestones are epochs of the whole run. One within the warm-up lowers the rest of it.
+  std::vector<int64_t> milestones;
+  for (const double epoch : c.milestones) milestones.push_back(steps_in(epoch, steps_per_epoch));
+  return step_schedule(warmed, std::move(milestones), c.gamma);
 }
 
 }  // namespace frugal::optim

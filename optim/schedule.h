@@ -21,9 +21,10 @@ using SchedulePtr = std::shared_ptr<const Schedule>;
 
 SchedulePtr constant_schedule(double lr);
 
-// lr * gamma^(number of milestones at or before the step).  Errors: milestones that fall, gamma
-// outside (0, 1].
+// lr * gamma^(number of milestones at or before the step), with a constant lr or that of `rest`.
+// Errors: milestones that fall, gamma outside (0, 1].
 SchedulePtr step_schedule(double lr, std::vector<int64_t> milestones, double gamma);
+SchedulePtr step_schedule(SchedulePtr rest, std::vector<int64_t> milestones, double gamma);
 
 // Half a cosine from lr to min_lr over `total` steps, then min_lr. Ref: Loshchilov & Hutter 2017,
 // equation 5.
@@ -91,7 +92,7 @@ struct ScheduleOptions {
 void check(const ScheduleOptions& options, double lr);
 
 // Options that a run of `steps` steps does not come to, each with what follows from that: a warm-up
-// that the run does not end, milestones behind its end or within its warm-up.
+// that the run does not end, milestones behind its end.
 struct Unreached {
   std::string option, what;
 };

@@ -75,11 +75,8 @@ TEST_CASE("a warm-up and milestones that a run does not come to are told of") {
   check_has(said(" --set schedule.name=linear --set schedule.warmup_epochs=900"),
             "schedule.warmup_epochs: the warm-up takes ");
   check_has(said(step + "[0.1,70,90]'"), "so the learning rate does not fall at 70, 90");
-  check_has(said(step + "[0.1]' --set schedule.warmup_steps=15"),
-            "schedule.milestones: the warm-up takes 15 steps, so the learning rate does not fall "
-            "at 0.1, but when it ends");
   for (const std::string& sets :
-       {std::string(), step + "[0.1]'",
+       {std::string(), step + "[0.1]'", step + "[0.1]' --set schedule.warmup_steps=15",
         std::string(" --set schedule.name=cosine --set schedule.warmup_steps=19")})
     CHECK(said(sets).find("schedule.") == std::string::npos);
 }

@@ -120,15 +120,25 @@ TEST_CASE("schedules meet their closed forms") {
   CHECK(step->lr(9) == 1);
   CHECK(step->lr(10) == doctest::Approx(0.1));
   CHECK(step->lr(20) == doctest::Approx(0.01));
-  // Both milestones lie in the warm-up, which rises to what is left then.
+  // Both milestones lie in the warm-up, whose rates are lower from each of them on.
   ScheduleOptions early;
   early.name = "step";
   early.milestones = {8, 11};
   early.gamma = 0.1;
   early.warmup_steps = 1000;
   const auto passed = make_schedule(early, 1, 4, 2000);
-  CHECK(passed->lr(500) == doctest::Approx(0.005).epsilon(0.01));
+  CHECK(passed->lr(31) == doctest::Approx(0.032));
+  CHECK(passed->lr(32) == doctest::Approx(0.0033));
+  CHECK(passed->lr(44) == doctest::Approx(0.00045));
+  CHECK(passed->lr(499) == doctest::Approx(0.005));
   CHECK(passed->lr(1000) == doctest::Approx(0.01));
+  // A milestone behind the warm-up, which begins at a share of the rate.
+  early.milestones = {1, 3};
+  early.warmup_steps = 4;
+  early.warmup_start = 0.5;
+  const auto started = make_schedule(early, 1, 2, 8);
+  const double rates[] = {0.5, 0.625, 0.075, 0.0875, 0.1, 0.1, 0.01, 0.01};
+  for (int64_t i = 0; i < 8; ++i) CHECK(started->lr(i) == doctest::Approx(rates[i]));
   const auto cosine = cosine_schedule(1, 0.2, 100);
   CHECK(cosine->lr(0) == doctest::Approx(1));
   CHECK(cosine->lr(50) == doctest::Approx(0.6));
