@@ -32,11 +32,13 @@ TextBatches::TextBatches(Tokens tokens, const TextRange& range, const TextBatchO
   FRUGAL_CHECK(range.end - range.begin > options.length,
                "[text_batches] expected at least {} tokens for windows of {}, got {}",
                options.length + 1, options.length, range.end - range.begin);
-  const int64_t windows = (range.end - range.begin - 1) / options.length;
+  const int64_t targets = range.end - range.begin - 1;
+  int64_t windows = targets / options.length;
   if (options.random && options.batches > 0) {
     batches_ = options.batches;
     samples_ = batches_ * options.batch_size;
   } else {
+    if (!options.random && options.rest && targets % options.length > 0) ++windows;
     batches_ = (windows + options.batch_size - 1) / options.batch_size;
     samples_ = options.random ? batches_ * options.batch_size : windows;
   }
@@ -61,9 +63,12 @@ std::optional<Batch> TextBatches::next() {
         options_.random
             ? static_cast<int64_t>(uniform_int(key, static_cast<uint64_t>(first + n), starts))
             : (first + n) * columns;
+    const int64_t length = std::min(columns, range_.end - range_.begin - 1 - window);
     const int32_t* from = tokens_->data() + range_.begin + window;
-    std::copy_n(from, columns, batch.input.mut<int64_t>() + n * columns);
-    std::copy_n(from + 1, columns, batch.target.mut<int64_t>() + n * columns);
+    int64_t* const input = batch.input.mut<int64_t>() + n * columns;
+    int64_t* const target = batch.target.mut<int64_t>() + n * columns;
+    std::fill_n(std::copy_n(from, length, input), columns - length, 0);
+    std::fill_n(std::copy_n(from + 1, length, target), columns - length, kIgnored);
   }
   ++state_.next_batch;
   return batch;

@@ -20,13 +20,15 @@ struct TextBatchOptions {
   int64_t batch_size = 32;
   int64_t length = 128;  // T
   bool random = true;    // windows begin anywhere; false: one window follows the other
-  int64_t batches = 0;   // per epoch, if random; 0: as many as hold as many tokens as the range
+  // Not random: tokens behind the last whole window are a shorter one; false: they are left out.
+  bool rest = false;
+  int64_t batches = 0;  // per epoch, if random; 0: as many as hold as many tokens as the range
   uint64_t seed = 0;
 };
 
 // Batches: input [N, T] i64; target [N, T] i64, the token that follows each token of the input. If
-// windows are not random, the last batch may have fewer, and tokens behind the last whole window
-// are left out. Thread safety: one consumer.
+// windows are not random, the last batch may have fewer. A shorter window has the ids 0 behind its
+// end, with targets that do not count. Thread safety: one consumer.
 class TextBatches : public BatchSource {
  public:
   using Tokens = std::shared_ptr<const TokenIds>;

@@ -282,10 +282,21 @@ TEST_CASE("a folder of texts, and token ids in arrays") {
   std::string text;
   for (int i = 0; i < 60; ++i) text += "abcd efgh ";
   write_file(data.folder / "data/train.txt", text);
+  // The evaluation measures the end, too: two windows of 8 and a rest.
+  const auto loss_with = [&](const std::string& end) {
+    write_file(data.folder / "data/val.txt", "xyz abcd efgh abcd" + end);
+    const Ran judged = frugal("eval " + (data.folder / "a") + " --json");
+    REQUIRE_MESSAGE(judged.status == 0, judged.err);
+    const Json json = Json::parse(judged.out);
+    CHECK(json["samples"] == 3);
+    return json["loss"].get<double>();
+  };
   write_file(data.folder / "data/val.txt", "xyz abcd efgh abcd\n");
   const Ran ran = data.train("a");
   REQUIRE_MESSAGE(ran.status == 0, ran.err);
-  CHECK(data.json("a")["final"]["test_perplexity"].get<double>() < 8);
+  CHECK(data.json("a")["final"]["test_perplexity"].get<double>() < 10);
+  const double usual = loss_with(" ef"), odd = loss_with("ddd");
+  CHECK(usual < odd);
   // Word pieces would leave out what is not UTF-8.
   write_file(data.folder / "vocab.txt", kVocabulary);
   write_file(data.folder / "data/val.txt", "good film\ngood caf\xe9\n");

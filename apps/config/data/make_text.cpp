@@ -562,6 +562,7 @@ std::unique_ptr<data::BatchSource> OpenTexts::windows(const Config& config, cons
   options.batch_size = train ? config.data.batch_size : config.data.test_batch();
   options.length = config.data.max_length;
   options.random = train;
+  options.rest = !hides_tokens(config);  // an encoder would see what fills a shorter window
   options.seed = static_cast<uint64_t>(config.run.seed);
   auto source = std::make_unique<data::TextBatches>(ids, part, options);
   if (!hides_tokens(config)) return source;

@@ -307,8 +307,31 @@ TEST_CASE("windows of a text, one after the other") {
   CHECK(first.target.storage()->category() == Category::input);
   CHECK_FALSE(text.next().has_value());
   CHECK(text.next()->input.item() == 10);
-  TextBatches whole(stream(6), {0, 6}, {.length = 5, .random = false});
+  TextBatches whole(stream(6), {0, 6}, {.length = 5, .random = false, .rest = true});
   CHECK(whole.samples() == 1);
+}
+
+TEST_CASE("windows of a text: its end is a shorter one") {
+  const TextBatchOptions options{.batch_size = 4, .length = 5, .random = false, .rest = true};
+  TextBatches text(stream(100), {10, 33}, options);
+  CHECK(text.samples() == 5);
+  CHECK(text.batches() == 2);
+  CHECK(text.smallest_batch() == 1);
+  std::vector<double> targets;
+  while (const auto batch = text.next())
+    for (const double target : batch->target.to_vector())
+      if (target != static_cast<double>(kIgnored)) targets.push_back(target);
+  std::vector<double> all(22);
+  std::iota(all.begin(), all.end(), 11);
+  CHECK(targets == all);
+  text.seek({1, 1});
+  const Batch last = *text.next();
+  CHECK(last.input.to_vector() == std::vector<double>{30, 31, 0, 0, 0});
+  CHECK(last.target.to_vector() == std::vector<double>{31, 32, -100, -100, -100});
+  // Training draws whole windows.
+  CHECK(
+      TextBatches(stream(100), {10, 33}, {.batch_size = 4, .length = 5, .rest = true}).samples() ==
+      4);
 }
 
 TEST_CASE("windows of a text from anywhere") {
@@ -474,10 +497,11 @@ TEST_CASE("shares of windows of a text") {
     const auto make = [&] {
       return std::make_unique<TextBatches>(
           stream(100), TextRange{10, 90},
-          TextBatchOptions{.batch_size = 6, .length = 5, .random = random, .seed = 2});
+          TextBatchOptions{
+              .batch_size = 6, .length = 5, .random = random, .rest = true, .seed = 2});
     };
     frugal_test::check_shares(make);
-    frugal_test::check_smallest_batch(*make(), random ? 6 : 3);
+    frugal_test::check_smallest_batch(*make(), random ? 6 : 4);
   }
 }
 
