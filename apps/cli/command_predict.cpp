@@ -117,7 +117,10 @@ bool has_name_of_lines(const std::string& name) {
 void add_json_lines_of(const std::string& path, const DataConfig& data,
                        std::vector<Input>& inputs) {
   const std::string second = data.second_text.value_or("");
-  for (const data::JsonLine& line : data::read_json_lines(path, {data.text, second, ""}))
+  const auto lines = at_section("data", [&] {
+    return data::read_json_lines(path, {data.text, second, ""});
+  });
+  for (const data::JsonLine& line : lines)
     inputs.push_back({second.empty() ? line.text : line.text + "\t" + line.second, ""});
 }
 

@@ -16,36 +16,43 @@ using Json = nlohmann::json;
 
 constexpr size_t kLongest = size_t{64} << 20;
 
-const Json& field_of(const Json& object, const std::string& name, const std::string& path,
-                     int64_t line) {
+// An object of a file and its line.
+struct Place {
+  const Json& object;
+  const std::string& path;
+  int64_t line;
+  bool is_first;  // of the file's objects
+};
+
+const Json& field_of(const Place& place, const char* option, const std::string& name) {
+  const auto& [object, path, line, is_first] = place;
   const auto found = object.find(name);
   if (found != object.end()) return *found;
   std::vector<std::string> names;
   for (const auto& [key, value] : object.items()) names.push_back(key);
-  fail_in_line(
-      path, line,
-      fmt::format(
-          "expected a field {}, got {}", in_quotes(name),
-          names.empty() ? "none" : printable(fmt::format("{}", fmt::join(names, ", ")), 300)));
+  const std::string there =
+      names.empty() ? "none" : printable(fmt::format("{}", fmt::join(names, ", ")), 300);
+  if (is_first)
+    throw OptionError(option, fmt::format("expected a field of {}, which has {}, got {}",
+                                          in_quotes(path), there, in_quotes(name)));
+  fail_in_line(path, line, fmt::format("expected a field {}, got {}", in_quotes(name), there));
 }
 
-std::string text_in(const Json& object, const std::string& name, const std::string& path,
-                    int64_t line) {
-  const Json& value = field_of(object, name, path, line);
+std::string text_in(const Place& place, const char* option, const std::string& name) {
+  const Json& value = field_of(place, option, name);
   if (!value.is_string())
     fail_in_line(
-        path, line,
+        place.path, place.line,
         fmt::format("expected a text as {}, got {}", in_quotes(name), printable(value.dump(), 80)));
   return value.get<std::string>();
 }
 
-std::string label_in(const Json& object, const std::string& name, const std::string& path,
-                     int64_t line) {
-  const Json& value = field_of(object, name, path, line);
+std::string label_in(const Place& place, const char* option, const std::string& name) {
+  const Json& value = field_of(place, option, name);
   if (value.is_string() && !value.get_ref<const std::string&>().empty())
     return value.get<std::string>();
   if (!value.is_number_integer() && !value.is_boolean())
-    fail_in_line(path, line,
+    fail_in_line(place.path, place.line,
                  fmt::format("expected a label as {}, a text or a whole number, got {}",
                              in_quotes(name), printable(value.dump(), 80)));
   return value.dump();
@@ -124,9 +131,10 @@ std::vector<JsonLine> read_json_lines(const std::string& path, const JsonLinesFi
       fail_in_line(path, number,
                    fmt::format("expected a JSON object, got {}", printable(object.dump(), 80)));
     JsonLine line;
-    line.text = text_in(object, fields.text, path, number);
-    if (!fields.second.empty()) line.second = text_in(object, fields.second, path, number);
-    if (!fields.label.empty()) line.label = label_in(object, fields.label, path, number);
+    const Place place{object, path, number, all.empty()};
+    line.text = text_in(place, "text", fields.text);
+    if (!fields.second.empty()) line.second = text_in(place, "second_text", fields.second);
+    if (!fields.label.empty()) line.label = label_in(place, "target", fields.label);
     all.push_back(std::move(line));
   });
   FRUGAL_CHECK(!all.empty(), "[jsonl] {}: expected lines with a JSON object each, got none",

@@ -32,7 +32,7 @@ struct JsonLine {
 // Empty lines are skipped; other fields are not looked at. Plain or gzipped. Errors (with file and
 // line): a line that is not a JSON object, or longer than 64 MiB; a field that is not there, with a
 // list of those that are; a text that is not a string; a label that is none of the above; a file
-// without lines.
+// without lines. OptionError ("text", "second_text" or "target"): the first object lacks the field.
 std::vector<JsonLine> read_json_lines(const std::string& path, const JsonLinesFields& fields);
 
 // The labels that occur, sorted: by number where all are whole numbers.

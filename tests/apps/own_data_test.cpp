@@ -260,12 +260,20 @@ TEST_CASE("JSON lines: classes for an encoder, next characters for a decoder") {
   REQUIRE_MESSAGE(guessed.status == 0, guessed.err);
   CHECK(has(guessed.out, "\"input\":\"bad film\""));
   CHECK_FALSE(has(guessed.out, "review"));
+  write_file(data.folder / "other.jsonl", "{\"text\": \"bad film\"}\n");
+  const Ran other = frugal(predict + (data.folder / "other.jsonl"));
+  CHECK(other.status == 2);
+  CHECK(has(other.err, "data.text: expected a field of "));
+  CHECK(has(other.err, "which has text, got \"review\""));
   const Ran absent = frugal(predict + (data.folder / "old.jsonl"));
   CHECK(absent.status == 1);
   CHECK(has(absent.err, "old.jsonl"));
-  const Ran typo = data.train("b", vocabulary + " --set data.text=reveiw");
-  CHECK(typo.status == 1);
-  CHECK(typo.err.find("got review, stars") != std::string::npos);
+  for (const char* key : {"text", "second_text", "target"}) {
+    const Ran typo = data.train("b", fmt::format("{} --set data.{}=reveiw", vocabulary, key));
+    CHECK(typo.status == 2);
+    CHECK_MESSAGE(has(typo.err, fmt::format("data.{}: expected a field of ", key)), typo.err);
+    CHECK_MESSAGE(has(typo.err, "which has review, stars, got \"reveiw\""), typo.err);
+  }
   const std::string gpt =
       " --set model.name=gpt2 --set data.target=null --set data.batch_size=4 --set train.steps=3";
   const Ran decoder = data.train("c", gpt);

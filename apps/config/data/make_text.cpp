@@ -242,8 +242,10 @@ std::string read_text(const Config& config, const std::string& path) {
     return {bytes.begin(), bytes.end()};
   }
   std::string text;
-  for (const data::JsonLine& line : data::read_json_lines(path, {config.data.text, "", ""}))
-    text += (text.empty() ? "" : "\n\n") + line.text;
+  const auto lines = at_section("data", [&] {
+    return data::read_json_lines(path, {config.data.text, "", ""});
+  });
+  for (const data::JsonLine& line : lines) text += (text.empty() ? "" : "\n\n") + line.text;
   return text;
 }
 
@@ -270,9 +272,12 @@ struct LabelledLines {
   data::SplitIndices split;  // the parts that one file is cut into
 };
 
-data::JsonLinesFields fields_of(const Config& config) {
+std::vector<data::JsonLine> read_labelled(const Config& config, const std::string& path) {
   const DataConfig& c = config.data;
-  return {c.text, c.second_text.value_or(""), c.target.value_or("label")};
+  return at_section("data", [&] {
+    return data::read_json_lines(path,
+                                 {c.text, c.second_text.value_or(""), c.target.value_or("label")});
+  });
 }
 
 std::vector<int64_t> labels_of(const std::vector<data::JsonLine>& lines,
@@ -292,7 +297,7 @@ LabelledLines read_lines(const Config& config, const DataParts& files) {
   constexpr size_t kMostLabels = 10000;
   LabelledLines lines;
   lines.files = files;
-  lines.train = data::read_json_lines(files.train, fields_of(config));
+  lines.train = read_labelled(config, files.train);
   const auto& known = config.data.known;
   lines.labels = known != nullptr && !known->class_ids.empty() ? known->class_ids
                                                                : data::sorted_labels(lines.train);
@@ -300,7 +305,7 @@ LabelledLines read_lines(const Config& config, const DataParts& files) {
                "[jsonl] {}: expected at most {} different labels, got {}; is {} the field of the "
                "label?",
                in_quotes(files.train), kMostLabels, lines.labels.size(),
-               in_quotes(fields_of(config).label));
+               in_quotes(config.data.target.value_or("label")));
   if (files.one_file())
     lines.split = split_by(config, labels_of(lines.train, lines.labels, files.train));
   return lines;
@@ -372,7 +377,7 @@ std::vector<data::Sequence> OpenTexts::labelled_sequences(const Config& config, 
     own = lines.train;
   } else {
     path = lines.files.of(split);
-    if (!path.empty()) own = data::read_json_lines(path, fields_of(config));
+    if (!path.empty()) own = read_labelled(config, path);
   }
   const std::vector<int64_t> labels = labels_of(own, lines.labels, path);
   std::vector<data::GlueExample> examples;

@@ -39,8 +39,24 @@ TEST_CASE("json lines: mistakes are named by file and line") {
   refused("", "expected lines with a JSON object each, got none");
   refused("{\"text\": \"a\", \"label\": 1}\n{\"text\"}\n", "line 2: parse error at column 8: ");
   refused("[1]\n", "line 1: expected a JSON object, got [1]");
-  refused("{\"sentence\": \"a\", \"label\": 1}\n",
-          "expected a field \"text\", got label, sentence");
+  const std::string good = "{\"text\": \"a\", \"label\": 1}\n";
+  refused(good + "{\"sentence\": \"a\", \"label\": 1}\n",
+          "line 2: expected a field \"text\", got label, sentence");
+  refused(good + "{\"text\": \"a\"}\n", "line 2: expected a field \"label\", got text");
+  // A field that the first line lacks has another name, so the option is wrong.
+  const std::string path = folder.write("bad.jsonl", "{\"sentence\": \"a\"}\n");
+  const std::pair<const char*, JsonLinesFields> wrong[] = {{"text", {"text", "", ""}},
+                                                           {"second_text", {"sentence", "b", ""}},
+                                                           {"target", {"sentence", "", "label"}}};
+  for (const auto& [option, fields] : wrong) {
+    try {
+      read_json_lines(path, fields);
+      FAIL("expected an error");
+    } catch (const OptionError& e) {
+      CHECK(e.path() == option);
+      CHECK(e.reason().find("which has sentence, got") != std::string::npos);
+    }
+  }
   refused("{\"text\": 1, \"label\": 1}\n", "expected a text as \"text\", got 1");
   refused("{\"text\": \"a\", \"label\": 0.5}\n", "expected a label as \"label\"");
   refused("{\"text\": \"a\", \"label\": null}\n", "expected a label as \"label\"");
