@@ -21,7 +21,7 @@ struct Place {
   const Json& object;
   const std::string& path;
   int64_t line;
-  bool is_first;  // of the file's objects
+  bool is_first;  // it is the first object of the file
 };
 
 const Json& field_of(const Place& place, const char* option, const std::string& name) {

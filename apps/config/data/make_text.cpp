@@ -348,7 +348,7 @@ class OpenTexts final : public OpenData {
   std::optional<StreamTokens> stream_;
   std::optional<LabelledLines> lines_;
   std::map<std::string, Sequences> samples_;  // conversations, by file
-  bool told_no_end_ = false;                  // of the chat template
+  bool told_no_end_ = false;                  // the chat template ends no answer
   std::map<Split, std::vector<int64_t>> row_lengths_;
   TensorFiles arrays_;
   std::optional<int64_t> array_vocabulary_;  // one more than the highest id in the arrays
