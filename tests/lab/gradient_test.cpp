@@ -49,7 +49,8 @@ TEST_CASE("gradient --layers recomputes blocks, whole or packed, as the configur
     const Ran ran = frugal_lab("gradient " + (folder / "c.json") +
                                " --layers --train-steps 2 --batches 8 --repeats 8 --json" + sets);
     REQUIRE_MESSAGE(ran.status == 0, ran.err);
-    for (const Json& row : Json::parse(ran.out)["layers"])
+    const Json document = Json::parse(ran.out);
+    for (const Json& row : document["layers"])
       if (row["layer"] == "all") return row["variance"]["value"].get<double>();
     FAIL("no row of all layers");
     return 0.0;
