@@ -251,7 +251,7 @@ class Loops(unittest.TestCase):
         gradients = [np.array([[1.0, 2.0], [-2.0, 0.5]]), np.array([[0.5, -1.0], [3.0, 1.0]])]
 
         def trained(name, shape, **options):
-            v = frugal.variable(value.reshape(shape), requires_grad=True)
+            v = frugal.variable(value.reshape(shape).copy(), requires_grad=True)  # may share its memory
             optimizer = frugal.optimizer(name, {"v": v}, **options)
             for gradient in gradients:
                 frugal.sum(v * gradient.reshape(shape)).backward()
