@@ -28,8 +28,7 @@ constexpr int kMaxWidth = 16;
 Code step_code(const Range& range, double bound, const ErrorBoundedOptions& options) {
   const bool nearest = options.rounding == Rounding::nearest;
   const Steps steps = steps_of(range, bound, options, [nearest](double allowed, double most) {
-    // Leaves room for two rounding errors of f32: of x / step, up to 2^-6 for 2^16 steps, and
-    // of the result.
+    // f32 rounds twice: x / step, by up to 2^-6 where there are 2^16 steps, and the result.
     return (allowed - most * 0x1p-22) / ((nearest ? 0.5 : 1.0) + 0x1p-6);
   });
   if (steps.kind == Steps::kept) return {0, 0, kRaw};

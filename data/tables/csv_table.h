@@ -98,10 +98,10 @@ struct CsvEncoding {
 class CsvEncoder {
  public:
   explicit CsvEncoder(CsvEncoding encoding) : encoding_(std::move(encoding)) {}
-  // Errors: those of the options' columns; OptionError for a task that does not fit to the target,
-  // and for a target that is left out; no column beside the target; a missing target; a
-  // category column with more than 1000 categories that are to be one input each; a missing cell,
-  // unless they are filled.
+  // Errors: those of the options' columns.
+  // OptionError: the task does not fit to the target, or the options leave the target out.
+  // Error: the target stands alone, or lacks a cell. A column has more than 1000 categories, each
+  // of which is to be one input. A cell is missing, and missing cells are not filled.
   CsvEncoder(const CsvTable& table, const CsvOptions& options,
              const std::vector<int64_t>& training_rows);
 

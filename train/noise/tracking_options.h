@@ -32,9 +32,10 @@ struct TrackingOptions {
   static std::vector<by_name::Option<TrackingOptions>> list();
 };
 
-// What was found up to the last measurement. Fields are those of optim::ConvergenceTracker. alpha
-// and the bounds are for SGD, and empty with other optimizers. The bounds take 0 for the least
-// loss, and are empty where it may be lower (Task::has_loss_of_at_least_0()).
+// What was found up to the last measurement. Fields are those of optim::ConvergenceTracker.
+// Only SGD has alpha and the bounds; other optimizers leave them empty.
+// The bounds take 0 for the least loss. They are empty where a loss may be below 0
+// (Task::has_loss_of_at_least_0()).
 struct Convergence {
   double gradient_square = 0, mean_gradient_square = 0;
   double minibatch_variance = 0, added_variance = 0, added_share = 0;
