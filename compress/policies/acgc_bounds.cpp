@@ -165,7 +165,7 @@ double ChannelSums::all() const { return std::accumulate(squares.begin(), square
 namespace {
 constexpr int64_t kRows = 2048;  // rows of a part; the sums of the parts are added in order
 
-// A copy only where x is on another device or not contiguous: plans of memory count none.
+// Copies only what is on another device or not contiguous. Plans of memory count no copy.
 Tensor on_host(const Tensor& x) {
   const CategoryScope scope(Category::workspace);
   return to_device(ops::contiguous(x), kCpu);

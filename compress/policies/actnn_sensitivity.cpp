@@ -127,7 +127,7 @@ void range_sums_kernel(Cpu, const RangeJob& job, double* sums) {
 
 GroupRanges group_ranges(const Tensor& tensor, const Samples& samples, int64_t group) {
   const auto n = static_cast<size_t>(samples.count), cols = static_cast<size_t>(samples.cols);
-  // It may be as large as the tensor, so it is counted as a tensor, also on meta.
+  // These sums may take as many bytes as the tensor, so they are counted as a tensor, also on meta.
   const CategoryScope scope(Category::workspace);
   const Tensor of_columns = Tensor::empty({samples.count, samples.cols}, DType::f64,
                                           tensor.device() == kMeta ? kMeta : kCpu);

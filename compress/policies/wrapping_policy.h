@@ -1,5 +1,5 @@
-// Policies that stand in front of another one: StandInPolicy for some passes, WrappingPolicy for
-// all of them.
+// Policies that stand in front of another one. A StandInPolicy does so in some passes, a
+// WrappingPolicy in all of them.
 #pragma once
 #include <memory>
 
@@ -8,9 +8,8 @@
 
 namespace frugal::compress {
 
-// Answers as another policy does in all that shapes a pass; who derives from this changes decide().
-// Nobody is shown the gradients, and it has no roles: the other policy learns nothing of such a
-// pass.
+// Answers as another policy does in all that shapes a pass. A derived class changes decide(). The
+// other policy learns nothing from such a pass: it sees no gradients, and its roles are hidden.
 class StandInPolicy : public SavePolicy {
  public:
   // `inner` outlives this.
