@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "core/cuda/cuda_memory.h"
 #include "core/error.h"
+#include "core/memory/synchronize.h"
 
 namespace frugal {
 namespace {
@@ -32,8 +32,7 @@ double Timeline::milliseconds() const {
 }
 
 double Timeline::now() {
-  if constexpr (kHasCuda)
-    if (device_.type == DeviceType::cuda) cuda::synchronize();
+  synchronize(device_);
   return milliseconds();
 }
 

@@ -3,8 +3,8 @@
 #include <chrono>
 #include <string>
 
-#include "core/cuda/cuda_memory.h"
 #include "core/dtype.h"
+#include "core/memory/synchronize.h"
 
 namespace frugal::apps {
 
@@ -28,14 +28,10 @@ BenchPlace bench_place(const PlaceArguments& arguments, int64_t repeats, bool co
 // queueing does not count on CUDA.
 template <class F>
 double seconds_of(Device device, F&& f, int times = 1) {
-  const auto wait = [&] {
-    if constexpr (kHasCuda)
-      if (device.type == DeviceType::cuda) cuda::synchronize();
-  };
-  wait();
+  synchronize(device);
   const auto begin = std::chrono::steady_clock::now();
   for (int i = 0; i < times; ++i) f();
-  wait();
+  synchronize(device);
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() / times;
 }
 

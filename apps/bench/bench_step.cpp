@@ -25,8 +25,8 @@
 #include "apps/text/csv.h"
 #include "compress/policies/learner.h"
 #include "compress/policies/width_profile.h"
-#include "core/cuda/cuda_memory.h"
 #include "core/memory/memory_trace.h"
+#include "core/memory/synchronize.h"
 #include "core/parallel.h"
 #include "core/words/nouns.h"
 #include "core/words/quoted.h"
@@ -259,8 +259,7 @@ std::pair<double, StepMemory> run_step(Variant& v, Bench& bench, uint64_t number
   bench.begin_step();
   const auto begin = Clock::now();
   const StepMemory memory = bench.of_run(v.trial->step(number).memory);
-  if constexpr (kHasCuda)
-    if (bench.device.type == DeviceType::cuda) cuda::synchronize();
+  synchronize(bench.device);
   return {milliseconds_since(begin), memory};
 }
 
