@@ -6,6 +6,8 @@
 
 namespace frugal::optim {
 
+std::vector<std::string> embedding_names() { return {"embed", "wte.", "wpe."}; }
+
 void check_blockwise_options(const char* op, const BlockwiseOptions& options) {
   FRUGAL_CHECK(options.least_elements >= 0, "[{}] expected least_elements of at least 0, got {}",
                op, options.least_elements);

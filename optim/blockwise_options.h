@@ -10,14 +10,17 @@
 
 namespace frugal::optim {
 
+// Texts in the names of embeddings, as BERT, Llama, GPT-2 and vision transformers have them.
+std::vector<std::string> embedding_names();
+
 struct BlockwiseOptions {
   // Parameters with fewer elements keep their state in their own dtype: they need little memory,
   // and their precision matters more.
   int64_t least_elements = 4096;
-  // Parameters whose name contains one of these texts keep their state in their own dtype, too.
-  // Usual choices are embeddings, because the gradients of their rows differ in size by orders of
-  // magnitude: {"embeddings.", "wte."}.
-  std::vector<std::string> full_precision = {};
+  // Parameters whose name contains one of these texts keep their state in their own dtype, too. By
+  // default these are embeddings, because the gradients of their rows differ in size by orders of
+  // magnitude.
+  std::vector<std::string> full_precision = embedding_names();
   // Seed of the stochastic rounding, which also depends on the parameter's name and its number of
   // steps.
   uint64_t seed = 0;

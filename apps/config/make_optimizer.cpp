@@ -117,9 +117,8 @@ std::unique_ptr<Optimizer> make_optimizer(const Config& all, Module& model,
       with_exceptions(optim::decay_groups(parameters, config.weight_decay, !config.no_decay_norms),
                       config.weight_decay_of);
   groups = with_factors(groups, rate_factors(config, model));
-  // Gradients of the rows of embeddings differ much in size.
-  const optim::BlockwiseOptions state{.full_precision = {"embedding", "wte.", "wpe."},
-                                      .seed = static_cast<uint64_t>(all.run.seed)};
+  optim::BlockwiseOptions state;
+  state.seed = static_cast<uint64_t>(all.run.seed);
   by_name::Options own;
   for (const auto& [key, value] : config.own)
     if (optim::kind(config.name).has(key)) own[key] = value;

@@ -287,6 +287,17 @@ class Loops(unittest.TestCase):
             with self.assertRaisesRegex(frugal.Error, "expected a weight decay of at least 0, got"):
                 trained("sgd", (2, 2), weight_decay=wrong)
 
+    def test_state_in_8_bits(self):
+        names = ("layers.0.weight", "model.embed_tokens.weight", "wte.weight")
+        ones = {name: frugal.variable(np.ones((64, 64), np.float32), requires_grad=True) for name in names}
+        optimizer = frugal.optimizer("adamw_8bit", ones)
+        for each in ones.values():
+            frugal.sum(each).backward()
+        optimizer.step(0.1)
+        whole = {"m/model.embed_tokens.weight", "m/wte.weight"}  # rows of embeddings differ in size
+        state = {name for name in optimizer.state() if name.startswith(("m/", "m8/"))}
+        self.assertEqual(state, whole | {"m8/layers.0.weight"})
+
     def test_ops_of_ones_own(self):
         x = np.linspace(-2, 2, 4096, dtype=np.float32).reshape(64, 64)
         upper = np.linspace(0, 1, 4096, dtype=np.float32).reshape(64, 64)
