@@ -11,6 +11,8 @@ endif()
 option(FRUGAL_CUDA "Build the CUDA backend; by default where nvcc and cuDNN are found" ${found})
 option(FRUGAL_CUDA_CHECK "frugal_cuda_kernels compiles kernels to PTX alone: their errors show in half the time, and nothing can be linked" OFF)
 option(FRUGAL_CUDA_EMULATOR "Run the CUDA kernels on the CPU, for tests" OFF)
+set(FRUGAL_HOST_BUILD "" CACHE PATH "A finished build of this tree without CUDA, such as build/release. The emulator's build \
+takes from it the libraries whose code is the same with CUDA and without")
 
 set(FRUGAL_CUDART)
 set(FRUGAL_CUDA_LIBRARIES)
@@ -43,6 +45,13 @@ set(CMAKE_CUDA_STANDARD 20)
 set(CMAKE_CUDA_STANDARD_REQUIRED ON)
 # fmt takes nvcc for a compiler of an older C++ standard.
 string(APPEND CMAKE_CUDA_FLAGS " --expt-relaxed-constexpr -DFMT_USE_CONSTEXPR=1")
+if(FRUGAL_CUDA_CHECK)  # hardly optimized; nvcc 13 can leave out more than -G does, and takes half of its time
+  if(CUDAToolkit_VERSION VERSION_GREATER_EQUAL 13)
+    string(APPEND CMAKE_CUDA_FLAGS " --Ofast-compile=max")
+  else()
+    string(APPEND CMAKE_CUDA_FLAGS " -G")
+  endif()
+endif()
 set(FRUGAL_CUDART CUDA::cudart_static)
 # cuBLASLt and cuDNN are opened when they are first needed, so a binary starts where they are missing. They are looked
 # for in the system's folders, then where they were when this was built.

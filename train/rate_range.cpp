@@ -43,13 +43,13 @@ class Watch {
   Watch(double divergence, bool from_0) : divergence_(divergence), from_0_(from_0) {}
   bool diverges(double loss) {
     constexpr double kKept = 0.8;
-    constexpr int64_t kFirstSteps = 5;
+    constexpr int64_t kSettlingSteps = 5;
     if (from_0_ && loss == 0) return false;  // no target of the step counts
     mean_ = kKept * mean_ + (1 - kKept) * loss;
     weight_ *= kKept;
     const double value = mean_ / (1 - weight_);
     lowest_ = count_ == 0 ? value : std::min(lowest_, value);
-    if (count_++ < kFirstSteps) usual_ = std::max(usual_, std::abs(loss));
+    if (count_++ < kSettlingSteps) usual_ = std::max(usual_, std::abs(loss));
     const double much = from_0_ ? lowest_ : std::max(usual_, std::abs(lowest_));
     return value - lowest_ > (divergence_ - 1) * much;
   }

@@ -127,13 +127,13 @@ std::vector<std::string> cells_of_line(const std::string& line) {
 }
 
 // What a section of a page shows: values by row, setting and head, and the lines of notes.
-struct Section {
+struct ShownSection {
   std::map<std::tuple<std::string, std::string, std::string>, std::string> values;
   std::vector<std::string> notes;
 };
 
-Section parsed_section(const std::string& text, size_t labels) {
-  Section section;
+ShownSection parsed_section(const std::string& text, size_t labels) {
+  ShownSection section;
   std::vector<std::string> heads;
   std::string row;
   std::istringstream lines(text);
@@ -152,7 +152,7 @@ Section parsed_section(const std::string& text, size_t labels) {
 
 // Puts what `before` shows in the place of cells of `grid` that have no result. Was there such a
 // cell?
-bool keep_values(Grid& grid, const Section& before) {
+bool keep_values(Grid& grid, const ShownSection& before) {
   bool kept = false;
   std::string name;
   for (auto& row : grid.rows) {
@@ -380,7 +380,7 @@ std::string results_page(const std::vector<View>& views, const std::string& befo
     std::vector<std::string> notes = notes_of(view);
     for (std::string& note : notes) note = in_markdown(note);
     Grid grid = grid_of(view, false);
-    const Section old = parsed_section(kept, grid.labels);
+    const ShownSection old = parsed_section(kept, grid.labels);
     if (keep_values(grid, old))
       for (const std::string& note : old.notes)
         if (tells_of_runs(note) && std::find(notes.begin(), notes.end(), note) == notes.end())

@@ -11,8 +11,8 @@ namespace {
 
 // May A x be written over this x? For a small x that saves nothing worth a copy.
 bool may_write_over(const Tensor& x) {
-  constexpr int64_t kLarge = int64_t{16} << 20;
-  return runs_as_cpu(x.device()) && x.nbytes() >= kLarge && is_sole_owner(x);
+  constexpr int64_t kLeastBytes = int64_t{16} << 20;
+  return runs_as_cpu(x.device()) && x.nbytes() >= kLeastBytes && is_sole_owner(x);
 }
 
 // A x with these terms, over x where that is possible.

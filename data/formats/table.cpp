@@ -13,7 +13,7 @@
 namespace frugal::data {
 namespace {
 
-constexpr size_t kChunk = size_t{1} << 18;
+constexpr size_t kLineBlock = size_t{1} << 18;
 
 }  // namespace
 
@@ -39,7 +39,7 @@ bool TableReader::refill() {
   begin_ = 0;
   const size_t have = buffer_.size();
   // Doubles, so that long records take linear time; a small file needs no large buffer.
-  const auto rest = static_cast<size_t>(std::min<int64_t>(stream_.limit(), kChunk - 1)) + 1;
+  const auto rest = static_cast<size_t>(std::min<int64_t>(stream_.limit(), kLineBlock - 1)) + 1;
   const size_t want = std::max(rest, have);
   if (decoder_ != nullptr) {
     std::string bytes(want, '\0');

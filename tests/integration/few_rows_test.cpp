@@ -12,6 +12,7 @@
 #include "compress/policies/fixed_policy.h"
 #include "models/layers.h"
 #include "tests/integration/noise.h"
+#include "tests/integration/relative_distance.h"
 
 using namespace frugal;
 using namespace frugal::compress;
@@ -90,15 +91,6 @@ class Blocks {
   std::shared_ptr<models::Linear> head_;
 };
 
-double distance(const std::vector<double>& a, const std::vector<double>& b) {
-  double difference = 0, norm = 0;
-  for (size_t i = 0; i < a.size(); ++i) {
-    difference += (a[i] - b[i]) * (a[i] - b[i]);
-    norm += b[i] * b[i];
-  }
-  return std::sqrt(difference / norm);
-}
-
 std::vector<Choice> policies(int bits) {
   FixedPolicyOptions keep;
   keep.min_elements = 0;
@@ -132,7 +124,7 @@ TEST_CASE("codes of any shape leave gradients as they are, up to rounding within
         CAPTURE(this_bits);
         const auto policy = make_policy(options, kCpu, 0);
         for (uint64_t step = 1; step <= 2; ++step) {
-          const double error = distance(network.gradient(policy.get(), step), exact);
+          const double error = relative_distance(network.gradient(policy.get(), step), exact);
           worst = std::max(worst, error / most);
           CHECK(error <= most);
         }

@@ -15,8 +15,8 @@ using compress::FixedPolicyOptions;
 
 namespace {
 
-constexpr int64_t kSequences = 4, kT = 32, kHeads = 4, kWidth = 64;
-constexpr int64_t kTokens = kSequences * kT;
+constexpr int64_t kTexts = 4, kT = 32, kHeads = 4, kWidth = 64;
+constexpr int64_t kTokens = kTexts * kT;
 
 Tensor normals(const Shape& shape, uint64_t seed, double scale) {
   Tensor x = Tensor::empty(shape);
@@ -45,7 +45,7 @@ struct Layer {
     return {q, k, v, out, up, down, bias_up, weight1, bias1, weight2, bias2};
   }
   Variable forward(const Variable& x, uint64_t key) const {
-    const Shape heads{kSequences, kT, kHeads, kWidth / kHeads};
+    const Shape heads{kTexts, kT, kHeads, kWidth / kHeads};
     const Variable y = scaled_dot_product_attention(
         reshape(linear(x, q), heads), reshape(linear(x, k), heads), reshape(linear(x, v), heads));
     const Variable mixed = dropout(linear(reshape(y, x.shape()), out), 0.1, {key, 1});
@@ -67,7 +67,7 @@ struct Model {
       places = Variable::parameter(normals({kT, kWidth}, 2, 1));
     }
     CategoryScope scope(Category::input);
-    ids = Tensor::empty({kSequences, kT}, DType::i64);
+    ids = Tensor::empty({kTexts, kT}, DType::i64);
     at = Tensor::empty({kT}, DType::i64);
     for (int64_t i = 0; i < kTokens; ++i) ids.mut<int64_t>()[i] = i * 7 % 50;
     for (int64_t i = 0; i < kT; ++i) at.mut<int64_t>()[i] = i;

@@ -25,6 +25,7 @@
 #include "models/zoo/vgg.h"
 #include "models/zoo/vit.h"
 #include "ops/dense/copy.h"
+#include "tests/integration/relative_distance.h"
 
 using namespace frugal;
 using namespace frugal::models;
@@ -203,17 +204,6 @@ std::vector<double> gradients(const ZooNet& each, SavePolicy* policy) {
   return all;
 }
 
-// |a - b| / |b|
-double distance(const std::vector<double>& a, const std::vector<double>& b) {
-  REQUIRE(a.size() == b.size());
-  double difference = 0, size = 0;
-  for (size_t i = 0; i < a.size(); ++i) {
-    difference += (a[i] - b[i]) * (a[i] - b[i]);
-    size += b[i] * b[i];
-  }
-  return std::sqrt(difference / size);
-}
-
 }  // namespace
 
 TEST_CASE("every function that the zoo records is in the op table") {
@@ -264,7 +254,7 @@ TEST_CASE("recipes change no bit of the zoo's gradients, codes of 12 bits change
     options.min_elements = 0;
     options.bits = 12;
     compress::FixedPolicy codes(options);
-    const double error = distance(gradients(each, &codes), exact);
+    const double error = relative_distance(gradients(each, &codes), exact);
     CAPTURE(error);
     CHECK(error > 0);
     CHECK(error < 0.03);

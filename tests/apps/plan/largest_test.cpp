@@ -37,25 +37,25 @@ constexpr const char* kImages = R"({"model": {"name": "resnet18", "stem": "cifar
     "data": {"name": "random", "shape": [32, 32, 3], "classes": 10, "batch_size": 4}})";
 constexpr const char* kTokens = R"({"model": {"name": "bert_tiny", "heads": 2, "vocab_size": 500},
     "data": {"name": "random_tokens", "max_length": 64, "classes": 2, "batch_size": 64}})";
-constexpr const char* kGraph = R"({"model": {"name": "gcn", "layers": 20, "width": 16},
+constexpr const char* kDeepGraph = R"({"model": {"name": "gcn", "layers": 20, "width": 16},
     "data": {"name": "random_graph", "nodes": 5000, "edges": 10000, "features": 16}})";
 
 TEST_CASE("the largest value fits, the next one does not, and packing makes it larger") {
-  struct Row {
+  struct Searched {
     const char* config;
     Growth growth;
     const char* key;
     int64_t step;
     int64_t memory;
   };
-  for (const Row& row : {Row{kImages, Growth::batch, "data.batch_size", 8, 300 << 20},
-                         {kImages, Growth::layers, "model.layers", 2, 300 << 20},
-                         {kImages, Growth::width, "model.width", 4, 300 << 20},
-                         {kImages, Growth::resolution, "data.shape", 4, 300 << 20},
-                         {kTokens, Growth::layers, "model.layers", 1, 100 << 20},
-                         {kTokens, Growth::width, "model.width", 2, 100 << 20},
-                         {kGraph, Growth::layers, "model.layers", 1, 30 << 20},
-                         {kGraph, Growth::width, "model.width", 4, 30 << 20}}) {
+  for (const Searched& row : {Searched{kImages, Growth::batch, "data.batch_size", 8, 300 << 20},
+                              {kImages, Growth::layers, "model.layers", 2, 300 << 20},
+                              {kImages, Growth::width, "model.width", 4, 300 << 20},
+                              {kImages, Growth::resolution, "data.shape", 4, 300 << 20},
+                              {kTokens, Growth::layers, "model.layers", 1, 100 << 20},
+                              {kTokens, Growth::width, "model.width", 2, 100 << 20},
+                              {kDeepGraph, Growth::layers, "model.layers", 1, 30 << 20},
+                              {kDeepGraph, Growth::width, "model.width", 4, 30 << 20}}) {
     const std::string name = std::string(row.key) + " of " + row.config;
     CAPTURE(name);
     const auto with = [&](int64_t value, const std::string& bits) {
@@ -90,7 +90,7 @@ TEST_CASE("no value fits, every value fits, and the search begins below the run'
   CHECK(few.value >= 3);
   CHECK(few.value < 8);
   CHECK(few.peak <= of_three);
-  const Largest all = find_largest(config_of(kGraph), Growth::layers, int64_t{1} << 50);
+  const Largest all = find_largest(config_of(kDeepGraph), Growth::layers, int64_t{1} << 50);
   CHECK(all.value == 4096);
   CHECK(all.limited);
   const Config large = config_of(kImages, {"data.batch_size=100000"});
@@ -100,7 +100,7 @@ TEST_CASE("no value fits, every value fits, and the search begins below the run'
 
 TEST_CASE("what a run does not have cannot grow") {
   const std::pair<const char*, Growth> rows[] = {
-      {kGraph, Growth::batch}, {kGraph, Growth::resolution}, {kTokens, Growth::resolution}};
+      {kDeepGraph, Growth::batch}, {kDeepGraph, Growth::resolution}, {kTokens, Growth::resolution}};
   for (const auto& [text, growth] : rows)
     CHECK_THROWS_WITH_AS(find_largest(config_of(text), growth, 1 << 30),
                          doctest::Contains("which is to grow"), ConfigError);

@@ -167,12 +167,12 @@ TEST_CASE("a step of a whole graph has the one batch of its epoch, whatever it m
   CHECK(planned("") == planned(" --set train.gradient_accumulation=1"));
   CHECK(share_off(planned(""), trained) < 0.02);
   CHECK(profiled_peak("profile --json --set device=meta " + path) == planned(""));
-  constexpr int64_t kLabels = 2 * 2000 * 8;  // those for validation and for the test
-  CHECK(profiled_peak("profile --json --steps 1 " + path) == trained - kLabels);
+  constexpr int64_t kLabelBytes = 2 * 2000 * 8;  // those for validation and for the test
+  CHECK(profiled_peak("profile --json --steps 1 " + path) == trained - kLabelBytes);
   CHECK(row_peak("bench step --json --repeats 1 --only "
                  "--variant 'this config: compression.recipes=true' " +
                      path,
-                 "variants", "this config") == trained - kLabels);
+                 "variants", "this config") == trained - kLabelBytes);
 }
 
 TEST_CASE("a plan of a graph counts what its data hold: features, all labels and masks") {

@@ -23,11 +23,11 @@ constexpr double kEps = 1e-12;
 enum class Kind { layer, rms, group, rectified };
 
 // [N, T, C]; group norm normalizes a sample as a whole, the others each row.
-struct Norm {
+struct NormedRows {
   Kind kind = Kind::layer;
   Tensor x, dy;
 
-  Norm(Kind of, const Shape& shape) : kind(of), x(noise(shape, 3)), dy(noise(shape, 4)) {}
+  NormedRows(Kind of, const Shape& shape) : kind(of), x(noise(shape, 3)), dy(noise(shape, 4)) {}
 
   int64_t elements() const { return x.numel() / invstd().numel(); }  // normalized together
   Tensor invstd() const {
@@ -62,7 +62,7 @@ TEST_CASE("rows that are far smaller than their neighbours keep their gradient")
   for (const Kind kind : {Kind::layer, Kind::rms, Kind::group}) {
     CAPTURE(static_cast<int>(kind));
     // The first token of each sample, or each fifth sample, is 10,000 times as small.
-    Norm norm(kind, kind == Kind::group ? Shape{40, 16, 32} : Shape{8, 65, 64});
+    NormedRows norm(kind, kind == Kind::group ? Shape{40, 16, 32} : Shape{8, 65, 64});
     const int64_t c = norm.x.shape().back(), each = norm.elements();
     const int64_t every = kind == Kind::group ? 5 : 65;
     for (int64_t i = 0; i < norm.x.numel(); ++i)
@@ -108,7 +108,7 @@ TEST_CASE("rows that are far smaller than their neighbours keep their gradient")
 TEST_CASE("norms of few rows keep them whole") {
   for (const Shape& shape : {Shape{40000}, Shape{1, 40000}, Shape{2, 20000}, Shape{7, 5000}})
     for (const Kind kind : {Kind::layer, Kind::rms, Kind::rectified}) {
-      Norm norm(kind, shape);
+      NormedRows norm(kind, shape);
       FixedPolicy policy = policy_of(2, Rounding::dithered);
       const std::vector<double> exact = norm.gradient(nullptr, 0),
                                 lossy = norm.gradient(&policy, 1);
@@ -127,7 +127,7 @@ TEST_CASE("noise that meets itself in a narrow row does not shift the gradient")
   constexpr int kDraws = 1600;
   for (const Kind kind : {Kind::layer, Kind::rms, Kind::group}) {
     CAPTURE(static_cast<int>(kind));
-    const Norm norm(kind, kind == Kind::group ? Shape{32, 2, 8} : Shape{32, 8, 8});
+    const NormedRows norm(kind, kind == Kind::group ? Shape{32, 2, 8} : Shape{32, 8, 8});
     FixedPolicy policy = policy_of(2, Rounding::dithered);
     const std::vector<double> exact = norm.gradient(nullptr, 0), invstd = norm.invstd().to_vector(),
                               g = norm.dy.to_vector();

@@ -175,11 +175,11 @@ TEST_CASE("csv: text that is not UTF-8 is refused with its place, unless its enc
   const auto names_of = [&](const std::string& text, TextEncoding encoding) {
     return CsvTable(folder.write("a.csv", text), encoding).columns()[0].names;
   };
-  using Names = std::vector<std::string>;
-  CHECK(names_of(latin, TextEncoding::latin_1) == Names{"plain", "M\u00fcller"});
+  using Texts = std::vector<std::string>;
+  CHECK(names_of(latin, TextEncoding::latin_1) == Texts{"plain", "M\u00fcller"});
   CHECK(names_of("name,label\n\x80 5\x96"
                  "7,y\n",
-                 TextEncoding::windows_1252) == Names{"\u20ac 5\u20137"});
+                 TextEncoding::windows_1252) == Texts{"\u20ac 5\u20137"});
   // Each byte order, with its mark; a character beyond 16 bits; a long text, which is read in
   // parts.
   std::u16string wide = u"name,label\n\U0001F600,y\n";
@@ -191,7 +191,7 @@ TEST_CASE("csv: text that is not UTF-8 is refused with its place, unless its enc
       bytes += little ? low : high;
       bytes += little ? high : low;
     }
-    CHECK(names_of(bytes, TextEncoding::utf_16) == Names{"\U0001F600", "\u00e9t\u00e9"});
+    CHECK(names_of(bytes, TextEncoding::utf_16) == Texts{"\U0001F600", "\u00e9t\u00e9"});
     refuses(folder, bytes, {}, "expected UTF-8");
     CHECK_THROWS_WITH_AS(names_of(bytes.substr(0, 27), TextEncoding::utf_16),
                          doctest::Contains("expected text in UTF-16"), Error);

@@ -29,7 +29,7 @@ struct Facts {
   int64_t width = 12, heads = 4, shared = 2, d = 4, inner = 10, vocabulary = 11;
 };
 
-constexpr int64_t kLayers = 3, kTokens = 7;
+constexpr int64_t kLayers = 3, kShortText = 7;
 constexpr double kEps = 1e-3;
 
 double usual_speed(double base, int64_t i, int64_t d) {
@@ -244,7 +244,7 @@ std::map<std::string, Facts> families() {
 }
 
 // Values in [-0.7, 0.7), which are exact in f32.
-void fill(Module& net) {
+void draw(Module& net) {
   uint64_t number = 0;
   for (const auto& p : net.parameters()) {
     ++number;
@@ -279,10 +279,10 @@ Decoder made(const DecoderOptions& options, uint64_t seed = 1) {
 }  // namespace
 
 TEST_CASE("decoder: logits and gradients follow the descriptions of the families") {
-  const Tensor tokens = ids({1, kTokens}, 11, 3);
+  const Tensor tokens = ids({1, kShortText}, 11, 3);
   const std::vector<int64_t> list = [&] {
     std::vector<int64_t> all;
-    for (int64_t i = 0; i < kTokens; ++i) all.push_back(static_cast<int64_t>(tokens.item(i)));
+    for (int64_t i = 0; i < kShortText; ++i) all.push_back(static_cast<int64_t>(tokens.item(i)));
     return all;
   }();
   for (const auto& [name, f] : families()) {
@@ -290,7 +290,7 @@ TEST_CASE("decoder: logits and gradients follow the descriptions of the families
     CAPTURE(this_name);
     const Weights weights = [&f = f] {
       Decoder net = made(f.options);
-      fill(net);
+      draw(net);
       return weights_of(net);
     }();
     Context context;
@@ -301,10 +301,10 @@ TEST_CASE("decoder: logits and gradients follow the descriptions of the families
     for (const DType dtype : {DType::f64, DType::f32}) {
       const bool fine = dtype == DType::f64;
       Decoder net = made(f.options);
-      fill(net);
+      draw(net);
       if (fine) to_dtype(net, dtype);
       const Variable y = net.forward(Variable(tokens), context);
-      REQUIRE(y.shape() == Shape{1, kTokens, 11});
+      REQUIRE(y.shape() == Shape{1, kShortText, 11});
       const Row got = y.value().to_vector();
       for (size_t i = 0; i < got.size(); ++i)
         CHECK(std::abs(got[i] - expected[i]) < (fine ? 1e-12 : 2e-5));
@@ -424,7 +424,7 @@ TEST_CASE("decoder: tokens that follow cached ones get the states of the whole s
     const auto& this_name = name;
     CAPTURE(this_name);
     Decoder net = made(f.options);
-    fill(net);
+    draw(net);
     Context context;
     context.training = false;
     NoGrad no_grad;
@@ -466,7 +466,7 @@ TEST_CASE("decoder: texts are the same with and without cached keys and values")
     const auto& this_name = name;
     CAPTURE(this_name);
     Decoder net = made(f.options);
-    fill(net);
+    draw(net);
     WithoutPast plain(net);
     GenerateOptions options;
     options.tokens = 24;  // beyond the 16 that the network sees
@@ -483,7 +483,7 @@ TEST_CASE("decoder: texts are the same with and without cached keys and values")
   longer.rotary.factor = 8;
   longer.rotary.first_length = 8;
   Decoder net = made(longer);
-  fill(net);
+  draw(net);
   WithoutPast plain(net);
   const GenerateOptions options{.tokens = 12, .temperature = 0};
   for (uint64_t seed = 1; seed < 9; ++seed) {
@@ -496,7 +496,7 @@ TEST_CASE("decoder: a conversation whose beginning is kept has the same texts") 
   for (const auto& [name, f] : families()) {
     CAPTURE(name);
     Decoder net = made(f.options);
-    fill(net);
+    draw(net);
     WithoutPast plain(net);
     const GenerateOptions options{.tokens = 3, .temperature = 0};
     SeenText seen;

@@ -15,9 +15,9 @@ const TinyGraph kSubgraphs{.batch = 40, .fanouts = {4, 4}};
 
 // Sequences of 12 tokens, and a network whose attention reads their mask.
 RunRecipe tokens() {
-  constexpr int64_t kTokens = 12, kWords = 100;
+  constexpr int64_t kLength = 12, kWords = 100;
   BatchSpec spec;
-  spec.sample = {kTokens};
+  spec.sample = {kLength};
   spec.classes = 3;
   spec.kind = BatchSpec::Kind::sequences;
   spec.vocabulary = kWords;
@@ -34,9 +34,9 @@ RunRecipe tokens() {
     std::vector<data::Sequence> all(32);
     for (size_t i = 0; i < all.size(); ++i) {
       all[i].label = static_cast<int64_t>(i % 3);
-      for (uint64_t at = 0; at < kTokens; ++at)
+      for (uint64_t at = 0; at < kLength; ++at)
         all[i].ids.push_back(static_cast<int32_t>(uniform_int({5, i}, at, kWords)));
-      all[i].second = kTokens;
+      all[i].second = kLength;
     }
     return std::make_unique<data::SequenceBatches>(
         all, data::SequenceBatchOptions{.batch_size = 16, .padding = 0, .pad_to = 0});
