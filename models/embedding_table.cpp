@@ -6,6 +6,7 @@
 #include "autograd/transformer_functions.h"
 #include "core/error.h"
 #include "models/dense.h"
+#include "models/sequential_parts.h"
 #include "ops/dense/copy.h"
 #include "ops/dense/elementwise.h"
 #include "ops/dense/matmul.h"
@@ -72,6 +73,16 @@ std::shared_ptr<Dense> EmbeddingTable::leave_head() {
   is_head_ = false;
   const CategoryScope scope(Category::parameter);
   return std::make_shared<Dense>(ops::clone(weight_.value()));
+}
+
+std::vector<std::string> table_names(Module& net) {
+  std::vector<std::string> names;
+  for (const auto& [name, module] : net.modules())
+    if (dynamic_cast<EmbeddingTable*>(module) != nullptr ||
+        dynamic_cast<TokenEmbedding*>(module) != nullptr ||
+        dynamic_cast<PositionEmbedding*>(module) != nullptr)
+      names.push_back(name.empty() ? "weight" : name + ".weight");
+  return names;
 }
 
 }  // namespace frugal::models

@@ -2,6 +2,8 @@
 // do (models/layers.h).
 #pragma once
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "models/init.h"
 #include "models/module.h"
@@ -43,5 +45,10 @@ class EmbeddingTable : public Module {
   bool is_head_;
   std::unique_ptr<Adapter> adapter_;
 };
+
+// The names of the weights of layers that look rows up: EmbeddingTable, and in lists of layers
+// TokenEmbedding and PositionEmbedding (models/sequential_parts.h). Encoders have theirs as
+// parameters of their own, whose names begin with "embeddings.".
+std::vector<std::string> table_names(Module& net);
 
 }  // namespace frugal::models

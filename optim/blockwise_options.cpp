@@ -15,9 +15,11 @@ void check_blockwise_options(const char* op, const BlockwiseOptions& options) {
 
 bool is_blockwise(const BlockwiseOptions& options, const std::string& name,
                   const Variable& parameter) {
-  const auto& names = options.full_precision;
+  const auto& texts = options.full_precision;
+  const auto& tables = options.tables;
   return parameter.value().numel() >= options.least_elements &&
-         std::none_of(names.begin(), names.end(), [&](const std::string& part) {
+         std::find(tables.begin(), tables.end(), name) == tables.end() &&
+         std::none_of(texts.begin(), texts.end(), [&](const std::string& part) {
            return name.find(part) != std::string::npos;
          });
 }

@@ -21,6 +21,8 @@ struct BlockwiseOptions {
   // default these are embeddings, because the gradients of their rows differ in size by orders of
   // magnitude.
   std::vector<std::string> full_precision = embedding_names();
+  // Whole names of embeddings whose names do not say what they are: models::table_names().
+  std::vector<std::string> tables = {};
   // Seed of the stochastic rounding, which also depends on the parameter's name and its number of
   // steps.
   uint64_t seed = 0;

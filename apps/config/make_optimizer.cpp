@@ -9,6 +9,7 @@
 #include "core/log.h"
 #include "core/words/quoted.h"
 #include "distributed/sharded_optimizer.h"
+#include "models/embedding_table.h"
 #include "models/layer_order.h"
 #include "models/name_pattern.h"
 #include "optim/averaged.h"
@@ -118,6 +119,7 @@ std::unique_ptr<Optimizer> make_optimizer(const Config& all, Module& model,
                       config.weight_decay_of);
   groups = with_factors(groups, rate_factors(config, model));
   optim::BlockwiseOptions state;
+  state.tables = models::table_names(model);
   state.seed = static_cast<uint64_t>(all.run.seed);
   by_name::Options own;
   for (const auto& [key, value] : config.own)

@@ -126,6 +126,8 @@ def optimizer(
     weight_decay: as `optim.weight_decay` of configurations, but nothing decays unless it is given.
     no_decay_norms: biases and the norms' parameters, which have one axis, do not decay.
     options: the optimizer's own, such as momentum and beta2, by their keys in the section `optim`.
+    Optimizers with 8 bits keep the state of embeddings in full: of variables with "embed", "wte." or "wpe." in
+    their names.
     """
     if isinstance(parameters, Network):
         parameters = parameters.parameters()

@@ -12,6 +12,7 @@
 #include "compress/policies/policy_kind.h"
 #include "optim/registry.h"
 #include "tests/apps/gradient_of.h"
+#include "tests/apps/run.h"
 
 using namespace frugal;
 using namespace frugal::apps;
@@ -128,4 +129,40 @@ TEST_CASE("the library's default policy packs as the program's, bit by bit") {
   const std::vector<float> packed = gradient_of(*model, batch, own.get(), 3);
   CHECK(packed == gradient_of(*model, batch, theirs.get(), 3));
   CHECK(packed != gradient_of(*model, batch, nullptr, 3));
+}
+
+TEST_CASE("optimizers with 8 bits keep the state of embeddings in full, whatever their names") {
+  const TempFolder folder;
+  write_file(folder / "text.txt", std::string(400, 'a') + std::string(400, 'b'));
+  const Json list = {
+      {"name", "sequential"},
+      {"vocab_size", 80},
+      {"modules", {{{"embedding", 64}}, "position_embedding", "mean_pool", {{"linear", 64}}}}};
+  const Json decoder = {{"name", "decoder"}, {"layers", 1},      {"heads", 2},
+                        {"width", 64},       {"vocab_size", 80}, {"tied", true}};
+  const Json labelled = {{"name", "random_tokens"}, {"max_length", 64}, {"classes", 64}};
+  const Json text = {{"name", "text"}, {"dir", folder / "text.txt"}, {"max_length", 64}};
+  struct Row {
+    Json model, data;
+    std::vector<std::string> tables;
+  };
+  for (const Row& row : {Row{list, labelled, {"0.weight", "1.weight"}},
+                         Row{decoder, text, {"model.embed_tokens.weight"}}}) {
+    Config config = parse_config(
+        {{"model", row.model}, {"data", row.data}, {"optim", {{"name", "adamw_8bit"}}}});
+    resolve(config);
+    const auto model = make_model(config, batch_spec(config), kCpu);
+    const auto optimizer = make_optimizer(config, *model);
+    for (const auto& p : model->parameters())
+      p.parameter->set_grad(Tensor::full(p.parameter->shape(), 1));
+    optimizer->step(0.01);
+    std::vector<std::string> whole;
+    bool packs = false;
+    for (const auto& [name, tensor] : optimizer->state()) {
+      packs = packs || name.starts_with("m8/");
+      if (name.starts_with("m/") && tensor.numel() >= 4096) whole.push_back(name.substr(2));
+    }
+    CHECK(packs);
+    CHECK(whole == row.tables);
+  }
 }
