@@ -65,9 +65,7 @@ void limit_instructions() {
           "oneDNN computes wrong convolutions on this machine, which does not tell the sizes of "
           "its caches, and another library has used it already; set ONEDNN_MAX_CPU_ISA=AVX in the "
           "environment before the program starts");
-    log().warn(
-        "slower: this machine does not tell the sizes of its caches, and oneDNN would compute "
-        "wrong convolutions; it uses no instructions beyond AVX");
+    log().warn("slower: oneDNN misreads this machine's caches and is kept to AVX");
     return true;
   }();
   (void)done;

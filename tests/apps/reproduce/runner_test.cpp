@@ -24,7 +24,7 @@ TEST_CASE("a finished cell is not run again, and a changed one is" * skip) {
     CHECK_MESSAGE(fs::exists(folder / ("out/" + std::string(name))), name);
   const Ran again = frugal(command(folder));
   CHECK(again.status == 0);
-  CHECK(again.err.empty());
+  CHECK(count_of(again.err, " s)") == 0);
   CHECK(again.out == first.out);
   json["columns"][0]["sets"]["compression.bits"] = 3;
   written(folder, json);
