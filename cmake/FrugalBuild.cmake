@@ -43,7 +43,7 @@ function(frugal_precompile target)
 endfunction()
 
 # frugal_unity(TARGET): most files spend most of their time on headers. 32 of them, compiled as one, take a quarter
-# to a third of that time. The files of a target then share one file scope, so two of them cannot give
+# to a half of that time. The files of a target then share one file scope, so two of them cannot give
 # one name to two things. CMake compiles files alone that have options or definitions of their own.
 option(FRUGAL_UNITY "Compile several files at once where that saves time" ON)
 function(frugal_unity target)
