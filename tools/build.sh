@@ -7,7 +7,7 @@ preset=${1:-release}
 targets=("${@:2}")
 case $preset in
   emulated) tools/setup.sh libboost-context-dev ;;
-  tsan|fuzz) tools/setup.sh clang libomp-dev ;;
+  tsan|fuzz|fuzz-fast) tools/setup.sh clang-19 libomp-19-dev ;;
   *) tools/setup.sh ;;
 esac
 mkdir -p build

@@ -2,7 +2,9 @@
 # Tries to break the program for hours: mutants of files, calls that fail, ends at any call, power cuts, sanitizers, and
 # networks that are drawn and computed in two ways.
 # usage: tools/campaign.sh [PART ...] [--hours H] [--executions N] [--seed S] [--reader NAME ...]
-#   fuzz        libFuzzer with AddressSanitizer and UndefinedBehaviorSanitizer on every reader of files (needs clang)
+#   fuzz        libFuzzer with AddressSanitizer and UndefinedBehaviorSanitizer on every reader of files (needs clang-19)
+#   fuzz-fast   the same readers without sanitizers: several times as many inputs. Those that reach something new lie where
+#               fuzz begins, so that it executes them, too
 #   failures    every call on a file, thread, mapping and operator new of a training and of what reads a run fails once
 #   kills       the process ends before each call on a file, and 1,000 runs of all kinds are killed at any moment, also
 #               one of several ranks: each run goes on to the same bits
@@ -12,7 +14,7 @@
 #   sanitizers  the whole suite under AddressSanitizer and UndefinedBehaviorSanitizer
 #   long        1,230,000 steps of tiny networks: memory, descriptors, threads, the time of a step and files stay as they are
 #   threads     what has threads under ThreadSanitizer: tests of the libraries, trainings with workers, a file for
-#               activations and several ranks (needs clang and libomp-dev)
+#               activations and several ranks (needs clang-19 and libomp-19-dev)
 #   coverage    which lines of data, compress and train their tests execute, and which errors no test reached
 # Without a part: fuzz, failures, kills, power and differential. --hours: how long fuzz takes in all (1). --executions: fuzz
 # leaves a reader that has had so many, those of earlier calls included. What it finds lies in build/campaign, also the
@@ -20,7 +22,7 @@
 # last campaign.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-usage() { sed -n '4,22s/^# \{0,1\}//p' "$0"; exit "$1"; }
+usage() { sed -n '4,24s/^# \{0,1\}//p' "$0"; exit "$1"; }
 hours=1; executions=0; seed=1; parts=(); readers=()
 while [ $# -gt 0 ]; do
   case $1 in
@@ -29,7 +31,7 @@ while [ $# -gt 0 ]; do
       case $1 in --hours) hours=$2 ;; --executions) executions=$2 ;; --seed) seed=$2 ;; *) readers+=("$2") ;; esac
       shift ;;
     -h|--help) usage 0 ;;
-    fuzz|failures|kills|power|differential|long|sanitizers|threads|coverage) parts+=("$1") ;;
+    fuzz|fuzz-fast|failures|kills|power|differential|long|sanitizers|threads|coverage) parts+=("$1") ;;
     *) echo "campaign.sh: unknown part '$1'" >&2; usage 2 >&2 ;;
   esac
   shift
@@ -43,14 +45,18 @@ out=$PWD/build/campaign
 mkdir -p "$out"
 wrong=0
 
-# How many inputs a reader has had, over all calls.
-executed() { cat "$out/fuzz/$1/executions" 2>/dev/null || echo 0; }
+# How many inputs a reader has had in a part, over all calls.
+executed() {  # PART READER
+  cat "$out/fuzz/$2/executions${1#fuzz}" 2>/dev/null || echo 0
+}
 
 # One reader for SECONDS; prints a line of what it did.
-fuzz_reader() {  # PROGRAM READER SECONDS
+fuzz_reader() {  # PART PROGRAM READER SECONDS
+  local part=$1
+  shift
   local folder=$out/fuzz/$2 log=$out/fuzz/$2.log before most=-1
   mkdir -p "$folder/corpus" "$folder/found"
-  before=$(executed "$2")
+  before=$(executed "$part" "$2")
   [ "$executions" -eq 0 ] || most=$((executions - before))
   FRUGAL_FUZZ_READER=$2 FRUGAL_FUZZ_SEEDS=$folder "$1" >/dev/null 2>&1
   local words=()
@@ -66,21 +72,21 @@ fuzz_reader() {  # PROGRAM READER SECONDS
   local runs edges
   runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
   edges=$(sed -n 's/.*cov: \([0-9]*\).*/\1/p' "$log" | tail -n 1)
-  echo $((before + ${runs:-0})) >"$folder/executions"
-  printf '%-36s %12s executions %12s in all %7s edges %6s s  %s\n' "$2" "${runs:-?}" "$(executed "$2")" "${edges:-?}" "$3" "$result"
+  echo $((before + ${runs:-0})) >"$folder/executions${part#fuzz}"
+  printf '%-36s %12s executions %12s in all %7s edges %6s s  %s\n' "$2" "${runs:-?}" "$(executed "$part" "$2")" "${edges:-?}" "$3" "$result"
 }
 
-fuzz() {
-  command -v clang++ >/dev/null || { echo "campaign.sh: fuzz needs clang++: apt-get install clang" >&2; exit 1; }
-  [ -d build/fuzz ] || cmake --preset fuzz >"$out/configure.log"
-  cmake --build --preset fuzz --target fuzz_data fuzz_apps
+fuzz() {  # PART, which is also the preset
+  command -v clang++-19 >/dev/null || { echo "campaign.sh: fuzz needs clang++-19: apt-get install clang-19" >&2; exit 1; }
+  [ -d "build/$1" ] || cmake --preset "$1" >"$out/configure.log"
+  cmake --build --preset "$1" --target fuzz_data fuzz_apps
   local -a all=() programs=()
   local program name found=0
-  for program in build/fuzz/bin/fuzz_data build/fuzz/bin/fuzz_apps; do
+  for program in "build/$1/bin/fuzz_data" "build/$1/bin/fuzz_apps"; do
     while IFS= read -r name; do
       [ ${#readers[@]} -eq 0 ] || [[ " ${readers[*]} " == *" $name "* ]] || continue
       found=1
-      [ "$executions" -eq 0 ] || [ "$(executed "$name")" -lt "$executions" ] || continue
+      [ "$executions" -eq 0 ] || [ "$(executed "$1" "$name")" -lt "$executions" ] || continue
       all+=("$name"); programs+=("$program")
     done < <("$program" 2>/dev/null)
   done
@@ -90,7 +96,7 @@ fuzz() {
   seconds=$(awk "BEGIN { s = int($hours * 3600 / ${#all[@]}); print s < 1 ? 1 : s }")
   echo "Fuzzing ${#all[@]} readers, $seconds s each:"
   local i
-  for i in "${!all[@]}"; do fuzz_reader "${programs[i]}" "${all[i]}" "$seconds"; done
+  for i in "${!all[@]}"; do fuzz_reader "$1" "${programs[i]}" "${all[i]}" "$seconds"; done
 }
 
 broken() {  # SCRIPT ARGUMENT ...
@@ -139,7 +145,7 @@ trap remove_left_files EXIT
 for part in "${parts[@]}"; do
   echo "== $part"
   case $part in
-    fuzz) fuzz ;;
+    fuzz|fuzz-fast) fuzz "$part" ;;
     failures) broken campaign.py --part failures --part readers ;;
     kills)
       broken campaign.py --part kills

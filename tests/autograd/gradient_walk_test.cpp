@@ -61,7 +61,7 @@ TEST_CASE("an input's layout does not matter") {
       // These values lie in memory with the axes in the opposite order, and a hole after each
       // element.
       const Tensor& value = x.value();
-      Shape shape, strides;
+      Shape shape;
       for (int axis = value.dim() - 1; axis >= 0; --axis) shape.push_back(value.shape()[axis]);
       shape.push_back(2);
       const Tensor room = Tensor::zeros(shape);
