@@ -36,6 +36,23 @@ TEST_CASE("uniform and normal have their moments") {
   CHECK(std::abs(normal_squares / n - 1) < 5 * std::sqrt(2.0 / n));
 }
 
+TEST_CASE("uniform_int draws each number equally often, of more than 32 bits, too") {
+  constexpr int n = 60000;
+  constexpr uint64_t kWide = uint64_t{6} << 33;
+  std::vector<int> small(6), wide(6), neighbours(2);
+  for (uint64_t i = 0; i < n; ++i) {
+    const uint64_t of_six = uniform_int({5, 6}, i, 6), of_many = uniform_int({7, 8}, i, kWide);
+    REQUIRE(of_six < 6);
+    REQUIRE(of_many < kWide);
+    ++small[of_six], ++wide[of_many >> 33], ++neighbours[of_many % 2];
+  }
+  for (const auto& counts : {small, wide, neighbours}) {
+    const double share = 1.0 / static_cast<double>(counts.size());
+    for (int count : counts)  // five standard errors
+      CHECK(std::abs(count - n * share) < 5 * std::sqrt(n * share * (1 - share)));
+  }
+}
+
 TEST_CASE("streams differ by seed and offset and can be restored") {
   CHECK(philox({1, 0}, 0) != philox({2, 0}, 0));
   CHECK(philox({1, 0}, 0) != philox({1, 1}, 0));

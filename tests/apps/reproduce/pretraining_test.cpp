@@ -35,6 +35,7 @@ TEST_CASE("the cells of a row start from one pre-training, which runs once" * sk
   const Ran ran = frugal(command(folder, "--jobs 2"));
   CHECK_MESSAGE(ran.status == 0, ran.err);
   CHECK_MESSAGE(count_of(ran.err, ", pre-training, ours") == 1, ran.err);
+  CHECK(count_of(ran.err, " s)") == 3);
   for (const Cell& cell : cells) {
     const Json config = Json::parse(read_file(run_of(cell, out, 1) + "/config.json"));
     CHECK(config.at("model").at("weights") == base);

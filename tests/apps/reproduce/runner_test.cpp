@@ -147,9 +147,11 @@ TEST_CASE("a cell that fails stops no other one, and is tried again" * skip) {
   CHECK(ran.status == 1);
   CHECK(ran.err.find("1 of the cells failed") != std::string::npos);
   CHECK(ran.err.find("first, 4 bits, ours") != std::string::npos);
+  CHECK(count_of(ran.err, " s)") == 1);
   CHECK(ran.out.find("not run") != std::string::npos);
   const Ran again = frugal(command(folder));
   CHECK(again.status == 1);
+  CHECK(again.err.find("first, 4 bits, ours") != std::string::npos);
   CHECK(count_of(again.err, " s)") == 0);
 }
 

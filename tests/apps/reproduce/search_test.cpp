@@ -137,6 +137,7 @@ TEST_CASE("a search that is killed goes on, and its trainings are kept" * skip) 
   CHECK(resumed.err.find("found, 8 bits, 2 epochs") == std::string::npos);  // it was kept
   const Ran plain = frugal(command(whole, "--jobs 1 --json"));
   CHECK_MESSAGE(plain.status == 0, plain.err);
+  CHECK(count_of(plain.err, " s)") > 0);
   const auto values = [](const Ran& ran) {
     Json all = Json::parse(ran.out).at(0).at("lines").at(1).at("values");
     for (Json& metric : all) metric["as_published"].erase("command");
