@@ -3,6 +3,7 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "core/named_tensors.h"
 #include "core/rng.h"
@@ -42,10 +43,19 @@ struct Batch {
 };
 constexpr int64_t kIgnored = -100;
 
-// Targets that are no classes: a sample's label is the index of its row. rows [R, C] f32.
+// Targets that are no classes: a sample's label is the index of its row of `width` numbers. The
+// allocator does not count them, because they stay on the host when the device is a GPU.
 struct TargetRows {
-  Tensor rows;  // undefined: labels are classes
+  std::shared_ptr<const std::vector<float>> values = {};  // one row behind the other
+  int64_t width = 0;
   FloatTargets kind = FloatTargets::answers;
+
+  TargetRows() = default;  // there are none: labels are classes
+  // Errors: a number of values that no whole rows have.
+  TargetRows(std::vector<float> rows, int64_t columns, FloatTargets what);
+  bool defined() const { return values != nullptr; }
+  int64_t count() const { return static_cast<int64_t>(values->size()) / width; }
+  const float* row(int64_t index) const { return values->data() + index * width; }
 };
 
 // Thread safety: get() and get_into() may be called from several threads at once.

@@ -44,7 +44,7 @@ struct Loader::Impl {
                                                   size, options.batch_size));
     targets = dataset->target_rows();
     has_pixels = dataset->target_shape().dim() > 0;
-    FRUGAL_CHECK(!options.mix.mixes() || (!targets.rows.defined() && !has_pixels),
+    FRUGAL_CHECK(!options.mix.mixes() || (!targets.defined() && !has_pixels),
                  "[loader] expected samples of one class each to mix, got other targets");
     if (const DatasetPtr& second = options.second_view; second != nullptr) {
       FRUGAL_CHECK(second->size() == size && second->sample_shape() == dataset->sample_shape(),
@@ -114,8 +114,8 @@ struct Loader::Impl {
     if (options.mix.mixes()) {
       made.target = Tensor::empty({count, options.mix.classes});
       made.floats = FloatTargets::shares;
-    } else if (targets.rows.defined()) {
-      made.target = Tensor::empty({count, targets.rows.size(1)});
+    } else if (targets.defined()) {
+      made.target = Tensor::empty({count, targets.width});
       made.floats = targets.kind;
     } else {
       Shape target{count};
@@ -159,7 +159,7 @@ struct Loader::Impl {
     if (has_pixels || labels.empty()) return;
     if (options.mix.mixes())
       mix(batch, out, labels);
-    else if (targets.rows.defined())
+    else if (targets.defined())
       fill_rows(labels, out.target);
     else
       std::copy(labels.begin(), labels.end(), out.target.mut<int64_t>());
@@ -187,7 +187,7 @@ struct Loader::Impl {
       if (label == kIgnored)
         std::fill_n(to, width, static_cast<float>(kIgnored));
       else
-        std::copy_n(targets.rows.data<float>() + label * width, width, to);
+        std::copy_n(targets.row(label), width, to);
       to += width;
     }
   }

@@ -37,27 +37,28 @@ int64_t ImageDataset::get_into(int64_t index, RngKey /*key*/, float* out) const 
   return labels_[static_cast<size_t>(index)];
 }
 
-MemoryDataset::MemoryDataset(Tensor inputs, Tensor labels, int64_t classes)
-    : inputs_(std::move(inputs)), labels_(std::move(labels)), classes_(classes) {
+MemoryDataset::MemoryDataset(const Tensor& inputs, const Tensor& labels, int64_t classes)
+    : classes_(classes) {
   const auto on_cpu = [](const Tensor& t, DType dtype, int dim) {
     return t.defined() && t.device() == kCpu && t.dtype() == dtype && t.dim() == dim &&
            t.is_contiguous();
   };
-  FRUGAL_CHECK(on_cpu(inputs_, DType::f32, 4),
+  FRUGAL_CHECK(on_cpu(inputs, DType::f32, 4),
                "[dataset] expected contiguous inputs [N, H, W, C] f32 on cpu, got {}",
-               describe(inputs_));
-  FRUGAL_CHECK(on_cpu(labels_, DType::i64, 1) && labels_.size(0) == inputs_.size(0),
-               "[dataset] expected contiguous labels [{}] i64 on cpu, got {}", inputs_.size(0),
-               describe(labels_));
-  check_labels(labels_.data<int64_t>(), size(), classes);
+               describe(inputs));
+  FRUGAL_CHECK(on_cpu(labels, DType::i64, 1) && labels.size(0) == inputs.size(0),
+               "[dataset] expected contiguous labels [{}] i64 on cpu, got {}", inputs.size(0),
+               describe(labels));
+  inputs_.assign(inputs.data<float>(), inputs.data<float>() + inputs.numel());
+  labels_.assign(labels.data<int64_t>(), labels.data<int64_t>() + labels.numel());
+  sample_shape_ = without_first(inputs.shape());
+  check_labels(labels_.data(), size(), classes);
 }
 
-Shape MemoryDataset::sample_shape() const { return without_first(inputs_.shape()); }
-
 int64_t MemoryDataset::get_into(int64_t index, RngKey /*key*/, float* out) const {
-  const int64_t n = inputs_.numel() / inputs_.size(0);
-  std::copy_n(inputs_.data<float>() + index * n, n, out);
-  return labels_.data<int64_t>()[index];
+  const int64_t n = sample_shape_.numel();
+  std::copy_n(inputs_.data() + index * n, n, out);
+  return labels_[static_cast<size_t>(index)];
 }
 
 }  // namespace frugal::data

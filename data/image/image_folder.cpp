@@ -369,9 +369,8 @@ PictureList read_several_labels(const std::string& path, const std::vector<std::
     }
     list.files.push_back({(folder / files[i]).string(), row->second});
   }
-  const CategoryScope scope(Category::input);
-  list.answers = Tensor::from(
-      values, {static_cast<int64_t>(rows.size()), static_cast<int64_t>(list.classes.size())});
+  list.answers = {std::move(values), static_cast<int64_t>(list.classes.size()),
+                  FloatTargets::answers};
   return list;
 }
 
@@ -390,7 +389,7 @@ PictureFiles::PictureFiles(PictureList list, const PictureOptions& options)
   FRUGAL_CHECK(options_.resize >= side,
                "[pictures] expected a resize of at least {}, the sample's size, got {}", side,
                options_.resize);
-  const int64_t most = list_.answers.defined() ? list_.answers.size(0) : classes();
+  const int64_t most = list_.answers.defined() ? list_.answers.count() : classes();
   for (const PictureFile& file : list_.files)
     FRUGAL_CHECK(file.label >= 0 && file.label < most,
                  "[pictures] {}: expected a label below {}, got {}", in_quotes(file.path), most,

@@ -20,9 +20,9 @@ struct PictureFile {
 struct PictureList {
   std::vector<PictureFile> files;
   std::vector<std::string> classes;
-  // For pictures with several labels: [R, classes] f32 of 0 and 1. A label is then the index of a
-  // row; pictures with equal labels share it.
-  Tensor answers = {};
+  // For pictures with several labels: rows of a 0 or 1 for each class. A label is then the index of
+  // a row; pictures with equal labels share it.
+  TargetRows answers = {};
 };
 
 // FOLDER/CLASS/.../NAME.jpg (also .jpeg, .png, .webp, .bmp): each folder in `folder` is a class.
@@ -91,7 +91,7 @@ class PictureFiles : public Dataset {
   Shape sample_shape() const override {
     return {options_.height, options_.width, options_.channels};
   }
-  TargetRows target_rows() const override { return {list_.answers, FloatTargets::answers}; }
+  TargetRows target_rows() const override { return list_.answers; }
   int64_t get_into(int64_t index, RngKey key, float* out) const override;
 
   const PictureList& list() const { return list_; }

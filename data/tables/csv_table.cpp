@@ -470,8 +470,7 @@ SampleTargets CsvEncoder::targets_of(const CsvTable& table) const {
       values.push_back(static_cast<float>((value - encoding_.value.mean) / encoding_.value.std));
       targets.labels.push_back(row);
     }
-    const CategoryScope scope(Category::input);
-    targets.rows = {Tensor::from(values, {table.rows(), 1}), FloatTargets::values};
+    targets.rows = {std::move(values), 1, FloatTargets::values};
     return targets;
   }
   targets.classes = static_cast<int64_t>(encoding_.classes.size());

@@ -128,7 +128,8 @@ class TensorFileReader {
     targets.classes = width();
     targets.labels.resize(static_cast<size_t>(rows()));
     std::iota(targets.labels.begin(), targets.labels.end(), int64_t{0});
-    targets.rows = {values_, kind};
+    const float* const all = values_.data<float>();
+    targets.rows = {{all, all + values_.numel()}, width(), kind};
     return targets;
   }
 
@@ -158,7 +159,7 @@ class TensorFileReader {
 };
 
 TargetTask task_of(const SampleTargets& targets) {
-  if (!targets.rows.rows.defined()) return TargetTask::classes;
+  if (!targets.rows.defined()) return TargetTask::classes;
   return targets.rows.kind == FloatTargets::answers ? TargetTask::labels : TargetTask::values;
 }
 

@@ -396,7 +396,9 @@ TEST_CASE("shares of images: labels, pixels, rows of targets and second views") 
   const DatasetPtr images = augmented(22);
   std::vector<float> values(22 * 3);
   std::iota(values.begin(), values.end(), 0.5f);
-  SampleTargets targets{{}, 1, {Tensor::rand({22, 2}, {3, 0}), FloatTargets::values}};
+  std::vector<float> answers(22 * 2);
+  for (size_t i = 0; i < answers.size(); ++i) answers[i] = static_cast<float>(uniform({3, 0}, i));
+  SampleTargets targets{{}, 1, {std::move(answers), 2, FloatTargets::values}};
   for (int64_t i = 0; i < 22; ++i) targets.labels.push_back(i % 6 == 5 ? kIgnored : 21 - i);
   const DatasetPtr rows =
       std::make_shared<TensorDataset>("test", Tensor::from(values, {22, 3}), targets);

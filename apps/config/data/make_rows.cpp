@@ -113,10 +113,17 @@ class OpenRows final : public OpenData {
     return *csv_;
   }
   DatasetPtr open_csv(const Config& config, Split split);
+  // The rows of the training file, which its parts share.
+  const DatasetPtr& encoded_table(const CsvData& csv) {
+    if (encoded_ == nullptr)
+      encoded_ = std::make_shared<data::TensorDataset>(csv.encoder->encode(*csv.table));
+    return encoded_;
+  }
   // Warns of unknown categories of a part, once. `rows`, null: all.
   void warn_once(const data::CsvTable& table, Split split, const std::vector<int64_t>* rows);
 
   std::optional<CsvData> csv_;
+  DatasetPtr encoded_;
   std::set<Split> warned_;  // the parts
   TensorFiles arrays_;
 };
@@ -134,14 +141,13 @@ DatasetPtr OpenRows::open_csv(const Config& config, Split split) {
     const std::vector<int64_t>& own = part_of(csv.split, split);
     if (own.empty()) return nullptr;
     warn_once(*csv.table, split, &own);
-    return std::make_shared<data::Selection>(
-        std::make_shared<data::TensorDataset>(csv.encoder->encode(*csv.table)), own);
+    return std::make_shared<data::Selection>(encoded_table(csv), own);
   }
   const std::string& path = csv.files.of(split);
   if (path.empty()) return nullptr;
   if (path == csv.files.train) {
     warn_once(*csv.table, split, nullptr);
-    return std::make_shared<data::TensorDataset>(csv.encoder->encode(*csv.table));
+    return encoded_table(csv);
   }
   const data::CsvTable table(path, csv.table->kinds(), encoding_of(config));
   warn_once(table, split, nullptr);

@@ -104,14 +104,14 @@ TensorParts read_parts(const Config& config) {
         "data", [&] { return data::read_targets(file, place.before + "target", task_of(config)); });
   // The run may have seen classes that no sample has any more.
   const auto& known = config.data.known;
-  if (known != nullptr && parts.has_targets && !parts.train_targets.rows.rows.defined())
+  if (known != nullptr && parts.has_targets && !parts.train_targets.rows.defined())
     parts.train_targets.classes = std::max(parts.train_targets.classes, known->classes);
   return parts;
 }
 
 // What split_samples() keeps alike: classes.
 std::vector<int64_t> labels_to_split(const data::SampleTargets& targets) {
-  if (targets.rows.rows.defined()) return std::vector<int64_t>(targets.labels.size());
+  if (targets.rows.defined()) return std::vector<int64_t>(targets.labels.size());
   return targets.labels;
 }
 
@@ -142,10 +142,19 @@ const TensorParts& TensorFiles::parts(const Config& config) {
 }
 
 DatasetPtr TensorFiles::open(const Config& config, Split split) {
+  const TensorPlaces& places = parts(config).places;
+  if (place_of(places, split).file.empty()) return nullptr;
+  if (!places.split) return read_whole(config, split);
+  if (split_ == nullptr) split_ = read_whole(config, split);
+  const data::SplitIndices indices = split_by(config, labels_to_split(parts(config).train_targets));
+  const std::vector<int64_t>& own = part_of(indices, split);
+  return own.empty() ? nullptr : std::make_shared<data::Selection>(split_, own);
+}
+
+DatasetPtr TensorFiles::read_whole(const Config& config, Split split) {
   const TensorParts& parts = this->parts(config);
   const TensorPlaces& places = parts.places;
   const TensorPlace place = place_of(places, split);
-  if (place.file.empty()) return nullptr;
   const data::TensorFile file(place.file);
   Tensor input = file.read(place.before + "input");
   const Shape sample = sample_of(config, place, input.shape());
@@ -165,12 +174,8 @@ DatasetPtr TensorFiles::open(const Config& config, Split split) {
       first ? parts.train_targets
             : data::read_targets(file, place.before + "target", data::TargetTask::automatic,
                                  &parts.train_targets);
-  auto all = std::make_shared<data::TensorDataset>(place.file, input, std::move(targets),
-                                                   config.data.layout == "nchw");
-  if (!places.split) return all;
-  const data::SplitIndices indices = split_by(config, labels_to_split(parts.train_targets));
-  const std::vector<int64_t>& own = part_of(indices, split);
-  return own.empty() ? nullptr : std::make_shared<data::Selection>(all, own);
+  return std::make_shared<data::TensorDataset>(place.file, input, std::move(targets),
+                                               config.data.layout == "nchw");
 }
 
 TokenArray TensorFiles::open_tokens(const Config& config, Split split) {
@@ -214,7 +219,7 @@ TokenArray TensorFiles::open_tokens(const Config& config, Split split) {
 
 BatchSpec::Target target_of(const data::SampleTargets& targets) {
   using Target = BatchSpec::Target;
-  if (!targets.rows.rows.defined()) return Target::class_of_sample;
+  if (!targets.rows.defined()) return Target::class_of_sample;
   return targets.rows.kind == FloatTargets::answers ? Target::labels : Target::values;
 }
 

@@ -59,7 +59,10 @@ class TensorFiles {
   std::vector<std::string> class_names(const Config& config);
 
  private:
+  DatasetPtr read_whole(const Config& config, Split split);
+
   std::optional<TensorParts> parts_;
+  DatasetPtr split_;  // the training arrays, which the parts share where they are split
 };
 
 // Labels, values, or a class of each sample.

@@ -150,6 +150,40 @@ TEST_CASE("a plan with a file for activations counts the file's buffer, as a run
   CHECK(profiled_peak("profile --json --set device=meta " + path) == planned);
 }
 
+TEST_CASE("a step takes what its plan says, however many targets the data have") {
+  const TempFolder folder;
+  const std::string out = folder / "run";
+  std::string table = "a,b,target\n";
+  std::vector<float> inputs, answers;
+  for (int i = 0; i < 5000; ++i) {
+    const double x = i % 97 / 97.0;
+    table += fmt::format("{},{},{}\n", x, i % 31, 2 * x + 0.5);
+    inputs.insert(inputs.end(), {static_cast<float>(x), 1});
+    for (const int bit : {1, 2, 4}) answers.push_back(static_cast<float>((i & bit) != 0));
+  }
+  write_file(folder / "values.csv", table);
+  write_file(
+      folder / "labels.npz",
+      frugal_test::zip(
+          {{"input.npy", frugal_test::npy("<f4", "(5000, 2)", frugal_test::raw_bytes(inputs))},
+           {"target.npy", frugal_test::npy("<f4", "(5000, 3)", frugal_test::raw_bytes(answers))}}));
+  for (Json data :
+       {Json{{"name", "csv"}, {"dir", folder / "values.csv"}},
+        Json{{"name", "tensors"}, {"layout", "rows"}, {"dir", folder / "labels.npz"}}}) {
+    CAPTURE(data.dump());
+    data.update({{"batch_size", 32}, {"workers", 0}});
+    const std::string path = folder / "c.json";
+    write_file(path, Json{{"model", {{"name", "mlp"}, {"hidden", {32}}}},
+                          {"data", data},
+                          {"train", {{"steps", 4}}}}
+                         .dump());
+    const Ran ran = frugal("train " + path + " --quiet --overwrite --out " + out);
+    REQUIRE_MESSAGE(ran.status == 0, ran.err);
+    const int64_t trained = peak_of(Json::parse(read_file(out + "/summary.json")).at("memory"));
+    CHECK(share_off(row_peak("plan --json " + path, "levels", "this config"), trained) < 0.02);
+  }
+}
+
 TEST_CASE("a step of a whole graph has the one batch of its epoch, whatever it may accumulate") {
   const TempFolder folder;
   const std::string path = folder / "c.json", out = folder / "run";

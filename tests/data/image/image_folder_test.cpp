@@ -140,10 +140,10 @@ TEST_CASE("a list's header is what is no picture, whatever it says") {
         std::vector<std::string>{"cat", "dog"});
   const PictureList columns = several("file,dog,cat\n1.jpg,1,0\n2.jpg,1,1\n");
   CHECK(columns.classes == std::vector<std::string>{"dog", "cat"});
-  CHECK(columns.answers.to_vector() == std::vector<double>{1, 0, 1, 1});
+  CHECK(*columns.answers.values == std::vector<float>{1, 0, 1, 1});
   CHECK(several("dog,file,cat\n1,1.jpg,0\n", {"file", ""}).classes == columns.classes);
   const PictureList one = several(wide, {"file", "kind"});
-  CHECK(one.answers.to_vector() == std::vector<double>{0, 1, 1, 0});
+  CHECK(*one.answers.values == std::vector<float>{0, 1, 1, 0});
 }
 
 TEST_CASE("ImageNet's validation folder takes its classes from the solution file") {
@@ -241,15 +241,15 @@ TEST_CASE("a list with several labels: in one column, in several, or a column fo
   };
   const PictureList one = read("path,labels\n1.png,dog|cat\n2.png,\n3.png,cat|dog\n");
   CHECK(one.classes == std::vector<std::string>{"cat", "dog"});
-  CHECK(one.answers.to_vector() == std::vector<double>{1, 1, 0, 0});
+  CHECK(*one.answers.values == std::vector<float>{1, 1, 0, 0});
   CHECK(one.files[0].label == one.files[2].label);
   CHECK(one.files[1].label == 1);
-  CHECK(read("path,label,label2\n1.png,dog,cat\n2.png,bird,\n").answers.to_vector() ==
-        std::vector<double>{0, 1, 1, 1, 0, 0});
-  CHECK(read("1.png,2|0\n2.png,1\n").answers.to_vector() == std::vector<double>{1, 0, 1, 0, 1, 0});
+  CHECK(*read("path,label,label2\n1.png,dog,cat\n2.png,bird,\n").answers.values ==
+        std::vector<float>{0, 1, 1, 1, 0, 0});
+  CHECK(*read("1.png,2|0\n2.png,1\n").answers.values == std::vector<float>{1, 0, 1, 0, 1, 0});
   const PictureList columns = read("path,dog,cat\n1.png,1,0\n2.png,1,1\n");
   CHECK(columns.classes == std::vector<std::string>{"dog", "cat"});
-  CHECK(columns.answers.to_vector() == std::vector<double>{1, 0, 1, 1});
+  CHECK(*columns.answers.values == std::vector<float>{1, 0, 1, 1});
   const auto refused = [&](const std::string& text, const char* message) {
     CHECK_THROWS_WITH_AS(read(text), doctest::Contains(message), Error);
   };

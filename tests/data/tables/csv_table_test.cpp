@@ -94,7 +94,7 @@ TEST_CASE("csv: columns and targets far from 0 keep what 32 bits would round") {
   for (size_t i = 0; i < 4; ++i) {
     CHECK(sample(data, static_cast<int64_t>(i))[0] ==
           doctest::Approx(expected[i] / std::sqrt(1.25)));
-    CHECK(data.target_rows().rows.to_vector()[i] == doctest::Approx(expected[i] / std::sqrt(1.25)));
+    CHECK((*data.target_rows().values)[i] == doctest::Approx(expected[i] / std::sqrt(1.25)));
   }
 }
 
@@ -148,7 +148,7 @@ TEST_CASE("csv: whole numbers are classes in their order, others are values") {
   CHECK(values.encoding().classes.empty());
   const TensorDataset data = values.encode(prices);
   CHECK(data.target_rows().kind == FloatTargets::values);
-  CHECK(data.target_rows().rows.to_vector()[3] == doctest::Approx(1.5 / std::sqrt(1.25)));
+  CHECK((*data.target_rows().values)[3] == doctest::Approx(1.5 / std::sqrt(1.25)));
   CsvOptions asked;
   asked.task = CsvOptions::Task::values;
   CHECK(CsvEncoder(whole, asked, all_rows(whole)).encoding().classes.empty());

@@ -29,7 +29,7 @@ TEST_CASE("targets are classes, labels or values by their type") {
   const SampleTargets classes = targets(Tensor::from<int64_t>({2, 0, 1}, {3}));
   CHECK(classes.classes == 3);
   CHECK(classes.labels == std::vector<int64_t>{2, 0, 1});
-  CHECK(!classes.rows.rows.defined());
+  CHECK(!classes.rows.defined());
   const SampleTargets one_hot = targets(Tensor::from<float>({0, 1, 1, 0}, {2, 2}));
   CHECK(one_hot.labels == std::vector<int64_t>{1, 0});
   const SampleTargets labels = targets(Tensor::from<float>({1, 1, 0, 0}, {2, 2}));
