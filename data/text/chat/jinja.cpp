@@ -11,7 +11,7 @@ namespace frugal::data::jinja {
 namespace {
 
 using Kind = Node::Kind;
-constexpr int kDeepestCalls = 60, kMostNamespaces = 200;
+constexpr int kDeepestCalls = 60, kDeepestRun = 2000, kMostNamespaces = 200;
 
 enum class Flow { on, leave, skip };
 
@@ -33,7 +33,10 @@ int64_t whole_result(const std::string& sign, int64_t a, int64_t b) {
   } else {
     if (b == 0) throw TemplateError("expected a divisor, got 0");
     if (b == -1) return whole_result("-", 0, sign == "//" ? a : 0);
-    result = sign == "//" ? floor_divided(a, b) : a - b * floor_divided(a, b);
+    const int64_t rest = a % b;  // its sign is that of a, and wanted is that of b
+    result = sign == "//"                         ? floor_divided(a, b)
+             : rest != 0 && (rest < 0) != (b < 0) ? rest + b
+                                                  : rest;
   }
   if (too_large) throw TemplateError("expected whole numbers of 64 bits, got a larger one");
   return result;
@@ -147,6 +150,16 @@ class Runner {
     if (--steps_ < 0)
       throw TemplateError(fmt::format("expected at most {} steps", Template::kMostSteps));
   }
+  // evaluate() and execute() within each other: macros that call others, of tall expressions.
+  struct Level {
+    explicit Level(int& levels) : count(levels) {
+      if (++count > kDeepestRun) throw TemplateError("expected calls that are less deeply nested");
+    }
+    ~Level() { --count; }
+    Level(const Level&) = delete;
+    Level& operator=(const Level&) = delete;
+    int& count;
+  };
   void write(std::string_view text) {
     check_size(out.size() + text.size(), kMostText);
     out += text;
@@ -194,6 +207,7 @@ class Runner {
   // ---- expressions
   Value evaluate(const Node& node) {
     step(node);
+    const Level level(levels_);
     switch (node.kind) {
       case Kind::constant:
         return node.value;
@@ -367,6 +381,7 @@ class Runner {
   // ---- statements
   Flow execute(const Node& node) {
     step(node);
+    const Level level(levels_);
     switch (node.kind) {
       case Kind::literal:
         write(node.text);
@@ -539,7 +554,7 @@ class Runner {
   std::vector<Scope> scopes_;
   std::unordered_map<const Dict*, std::vector<size_t>> watched_;
   int64_t steps_ = Template::kMostSteps, line_ = 1;
-  int depth_ = 0, captures_ = 0, namespaces_ = 0;
+  int depth_ = 0, levels_ = 0, captures_ = 0, namespaces_ = 0;
 };
 
 }  // namespace

@@ -190,7 +190,8 @@ Value number_of(const Value& value, bool whole, const Call& call) {
 Value rounded(const Value& value, const Call& call) {
   if (!value.is_number()) throw TemplateError("expected a number to round");
   const Value* digits = call.find(0, "precision");
-  const double scale = std::pow(10.0, digits == nullptr ? 0 : digits->number());
+  const double scale =
+      std::pow(10.0, digits == nullptr ? 0 : static_cast<double>(digits->whole("a precision")));
   const std::string how = argument_text(call, 1, "method", "common");
   if (how == "common" && value.as<int64_t>() != nullptr && scale >= 1) return value;
   const double scaled = value.number() * scale;

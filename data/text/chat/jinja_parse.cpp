@@ -13,7 +13,7 @@ namespace {
 using NodePtr = std::unique_ptr<Node>;
 using Kind = Node::Kind;
 constexpr size_t kMostSource = size_t{1} << 20;
-constexpr int kDeepestSource = 100;
+constexpr int kDeepestSource = 100, kTallest = 200;
 
 [[noreturn]] void syntax_error(int64_t line, const std::string& what) {
   throw TemplateError(fmt::format("line {}: {}", line, what));
@@ -346,6 +346,13 @@ class Parser {
                                                                   : in_quotes(now().text, 40);
     syntax_error(now().line, fmt::format("{}, got {}", what, got));
   }
+  // What walks through a tree, or frees it, calls itself for each part. A chain such as 1 + 1 + 1
+  // is tall without any nesting in the source.
+  void add(Node& node, NodePtr part) const {
+    if (part != nullptr) node.height = std::max(node.height, part->height + 1);
+    if (node.height > kTallest) error("expected a shorter expression");
+    node.parts.push_back(std::move(part));
+  }
   NodePtr make(Kind kind) const {
     auto node = std::make_unique<Node>();
     node->kind = kind;
@@ -355,7 +362,7 @@ class Parser {
   template <class... Parts>
   NodePtr make(Kind kind, Parts... parts) const {
     NodePtr node = make(kind);
-    (node->parts.push_back(std::move(parts)), ...);
+    (add(*node, std::move(parts)), ...);
     return node;
   }
   bool is_name(const char* text) const {
@@ -393,16 +400,16 @@ class Parser {
       if (now().kind == TokenKind::literal) {
         NodePtr literal = make(Kind::literal);
         literal->text = tokens_[at_++].text;
-        all->parts.push_back(std::move(literal));
+        add(*all, std::move(literal));
         continue;
       }
       if (now().kind == TokenKind::output_begin) {
         ++at_;
         NodePtr output = make(Kind::output);
-        output->parts.push_back(tuple());
+        add(*output, tuple());
         if (now().kind != TokenKind::output_end) error("expected }}");
         ++at_;
-        all->parts.push_back(std::move(output));
+        add(*all, std::move(output));
         continue;
       }
       if (now().kind != TokenKind::block_begin) error("expected a tag");
@@ -410,7 +417,7 @@ class Parser {
                       [&](const char* name) { return next().text == name; }))
         return all;
       ++at_;
-      all->parts.push_back(statement());
+      add(*all, statement());
     }
   }
   // Leaves "{% NAME" behind.
@@ -428,7 +435,7 @@ class Parser {
     if (take_name("generation")) {
       NodePtr node = make(Kind::generated);
       need_end();
-      node->parts.push_back(statements({"endgeneration"}));
+      add(*node, statements({"endgeneration"}));
       enter("endgeneration");
       need_end();
       return node;
@@ -446,21 +453,21 @@ class Parser {
   NodePtr branch() {
     ++at_;  // if or elif
     NodePtr node = make(Kind::branch);
-    node->parts.push_back(tuple());
+    add(*node, tuple());
     need_end();
-    node->parts.push_back(statements({"elif", "else", "endif"}));
+    add(*node, statements({"elif", "else", "endif"}));
     if (next().text == "elif") {
       const Depth depth(*this);
       ++at_;
-      node->parts.push_back(branch());
+      add(*node, branch());
       return node;
     }
     if (next().text == "else") {
       enter("else");
       need_end();
-      node->parts.push_back(statements({"endif"}));
+      add(*node, statements({"endif"}));
     } else {
-      node->parts.push_back(nullptr);
+      add(*node, nullptr);
     }
     enter("endif");
     need_end();
@@ -482,19 +489,19 @@ class Parser {
     NodePtr node = make(Kind::loop);
     node->names = targets();
     need_name("in");
-    node->parts.push_back(tuple(false));
-    node->parts.push_back(take_name("if") ? expression() : nullptr);
+    add(*node, tuple(false));
+    add(*node, take_name("if") ? expression() : nullptr);
     if (is_name("recursive")) error("expected a loop that is not recursive");
     need_end();
     ++loops_;
-    node->parts.push_back(statements({"else", "endfor"}));
+    add(*node, statements({"else", "endfor"}));
     --loops_;
     if (next().text == "else") {
       enter("else");
       need_end();
-      node->parts.push_back(statements({"endfor"}));
+      add(*node, statements({"endfor"}));
     } else {
-      node->parts.push_back(nullptr);
+      add(*node, nullptr);
     }
     enter("endfor");
     need_end();
@@ -506,7 +513,7 @@ class Parser {
     node->names = targets();
     if (take_sign(".")) node->text = need_name();
     if (take_sign("=")) {
-      node->parts.push_back(tuple());
+      add(*node, tuple());
       need_end();
       return node;
     }
@@ -519,8 +526,8 @@ class Parser {
     NodePtr body = statements({"endset"});
     enter("endset");
     need_end();
-    node->parts.push_back(filters_it ? make(Kind::filtered, std::move(body), std::move(filters))
-                                     : std::move(body));
+    add(*node,
+        filters_it ? make(Kind::filtered, std::move(body), std::move(filters)) : std::move(body));
     return node;
   }
 
@@ -536,9 +543,9 @@ class Parser {
     }
     need_end();
     const int loops = std::exchange(loops_, 0);
-    node->parts.push_back(statements({"endmacro"}));
+    add(*node, statements({"endmacro"}));
     loops_ = loops;
-    for (NodePtr& each : defaults) node->parts.push_back(std::move(each));
+    for (NodePtr& each : defaults) add(*node, std::move(each));
     enter("endmacro");
     if (is_name(node->text.c_str())) ++at_;
     need_end();
@@ -564,7 +571,7 @@ class Parser {
       if (now().kind == TokenKind::block_end || now().kind == TokenKind::output_end ||
           is_sign(")") || is_sign("="))
         break;
-      list->parts.push_back(with_choice ? expression() : either());
+      add(*list, with_choice ? expression() : either());
     }
     return list;
   }
@@ -612,7 +619,7 @@ class Parser {
       if (operation == "not in") at_ += 2;
       if (node == nullptr) node = make(Kind::compare, std::move(first));
       node->names.push_back(operation);
-      node->parts.push_back(sum());
+      add(*node, sum());
     }
     return node == nullptr ? std::move(first) : std::move(node);
   }
@@ -712,7 +719,7 @@ class Parser {
       while (!take_sign("]")) {
         if (!node->parts.empty()) need_sign(",");
         if (take_sign("]")) break;
-        node->parts.push_back(expression());
+        add(*node, expression());
       }
       return node;
     }
@@ -721,9 +728,9 @@ class Parser {
       while (!take_sign("}")) {
         if (!node->parts.empty()) need_sign(",");
         if (take_sign("}")) break;
-        node->parts.push_back(expression());
+        add(*node, expression());
         need_sign(":");
-        node->parts.push_back(expression());
+        add(*node, expression());
       }
       return node;
     }
@@ -778,7 +785,7 @@ class Parser {
       } else if (!call.names.empty()) {
         error("expected a named argument");
       }
-      call.parts.push_back(expression());
+      add(call, expression());
     }
   }
 
@@ -804,7 +811,7 @@ class Parser {
         if (is_sign("("))
           arguments(*test);
         else if (begins)
-          test->parts.push_back(postfix(primary()));
+          add(*test, postfix(primary()));
         node = std::move(test);
       } else if (node != nullptr && is_sign("(")) {
         NodePtr call = make(Kind::call, std::move(node));

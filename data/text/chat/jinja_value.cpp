@@ -137,7 +137,8 @@ const Value* Call::find(size_t place, const char* name) const {
 
 Value Value::of_json(const nlohmann::ordered_json& json) {
   if (json.is_boolean()) return json.get<bool>();
-  if (json.is_number_integer()) return json.get<int64_t>();
+  const bool is_beyond = json.is_number_unsigned() && json.get<uint64_t>() > INT64_MAX;
+  if (json.is_number_integer() && !is_beyond) return json.get<int64_t>();
   if (json.is_number()) return json.get<double>();
   if (json.is_string()) return json.get<std::string>();
   if (json.is_array()) {
@@ -331,9 +332,13 @@ namespace {
 // A list may hold another one several times, so the work grows with 2^depth.
 constexpr int kDeepestCompared = 20;
 
-bool equal_at(const Value& a, const Value& b, int depth) {
+void check_compared(int depth) {
   if (depth > kDeepestCompared)
     throw TemplateError("expected values to compare that are less deeply nested");
+}
+
+bool equal_at(const Value& a, const Value& b, int depth) {
+  check_compared(depth);
   const auto same = [depth](const Value& x, const Value& y) { return equal_at(x, y, depth + 1); };
   if (a.is_number() && b.is_number()) {
     const auto *x = a.as<int64_t>(), *y = b.as<int64_t>();
@@ -355,24 +360,32 @@ bool equal_at(const Value& a, const Value& b, int depth) {
   return false;
 }
 
-}  // namespace
+template <class T>
+int order_of(T x, T y) {
+  return x < y ? -1 : x > y ? 1 : 0;
+}
 
-bool equal(const Value& a, const Value& b) { return equal_at(a, b, 0); }
-
-int compare(const Value& a, const Value& b) {
+int compare_at(const Value& a, const Value& b, int depth) {
+  check_compared(depth);
   if (a.is_number() && b.is_number()) {
-    const double x = a.number(), y = b.number();
-    return x < y ? -1 : x > y ? 1 : 0;
+    const auto *x = a.as<int64_t>(), *y = b.as<int64_t>();
+    return x != nullptr && y != nullptr ? order_of(*x, *y) : order_of(a.number(), b.number());
   }
   if (a.is_text() && b.is_text()) return a.as<std::string>()->compare(*b.as<std::string>());
   if (a.list() != nullptr && b.list() != nullptr) {
     for (size_t i = 0; i < a.list()->size() && i < b.list()->size(); ++i)
-      if (const int order = compare((*a.list())[i], (*b.list())[i]); order != 0) return order;
-    return a.list()->size() < b.list()->size() ? -1 : a.list()->size() > b.list()->size() ? 1 : 0;
+      if (const int order = compare_at((*a.list())[i], (*b.list())[i], depth + 1); order != 0)
+        return order;
+    return order_of(a.list()->size(), b.list()->size());
   }
   throw TemplateError(fmt::format("expected two values that have an order, got {} and {}",
                                   a.type_name(), b.type_name()));
 }
+
+}  // namespace
+
+bool equal(const Value& a, const Value& b) { return equal_at(a, b, 0); }
+int compare(const Value& a, const Value& b) { return compare_at(a, b, 0); }
 
 bool contains(const Value& whole, const Value& part) {
   if (const auto* text = whole.as<std::string>()) {

@@ -94,6 +94,22 @@ TEST_CASE("chat templates: what is asked for without end is given up") {
   fails("less nesting",
         [] { run("{{ " + std::string(1000, '(') + "1" + std::string(1000, ')') + " }}"); });
   fails("less nesting", [] { run("{{ " + std::string(1000, '-') + "1 }}"); });
+  const auto chain = [](const std::string& link, int links) {
+    std::string text = "1";
+    for (int i = 0; i < links; ++i) text += link;
+    return text;
+  };
+  for (const char* link :
+       {" + 1", " ~ 1", " or 1", " and 1", "|string", "[0]", ".a", "()", " is string"})
+    fails("shorter expression", [&] { run("{{ " + chain(link, 300) + " }}"); });
+  CHECK(run("{{ " + chain(" + 1", 150) + " }}") == "151");
+  fails("deeply nested", [&] {
+    run("{% macro m() %}{{ m()" + chain(" ~ 1", 150).substr(1) + " }}{% endmacro %}{{ m() }}");
+  });
+  fails("deeply nested", [] {
+    run("{% set n = namespace(a=[1], b=[1]) %}{% for i in range(60) %}{% set n.a = [n.a, n.a] %}"
+        "{% set n.b = [n.b, n.b] %}{% endfor %}{{ n.a < n.b }}");
+  });
   fails("64 bits", [] { run("{{ 9223372036854775807 + 1 }}"); });
   fails("range of f64", [] { run("{{ 2147483641e308 }}"); });
   fails("got 0", [] { run("{{ 1 % 0 }}"); });
@@ -122,6 +138,7 @@ constexpr const char* kTwoTurns =
 
 TEST_CASE("chat templates: mistakes are named") {
   fails("expected %s or %d", [] { run("{{ '%s %s' % 'a' }}"); });
+  fails("a whole number as a precision", [] { run("{{ 3.5|round('a') }}"); });
   fails("expected a number, got a text", [] { run("{{ -'a' }}"); });
   fails("expected a list or a text, got", [] { run("{{ 3[1:] }}"); });
   fails("expected 2 values for a, got 3", [] { run("{% set a, b = [1, 2, 3] %}"); });
