@@ -36,10 +36,11 @@ std::vector<bool> draw_share(const std::vector<int64_t>& labels, int64_t classes
 
 SplitIndices split_samples(const std::vector<int64_t>& labels, int64_t classes, double train,
                            double validation, uint64_t seed) {
-  FRUGAL_CHECK(train > 0 && validation > 0 && train + validation <= 1,
+  FRUGAL_CHECK(train > 0 && validation > 0 && train + validation < 1 + kLeastShare,
                "[split] expected shares above 0 and of at most 1 together, got {} and {}", train,
                validation);
-  const double tested = std::max(0.0, 1 - train - validation);
+  const double rest_share = 1 - train - validation;
+  const double tested = rest_share < kLeastShare ? 0 : rest_share;
   const std::vector<bool> tests = draw_share(labels, classes, tested, seed);
   std::vector<int64_t> rest, rest_labels;
   SplitIndices split;

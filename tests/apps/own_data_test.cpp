@@ -85,6 +85,8 @@ TEST_CASE("a table is learned, whatever the number of workers, and a run tells i
   CHECK(lacking.status == 1);
   CHECK(lacking.err.find("colour") != std::string::npos);
   CHECK(frugal("predict " + (data.folder / "a") + " " + rows + " --tta flip").status == 2);
+  check_fails(frugal("predict " + (data.folder / "a") + " none.csv"), 2,
+              {"INPUT: expected a file or a folder, got \"none.csv\", which is not there"});
   const std::string stored = data.folder / "a/columns.json";
   Json damaged = columns;
   damaged["columns"][0]["std"] = 0;
@@ -98,6 +100,20 @@ TEST_CASE("a table is learned, whatever the number of workers, and a run tells i
   CHECK(unknown.status == 1);
   CHECK(unknown.err.find("line 42") != std::string::npos);
   CHECK(unknown.err.find("perhaps") != std::string::npos);
+}
+
+TEST_CASE("shares that add up to 1 leave one part to test on, and none that chooses") {
+  const Data data({{"name", "csv"}, {"target", "answer"}, {"drop", {"id"}}});
+  write_file(data.folder / "data/train.csv", table(300, false));
+  for (const char* split : {"[0.7,0.3]", "[0.8,0.2]", "[0.95,0.05]"}) {
+    const std::string run = data.folder / "a";
+    const Ran ran = data.train("a", fmt::format(" --overwrite --set data.split={}", split));
+    REQUIRE_MESSAGE(ran.status == 0, ran.err);
+    const Ran tested = frugal("eval " + run + " --json");
+    CHECK(Json::parse(tested.out).at("samples") ==
+          std::llround(300 * Json::parse(split).at(1).get<double>()));
+    check_fails(frugal("eval " + run + " --split val"), 2, {"has no validation set"});
+  }
 }
 
 TEST_CASE("a warning names the cell that makes numbers categories") {
@@ -266,7 +282,7 @@ TEST_CASE("JSON lines: classes for an encoder, next characters for a decoder") {
   CHECK(has(other.err, "data.text: expected a field of "));
   CHECK(has(other.err, "which has text, got \"review\""));
   const Ran absent = frugal(predict + (data.folder / "old.jsonl"));
-  CHECK(absent.status == 1);
+  CHECK(absent.status == 2);
   CHECK(has(absent.err, "old.jsonl"));
   for (const char* key : {"text", "second_text", "target"}) {
     const Ran typo = data.train("b", fmt::format("{} --set data.{}=reveiw", vocabulary, key));

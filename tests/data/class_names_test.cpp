@@ -59,4 +59,10 @@ TEST_CASE("samples are split each class alike, and no class loses its only sampl
   CHECK(split.train.back() == 100);
   CHECK(split_samples(labels, 3, 0.5, 0.3, 7).test == split.test);
   CHECK(split_samples(labels, 3, 0.5, 0.3, 8).test != split.test);
+  // What 0.7 and 0.3 leave of 1 is no part.
+  for (const double train : {0.7, 0.95, 0.8}) {
+    const SplitIndices two = split_samples(labels, 3, train, 1 - train, 7);
+    CHECK(two.test.empty());
+    CHECK(two.train.size() + two.validation.size() == labels.size());
+  }
 }

@@ -143,15 +143,14 @@ data::SplitIndices split_by(const Config& config, const std::vector<int64_t>& la
   const auto& wanted = config.data.split;
   const double train = wanted ? (*wanted)[0] : kTrainShare,
                validation = wanted ? (*wanted)[1] : kValidationShare;
-  if (train + validation > 1)
+  if (train + validation >= 1 + data::kLeastShare)
     throw ConfigError("data.split", fmt::format("expected shares of at most 1 together, got {}",
                                                 train + validation));
   int64_t classes = 1;
   for (const int64_t label : labels) classes = std::max(classes, label + 1);
   data::SplitIndices split = data::split_samples(labels, classes, train, validation,
                                                  static_cast<uint64_t>(config.run.seed));
-  // If two shares leave nothing for testing, the second is tested on.
-  if (split.test.empty()) split.test = split.validation;
+  if (split.test.empty()) split.test.swap(split.validation);  // as with a folder of two parts
   if (split.train.empty() || split.test.empty()) refuse_split(config, labels);
   return split;
 }

@@ -19,6 +19,7 @@
 #include "data/graph/npz_graph.h"
 #include "data/graph/ogb.h"
 #include "data/graph/planetoid.h"
+#include "data/split.h"
 #include "train/metrics/metric_names.h"
 #include "train/training_step.h"
 
@@ -181,7 +182,7 @@ ReadGraph read_graph(const Config& config) {
       split.train = c.split->at(0);
       split.val = c.split->at(1);
       split.test = 1 - split.train - split.val;
-      if (split.test < 1e-9)
+      if (split.test < data::kLeastShare)
         throw ConfigError("data.split", fmt::format("expected shares that leave nodes to test, got "
                                                     "{} and {}",
                                                     split.train, split.val));
