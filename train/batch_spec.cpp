@@ -24,7 +24,10 @@ Batch shape_of_batch(const BatchSpec& spec, int64_t samples, Device device) {
     case BatchSpec::Kind::sequences: {
       const Shape tokens{samples, spec.sample[0]};
       batch.input = ids(tokens);
-      batch.target = ids(spec.target_of_each_token() ? tokens : Shape{samples});
+      batch.target = spec.has_several_labels() || spec.has_values()
+                         ? Tensor::empty({samples, spec.classes}, DType::f32, device)
+                         : ids(spec.target_of_each_token() ? tokens : Shape{samples});
+      if (spec.has_values()) batch.floats = FloatTargets::values;
       if (!spec.target_of_each_token()) batch.samples = ids({samples});
       for (const std::string& name : spec.token_extras)
         batch.extras.emplace_back(name, ids(tokens));

@@ -40,6 +40,10 @@ struct BatchSpec {
   // run? A policy may then pack it. Where the source holds batches, it does not. The answer is one
   // for a run, since it says which tensors a policy packs.
   bool releases_input = false;
+  // The samples of a batch of training on a rank; the last one of an epoch may have fewer. Losses
+  // whose logits are large make them in parts, in all batches of a run or in none, since that says
+  // which tensors are saved. 0: not known, so each batch goes by its own logits.
+  int64_t whole_batch = 0;
   bool has_several_labels() const { return target == Target::labels; }
   bool has_values() const { return target == Target::values; }
   bool has_boxes() const { return target == Target::boxes; }

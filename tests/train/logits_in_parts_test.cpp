@@ -36,11 +36,11 @@ std::shared_ptr<HeadedModule> bert() {
 }
 
 // Every fifth target is ignored; some tokens are what an untrained network says.
-Batch batch() {
+Batch batch(int64_t samples = 2) {
   Batch out;
-  out.input = Tensor::zeros({2, kTokens}, DType::i64);
-  out.target = Tensor::zeros({2, kTokens}, DType::i64);
-  for (int64_t i = 0; i < 2 * kTokens; ++i) {
+  out.input = Tensor::zeros({samples, kTokens}, DType::i64);
+  out.target = Tensor::zeros({samples, kTokens}, DType::i64);
+  for (int64_t i = 0; i < samples * kTokens; ++i) {
     out.input.mut<int64_t>()[i] = i * 37 % kVocabulary;
     out.target.mut<int64_t>()[i] = i % 5 == 0 ? kIgnored : i * 37 % kVocabulary;
   }
@@ -151,6 +151,23 @@ TEST_CASE("logits in parts: larger parts for a GPU with more memory, and logits 
   CHECK(peaks[1] <= peaks[0]);
   // Half of the logits more, and a little less of what is made for each part.
   CHECK(peaks[2] - peaks[1] > kBatchLogitBytes / 2 - kBatchLogitBytes / 100);
+}
+
+TEST_CASE("logits in parts: the last batch of an epoch saves no more than a whole one") {
+  const auto model = gpt2();
+  BatchSpec spec = task_of(batch()).spec();
+  spec.target = BatchSpec::Target::class_of_token;
+  spec.sample = {kTokens};
+  const auto saved_of = [&](int64_t samples) {
+    Context context;
+    const BatchResult got =
+        forward_backward(*make_task(spec), *model, batch(samples), context, nullptr, {});
+    gradients_of(*model);
+    return got.memory.saved();
+  };
+  CHECK(saved_of(1) > kBatchLogitBytes / 2);  // 300 rows of logits are no more than a part
+  spec.whole_batch = 2;
+  CHECK(saved_of(1) < saved_of(2));
 }
 
 TEST_CASE("logits in parts: evaluated like all at once") {

@@ -106,6 +106,7 @@ int64_t LargestSearch::peak_of(const Way& way, int64_t value) {
       steps_[one_network_ ? int64_t{grown.run.task->spec().releases_input} : value];
   if (meta == nullptr)
     meta = std::make_unique<MetaStep>(grown.run, std::min(grown.batch, kFewSamples));
+  meta->set_task(grown.run.task);
   const auto policy = policy_on_meta(way, run_.options);
   const int64_t peak = meta->highest(policy.get(), grown.batch, way.checkpointed_blocks).peak;
   if (steps_.size() > kKeptSteps) steps_.clear();

@@ -43,6 +43,8 @@ class MetaStep {
   // `adaptive` is, decided a whole step.
   int64_t measuring(SavePolicy& policy, compress::AdaptivePolicy& adaptive, int64_t samples,
                     int64_t batch, int64_t checkpointed_blocks);
+  // From now on, a task whose whole batches have another number of samples.
+  void set_task(TaskPtr task) { run_.task = std::move(task); }
   Module& model() { return *model_; }
   int64_t blocks();                   // how many blocks can be checkpointed
   int64_t largest_parameter() const;  // its bytes

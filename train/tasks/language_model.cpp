@@ -37,7 +37,11 @@ ForwardPass LanguageModel::loss(Module& model, Batch& batch, Context& context,
     return Classification::loss(model, batch, context, options);
   const HeadedModule::Head head = head_of(*headed, batch, context);
   const int64_t rows = batch.target.numel();
-  if (rows <= rows_in(kLogitBytes, head))
+  // A whole batch has so many, if its samples have the greatest length.
+  const int64_t most = context.training && spec().whole_batch > 0
+                           ? std::max(rows, spec().whole_batch * spec().sample[0])
+                           : rows;
+  if (most <= rows_in(kLogitBytes, head))
     return pass_of({head.output(), batch.target, batch.floats}, options);
   const int64_t part = ceil_div(rows, ceil_div(rows, rows_in(part_bytes_, head)));  // equal parts
   CrossEntropyOptions how;

@@ -14,12 +14,14 @@ namespace {
 // Logits of more than kLogitBytes are made in parts of at most kPartBytes, or of one image.
 constexpr int64_t kPartBytes = int64_t{16} << 20;
 
-// How many images of logits to make at once.
-int64_t images_at_once(const ResizedModule::Small& small) {
+// How many images of logits to make at once, where a whole batch has so many images or that of
+// `small`; 0: all of them, which are saved.
+int64_t images_at_once(const ResizedModule::Small& small, int64_t whole_batch) {
   const int64_t one = small.height * small.width * small.logits.size(3) *
                       static_cast<int64_t>(size_of(small.logits.dtype()));
   const int64_t images = small.logits.size(0);
-  return images * one <= kLogitBytes ? images : std::clamp<int64_t>(kPartBytes / one, 1, images);
+  if (std::max(images, whole_batch) * one <= kLogitBytes) return 0;
+  return std::clamp<int64_t>(kPartBytes / one, 1, images);
 }
 
 }  // namespace
@@ -60,8 +62,8 @@ ForwardPass Segmentation::loss(Module& model, Batch& batch, Context& context,
 
 ForwardPass Segmentation::pass_of_small(const ResizedModule::Small& small, const Tensor& target,
                                         bool training, const LossOptions& options) const {
-  const int64_t part = images_at_once(small);
-  const bool whole = part == small.logits.size(0) || options.keep_output ||
+  const int64_t part = images_at_once(small, training ? spec().whole_batch : 0);
+  const bool whole = part == 0 || options.keep_output ||
                      (training && options_.loss != SegmentationOptions::Loss::cross_entropy);
   if (whole && !training) return pass_of({small.output(), target}, options);
   if (whole) return trained_pass(small.output(), target, options);
@@ -85,8 +87,8 @@ ResizedCrossEntropy Segmentation::loss_in_parts(const ResizedModule::Small& smal
 
 Variable Segmentation::auxiliary_loss(const ResizedModule::Small& small, const Tensor& target,
                                       const LossOptions& options) const {
-  const int64_t part = images_at_once(small);
-  if (part < small.logits.size(0) && options_.loss == SegmentationOptions::Loss::cross_entropy)
+  const int64_t part = images_at_once(small, spec().whole_batch);
+  if (part > 0 && options_.loss == SegmentationOptions::Loss::cross_entropy)
     return loss_in_parts(small, target, part, true, options).loss;
   NamedTensors terms;
   return trained_loss(small.output(), target, options, terms);

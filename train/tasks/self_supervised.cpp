@@ -50,6 +50,7 @@ class NearestNeighbours final : public Metric {
       const ForwardPass pass = forward_pass(task_, model, *batch, context, {.keep_output = true});
       add_rows(pass.output.value(), classes, features, labels);
     }
+    FRUGAL_CHECK(!labels.empty(), "[knn] expected samples to be neighbours, got none");
     // Samples that do not count, as of damaged files, are no neighbours.
     const auto width = static_cast<std::ptrdiff_t>(features.size() / labels.size());
     std::vector<float> counted;
@@ -66,6 +67,7 @@ class NearestNeighbours final : public Metric {
   }
 
   void add(const Tensor& output, const Batch& batch) override {
+    if (!knn_) return;  // begin() was stopped, and another rank's was not yet
     std::vector<float> features;
     std::vector<int64_t> labels;
     add_rows(output, batch.target, features, labels);

@@ -133,6 +133,7 @@ BatchSpec batch_spec(const Config& config) {
   const int64_t whole = config.distributed.whole_batch;
   spec.releases_input =
       is_large_input(spec, whole > 0 ? whole : config.data.batch_size) && !config.run.cuda_graphs;
+  spec.whole_batch = config.data.batch_size;
   return spec;
 }
 

@@ -26,7 +26,7 @@ class OpenData {
   OpenData& operator=(const OpenData&) = delete;
   virtual ~OpenData() = default;
 
-  // Everything but releases_input.
+  // Everything but releases_input and whole_batch.
   virtual BatchSpec spec(const Config& config) = 0;
   virtual std::unique_ptr<data::BatchSource> batches(const Config& config, Split split) = 0;
   virtual std::unique_ptr<data::BatchSource> training_samples(const Config& config);

@@ -301,6 +301,26 @@ TEST_CASE("large logits of pixels are made in parts, with the loss and gradient 
   CHECK(off < 1e-9);
 }
 
+TEST_CASE("the last batch of an epoch makes large logits of pixels in parts, as whole ones do") {
+  constexpr int64_t kSamples = 6, kClasses = 3, kSide = 80, kFactor = 8;  // logits of 28 MiB
+  Small model(kSamples, kClasses, kSide, kFactor);
+  SUBCASE("of one head") {}
+  SUBCASE("of two heads") { model.auxiliary = model.logits; }
+  const auto peak = [&](int64_t whole_batch) {
+    model.zero_grad();
+    BatchSpec spec = spec_of(kClasses);
+    spec.whole_batch = whole_batch;
+    Context context;
+    Batch here = batch_of(kSamples, kClasses, kFactor * kSide);
+    begin_peak(kCpu);
+    backward(run_forward(Segmentation(spec), model, here, context, {}).loss);
+    StepMemory memory;
+    end_peak(kCpu, memory);
+    return memory.peak;
+  };
+  CHECK(peak(16) < peak(0));
+}
+
 TEST_CASE("Dice and intersections over unions of the classes that occur") {
   const Segmentation task(spec_of(3));
   const auto metric = task.metric();
