@@ -48,7 +48,7 @@ class EmbeddingTable : public Module {
 
 // The names of the weights of layers that look rows up: EmbeddingTable, and in lists of layers
 // TokenEmbedding and PositionEmbedding (models/sequential_parts.h). Encoders have theirs as
-// parameters of their own, whose names begin with "embeddings.".
+// parameters of their own, whose names contain "embeddings.".
 std::vector<std::string> table_names(Module& net);
 
 }  // namespace frugal::models

@@ -1,10 +1,10 @@
 #include "optim/averaged.h"
 
 #include <algorithm>
-#include <map>
 
 #include "ops/dense/copy.h"
 #include "ops/optimizer/adam.h"
+#include "optim/given_state.h"
 
 namespace frugal::optim {
 namespace {
@@ -42,28 +42,17 @@ Ema::NamedTensors Ema::state() const {
 
 void Ema::load_state(const NamedTensors& state) {
   FRUGAL_CHECK(!swapped_, "[ema] expected no loading while the averages are swapped in");
-  std::map<std::string, const Tensor*> given;
-  for (const auto& [name, tensor] : state) given[name] = &tensor;
-  const auto find = [&](const std::string& name, const Shape& shape, DType dtype) {
-    const auto found = given.find(name);
-    FRUGAL_CHECK(found != given.end(), "[ema] expected a state with '{}', got none", name);
-    const Tensor& tensor = *found->second;
-    FRUGAL_CHECK(tensor.shape() == shape && tensor.dtype() == dtype,
-                 "[ema] expected '{}' to be {} {}, got {}", name, shape, name_of(dtype),
-                 describe(tensor));
-    given.erase(found);
-    return tensor;
-  };
+  GivenState given("ema", state);
   const CategoryScope scope(Category::optimizer);
-  const auto updates = static_cast<int64_t>(find(kUpdates, {}, DType::i64).item());
+  const auto updates = static_cast<int64_t>(given.take(kUpdates, {}, DType::i64).item());
   FRUGAL_CHECK(updates >= 0, "[ema] expected '{}' of at least 0, got {}", kUpdates, updates);
   std::vector<Tensor> averages;
   for (const auto& [name, parameter] : parameters_) {
     const Tensor& value = parameter.value();
-    const Tensor given_average = find(kAveragePrefix + name, value.shape(), value.dtype());
+    const Tensor given_average = given.take(kAveragePrefix + name, value.shape(), value.dtype());
     averages.push_back(to_device(ops::clone(given_average), value.device()));
   }
-  FRUGAL_CHECK(given.empty(), "[ema] the state has an unexpected entry '{}'", given.begin()->first);
+  given.check_all_taken();
   averages_ = std::move(averages);
   updates_ = updates;
 }

@@ -16,7 +16,7 @@ namespace frugal::optim {
 
 class GradientSketch {
  public:
-  static constexpr int64_t kBuckets = 16381;  // odd, so that no layer's width divides it
+  static constexpr int64_t kBuckets = 16381;  // prime, so no layer's width divides it
 
   GradientSketch() : buckets_(kBuckets, 0.0) {}
   // Adds elements [offset, offset + values.numel()) of the joint vector. Errors: a dtype that is

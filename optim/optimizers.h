@@ -67,7 +67,7 @@ struct AdamOptions {
   static std::vector<by_name::Option<AdamOptions>> list();
 };
 
-// Errors: a beta outside [0, 1), eps not above 0. Messages name `op`.
+// Errors: a beta outside [0, 1), eps below 1e-30. Messages name `op`.
 void check_adam_options(const char* op, const AdamOptions& options);
 
 // State: "m/<parameter>" and "v/<parameter>", of the parameter's shape: 8 bytes for each element in
@@ -108,7 +108,7 @@ struct LambOptions {
 };
 
 // State: "m/<parameter>" and "v/<parameter>", of the parameter's shape.
-// Errors: a beta outside [0, 1), eps not above 0.  Ref: You et al. 2020, algorithm 2.
+// Errors: a beta outside [0, 1), eps below 1e-30.  Ref: You et al. 2020, algorithm 2.
 class Lamb : public SlotOptimizer {
  public:
   explicit Lamb(const std::vector<ParameterGroup>& groups, const LambOptions& options = {});

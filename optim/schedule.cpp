@@ -332,7 +332,8 @@ std::vector<Unreached> unreached(const ScheduleOptions& options, int64_t steps_p
   if (options.name == "one_cycle") return {};  // it has neither
   std::vector<Unreached> all;
   const int64_t warm = warm_steps(options, steps_per_epoch);
-  if (warm > 0 && warm >= steps)
+  // Only a warm-up with a first rate comes to optim.lr in the step behind it.
+  if (warm > 0 && warm + (options.warmup_start ? 1 : 0) > steps)
     all.push_back({options.warmup_epochs > 0 ? "warmup_epochs" : "warmup_steps",
                    fmt::format("the warm-up takes {} steps and the run has {}, so the learning "
                                "rate does not come to optim.lr",
@@ -377,7 +378,8 @@ SchedulePtr make_schedule(const ScheduleOptions& c, double lr, int64_t steps_per
   if (c.name != "step") return warmed;
   // Milestones are epochs of the whole run. One within the warm-up lowers the rest of it.
   std::vector<int64_t> milestones;
-  for (const double epoch : c.milestones) milestones.push_back(steps_in(epoch, steps_per_epoch));
+  for (const double epoch : c.milestones)  // the first step has the whole rate
+    milestones.push_back(std::max<int64_t>(1, steps_in(epoch, steps_per_epoch)));
   return step_schedule(warmed, std::move(milestones), c.gamma);
 }
 

@@ -1,10 +1,10 @@
 #include "optim/slots.h"
 
 #include <cmath>
-#include <map>
 #include <set>
 
 #include "ops/dense/copy.h"
+#include "optim/given_state.h"
 
 namespace frugal::optim {
 namespace {
@@ -104,36 +104,25 @@ Optimizer::NamedTensors SlotOptimizer::state() const {
 }
 
 void SlotOptimizer::load_state(const NamedTensors& state) {
-  std::map<std::string, const Tensor*> given;
-  for (const auto& [name, tensor] : state) given[name] = &tensor;
-  const auto find = [&](const std::string& name, const Shape& shape, DType dtype) {
-    const auto found = given.find(name);
-    FRUGAL_CHECK(found != given.end(), "[{}] expected a state with '{}', got none", op_, name);
-    const Tensor& tensor = *found->second;
-    FRUGAL_CHECK(tensor.shape() == shape && tensor.dtype() == dtype,
-                 "[{}] expected '{}' to be {} {}, got {}", op_, name, shape, name_of(dtype),
-                 describe(tensor));
-    given.erase(found);
-    return tensor;
-  };
+  GivenState given(op_, state);
   const CategoryScope scope(Category::optimizer);
   std::vector<std::pair<int64_t, std::vector<Tensor>>> loaded(slots_.size());
   for (size_t s = 0; s < slots_.size(); ++s) {
     const std::string& name = slots_[s].name;
     const std::vector<Part> wanted = parts_of(slots_[s]);
     const std::string& first = counts_steps() ? kSteps : wanted.front().name;
-    if (given.count(first + "/" + name) == 0) continue;
+    if (!given.has(first + "/" + name)) continue;
     auto& [steps, parts] = loaded[s];
     if (counts_steps()) {
-      steps = static_cast<int64_t>(find(kSteps + "/" + name, {}, DType::i64).item());
+      steps = static_cast<int64_t>(given.take(kSteps + "/" + name, {}, DType::i64).item());
       FRUGAL_CHECK(steps >= 1, "[{}] expected 'steps/{}' of at least 1, got {}", op_, name, steps);
     }
     for (const Part& part : wanted)
-      parts.push_back(to_device(ops::clone(find(part.name + "/" + name, part.shape, part.dtype)),
-                                slots_[s].parameter.device()));
+      parts.push_back(
+          to_device(ops::clone(given.take(part.name + "/" + name, part.shape, part.dtype)),
+                    slots_[s].parameter.device()));
   }
-  FRUGAL_CHECK(given.empty(), "[{}] the state has an unexpected entry '{}'", op_,
-               given.begin()->first);
+  given.check_all_taken();
   for (size_t s = 0; s < slots_.size(); ++s) {
     slots_[s].steps = loaded[s].first;
     slots_[s].parts = std::move(loaded[s].second);

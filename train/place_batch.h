@@ -5,12 +5,11 @@
 
 namespace frugal::train {
 
-// Places a batch for `model`. On CUDA, input, target and extras are moved there while the host goes
-// on, and a floating input gets the dtype of the model's activations. An attention_mask that hides
-// nothing is left out, so attention need not read it. What graphs are built from stays on the host
-// (models/graph_layers.h). An input that a source holds is moved once, and again behind steps of
-// training that did not ask for it. On meta the input has the
-// dtype that it will have on CUDA.
+// Places a batch for `model`. A floating input gets the dtype of the model's activations, on the
+// CPU only where that is bf16. On CUDA, input, target and extras are moved there while the host
+// goes on. An attention_mask that hides nothing is left out there, so attention need not read it.
+// What graphs are built from stays on the host (models/graph_layers.h). An input that a source
+// holds is moved or cast once, and again behind steps of training that did not ask for it.
 Batch place_batch(Batch batch, const Module& model);
 
 // x on `device`, in category `input`. Undefined stays undefined.

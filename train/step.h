@@ -100,7 +100,9 @@ class StepObserver {
   virtual void after_backward(const BatchResult&) {}
   // The gradients are sums over the ranks.
   virtual void after_parts(StepResult&) {}
-  // The gradients are whole, and not clipped.
+  // The gradients are whole, but for those that in_backward dropped. They are not clipped, unless
+  // the last pass has clipped them. A pass on CUDA may do so if the step is captured or
+  // StepCall::measures_norms is not set. A captured step may have made the update, too.
   virtual void before_clipping(StepResult&) {}
   virtual void before_update(const StepResult&) {}
   virtual void after_update() {}

@@ -41,6 +41,9 @@ using Clock = std::chrono::steady_clock;
 // compression must know.
 TrainerOptions completed(TrainerOptions options, Module& model, const Optimizer& optimizer,
                          data::BatchSource& batches) {
+  for (const auto& each : TrainerOptions::list())
+    by_name::check_range(each.key.range, each.get(options),
+                         std::string("trainer.") + each.key.name);
   const Device device = model.device();
   if (options.task == nullptr) options.task = make_task(options.spec);
   CompressionOptions& compression = options.compression;
@@ -271,9 +274,6 @@ Trainer::Trainer(Module& model, Optimizer& optimizer, optim::SchedulePtr schedul
     throw OptionError("trainer.freeze_epochs",
                       "expected 0 with a memory budget: a plan for what is trained at first does "
                       "not fit all of the network");
-  if (options_.keep_best < 1)
-    throw OptionError("trainer.keep_best",
-                      fmt::format("expected at least 1, got {}", options_.keep_best));
   if (options_.early_stop.patience != 0) {
     if (options_.test == nullptr)
       throw OptionError("early_stop.patience", "expected 0 without a test set");

@@ -183,7 +183,6 @@ class Trainer {
 
   // Trains until the last step, or until a callback ends the run; then a checkpoint is written and
   // another trainer can go on from it. True: the run has come to its end.
-  // With watches_loss, see train/loss_watch.h; else null.
   // Errors: NotFinite for a loss or gradient that is not finite, naming the step and the first such
   // tensor (the last checkpoint stays), and for such a loss of an evaluation; OutOfMemory.
   bool run();
@@ -245,7 +244,7 @@ class Trainer {
   std::vector<Variable> parameters_;
   std::vector<std::string> layers_;  // the name of each parameter's layer
   std::optional<EarlyStop> early_stop_;
-  std::unique_ptr<LossWatch> loss_watch_;
+  std::unique_ptr<LossWatch> loss_watch_;  // null without TrainerOptions::watches_loss
   Rng rng_;
   RunState state_;
   data::LoaderState last_batch_;  // where the last batch came from, and rng_ before it

@@ -116,6 +116,7 @@ bool has_name_of_lines(const std::string& name) {
 // The texts of a file of JSON lines, in the fields that the run's data have them in.
 void add_json_lines_of(const std::string& path, const DataConfig& data,
                        std::vector<Input>& inputs) {
+  must_be_there("INPUT", path);
   const std::string second = data.second_text.value_or("");
   const auto lines = at_section("data", [&] {
     return data::read_json_lines(path, {data.text, second, ""});
@@ -345,6 +346,7 @@ Tensor samples_in(const Tensor& input, const std::string& file, const StoredRun&
 }
 
 Rows rows_of(const std::string& file, const StoredRun& run, const train::Model& model) {
+  must_be_there("INPUT", file);
   Rows rows;
   if (run.description.table != nullptr) {
     const data::CsvTable table = model.table_of(file);

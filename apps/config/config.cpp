@@ -178,12 +178,23 @@ std::string synonym_of(const std::string& path) {
   return "";
 }
 
+// How a file writes a key: {"optim": {"lr": ...}}.
+std::string nested(const std::string& path) {
+  std::string begin, end;
+  std::stringstream parts(path);
+  for (std::string part; std::getline(parts, part, '.');)
+    begin += "{\"" + part + "\": ", end += "}";
+  return begin + "..." + end;
+}
+
 // No valid key is nearly as long as what is shown; so the rest of a key would not change the
 // answer.
 [[noreturn]] void unknown(const std::string& path) {
   const std::string shown = printable(path), synonym = synonym_of(path);
-  throw ConfigError(shown, fmt::format("unknown key; the nearest valid key is '{}'",
-                                       synonym.empty() ? nearest(shown) : synonym));
+  const std::string valid = synonym.empty() ? nearest(shown) : synonym;
+  if (valid == shown)  // a dot in a name of the document
+    throw ConfigError(shown, "expected " + nested(valid) + " in a file, got a name with a dot");
+  throw ConfigError(shown, fmt::format("unknown key; the nearest valid key is '{}'", valid));
 }
 
 const Field* find(const Section& section, const std::string& key) {

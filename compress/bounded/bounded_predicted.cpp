@@ -406,25 +406,35 @@ struct Decoding {
     for (int64_t g = 0; g < layout.items; ++g) {
       const int64_t at = grid.first(chunk * grid.together + g) + pixel;
       const int64_t first = at * grid.channels;
-      if (at >= grid.all || first < from || first >= until) continue;
-      float* const to = out + (first - from);
-      const Order& order = format.order;
-      if (order.in_order && order.classes.size() == 1) {
-        std::memcpy(to, values.data() + g * grid.channels, static_cast<size_t>(grid.channels) * 4);
-        continue;
-      }
-      for (const Order::Class& each : order.classes) {
-        const float* const source = values.data() + each.first * layout.items + g * each.count;
-        const int32_t* const channel = order.channel.data() + each.first;
-        for (int64_t i = 0; i < each.count; ++i) to[channel[i]] = source[i];
-      }
-      for (const int32_t c : order.constant) to[c] = format.channels[static_cast<size_t>(c)].step;
-      const uint8_t* source = kept + 4 * static_cast<int64_t>(order.kept.size()) *
-                                         (at - grid.first(chunk * grid.together));
-      for (const int32_t c : order.kept) {
-        std::memcpy(to + c, source, 4);
-        source += 4;
-      }
+      const int64_t begin = std::max(first, from), end = std::min(first + grid.channels, until);
+      if (at >= grid.all || begin >= end) continue;
+      const bool is_whole = end - begin == grid.channels;
+      std::vector<float> pixels(is_whole ? 0 : static_cast<size_t>(grid.channels));
+      put_pixel(g, at, is_whole ? out + (first - from) : pixels.data());
+      if (!is_whole)
+        std::copy_n(pixels.data() + (begin - first), end - begin, out + (begin - from));
+    }
+  }
+
+  // Writes a pixel of an item, which has the number `at` of all.
+  void put_pixel(int64_t g, int64_t at, float* to) const {
+    const Grid& grid = format.grid;
+    const Order& order = format.order;
+    if (order.in_order && order.classes.size() == 1) {
+      std::memcpy(to, values.data() + g * grid.channels, static_cast<size_t>(grid.channels) * 4);
+      return;
+    }
+    for (const Order::Class& each : order.classes) {
+      const float* const source = values.data() + each.first * layout.items + g * each.count;
+      const int32_t* const channel = order.channel.data() + each.first;
+      for (int64_t i = 0; i < each.count; ++i) to[channel[i]] = source[i];
+    }
+    for (const int32_t c : order.constant) to[c] = format.channels[static_cast<size_t>(c)].step;
+    const uint8_t* source = kept + 4 * static_cast<int64_t>(order.kept.size()) *
+                                       (at - grid.first(chunk * grid.together));
+    for (const int32_t c : order.kept) {
+      std::memcpy(to + c, source, 4);
+      source += 4;
     }
   }
 

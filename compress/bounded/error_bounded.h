@@ -2,7 +2,7 @@
 // caller gives for each tensor or for each channel. Four codecs have this interface:
 //
 //   fixed      codes with a width for each channel (bounded_fixed.h), and zeros as 1-bit masks
-//   entropy    steps of twice the bound, coded by entropy (bounded_entropy.h)
+//   entropy    uniform steps, coded by entropy (bounded_entropy.h)
 //   predicted  dithered steps, coded by what neighbours predict (bounded_predicted.h)
 //   zfp        blocks of neighbours that are transformed together (zfp_codec.h), if built with zfp
 //

@@ -70,8 +70,12 @@ void FileStore::open_file() {
       if (options_.direct) direct_ = fcntl(file_, F_SETFL, flags | O_DIRECT) == 0;
     }
   }
-  FRUGAL_CHECK(file_ >= 0, "[offload] expected a directory to write a file in, got {}: {}",
-               options_.directory, std::strerror(errno));
+  if (file_ >= 0) return;
+  const int error = errno;
+  const std::string why = fmt::format("expected a directory to write a file in, got {}: {}",
+                                      options_.directory, std::strerror(error));
+  if (error == ENOENT || error == ENOTDIR) throw OptionError("compression.offload", why);
+  throw Error("[offload] " + why);
 }
 
 std::optional<FileStore::Region> FileStore::write(const void* data, int64_t bytes,

@@ -35,7 +35,8 @@ class FileStore {
     uint32_t checksum = 0;
   };
 
-  // Errors: the directory takes no file, with the reason; max_bytes below 0.
+  // Errors: the directory takes no file, with the reason (OptionError: it is none); max_bytes
+  // below 0.
   explicit FileStore(const FileStoreOptions& options);
   ~FileStore();
   FileStore(const FileStore&) = delete;

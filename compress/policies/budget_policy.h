@@ -129,7 +129,7 @@ class BudgetPolicy final : public SavePolicy, public PackPlan, public Learner, p
   // A plan follows from what all ranks know already.
   Learned joined(const std::vector<Learned>&) const override { return learned(); }
   bool learns_at(uint64_t /*step*/) const override { return false; }  // plans come from outside
-  // An empty one changes nothing.
+  // An empty one leaves the plan as it is.
   void restore_learned(const Learned& learned) override {
     if (!learned.empty()) restore(BudgetState::read(learned));
   }

@@ -12,7 +12,8 @@ class Learner {
   // What checkpoints keep. A policy of the same options that takes this in decides as this one.
   virtual Learned learned() const = 0;
   // Errors, and no change: another policy's or another version; a list that is missing, unknown or
-  // of the wrong length; a number that no run gives. An empty one makes the policy forget all.
+  // of the wrong length; a number that no run gives. An empty one makes the policy forget all; only
+  // BudgetPolicy keeps its plan.
   virtual void restore_learned(const Learned& learned) = 0;
   // What policies know together that learned from parts of one batch, each its own: by rank, of the
   // processes that train together. Means, where decisions follow from numbers.

@@ -1,6 +1,6 @@
-// The random streams of a run: one table of everything that draws from the run's seed. A stream
-// owns a range of offsets of RngKey, so no two streams draw the same words. The compiler checks
-// that the ranges do not overlap. A new stream gets a new row here.
+// The random streams of a run: one table that has or names everything that draws from the run's
+// seed. A stream owns a range of offsets of RngKey, so no two streams draw the same words. The
+// compiler checks that the ranges do not overlap. A new stream gets a new row here.
 #pragma once
 #include <algorithm>
 #include <array>

@@ -94,6 +94,19 @@ std::string without_controls(std::string_view message) {
   return out;
 }
 
+std::string some_of(const std::vector<std::string>& texts, size_t most, std::string_view between) {
+  std::string out;
+  for (size_t i = 0; i < std::min(texts.size(), most); ++i) {
+    if (i > 0) out += between;
+    out += printable(texts[i]);
+  }
+  if (texts.size() > most) {
+    out += between;
+    out += "and " + std::to_string(texts.size() - most) + " more";
+  }
+  return texts.empty() ? "none" : out;
+}
+
 std::string shell_word(std::string_view word) {
   constexpr std::string_view kPlain =
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./=:,+";

@@ -23,6 +23,11 @@ std::string in_quotes(std::string_view text, size_t limit = kShown);
 constexpr size_t kLongestLine = 2000;
 std::string without_controls(std::string_view message);
 
+// The first `most` texts, printable, with `between` between them. If there are more, `between` and
+// "and 3 more" follow. Without texts it is "none".
+std::string some_of(const std::vector<std::string>& texts, size_t most,
+                    std::string_view between = ", ");
+
 // A word of a shell's command line, in quotes where a shell would read something else.
 std::string shell_word(std::string_view word);
 // Words with spaces between them.

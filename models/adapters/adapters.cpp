@@ -16,6 +16,7 @@ namespace {
 
 constexpr const char* kAllLinear = "all-linear";
 constexpr size_t kLongestPattern = 4096;
+constexpr size_t kNamedLayers = 6;  // the layers that a message lists
 
 std::regex regex_of(const std::string& option, const std::string& pattern) {
   if (pattern.size() > kLongestPattern)
@@ -60,14 +61,6 @@ double value_for(const std::string& option, const std::vector<std::string>& entr
     if (pattern_fits(option, pattern, module)) return value;
   }
   return usual;
-}
-
-std::string some_of(const std::vector<std::string>& all) {
-  constexpr size_t kShown = 6;
-  std::string text;
-  for (size_t i = 0; i < std::min(all.size(), kShown); ++i) text += (i == 0 ? "" : ", ") + all[i];
-  if (all.size() > kShown) text += fmt::format(" and {} more", all.size() - kShown);
-  return text.empty() ? "none" : text;
 }
 
 // The module of a parameter: "fc" of "fc.weight".
@@ -123,8 +116,8 @@ std::vector<AdaptedLayer> targets_in(const Targetable& all, const AdapterOptions
     return chosen;
   }
   if (targets.empty())
-    throw OptionError(
-        "targets", "expected names of modules, got none; linear layers here are " + some_of(known));
+    throw OptionError("targets", "expected names of modules, got none; linear layers here are " +
+                                     some_of(known, kNamedLayers));
   // A text that would name layers if it were in a list.
   const auto hint_for = [&](const std::string& target) {
     const bool names = options.is_pattern && std::any_of(all.layers.begin(), all.layers.end(),
@@ -164,10 +157,11 @@ std::vector<AdaptedLayer> targets_in(const Targetable& all, const AdapterOptions
                                       "{}, which fits {}",
                                       in_quotes(target), other));
     if (!found)
-      throw OptionError("targets",
-                        fmt::format("expected names of linear layers, got {}, which fits "
-                                    "none{}; they are {}",
-                                    in_quotes(target), hint_for(target), some_of(known)));
+      throw OptionError(
+          "targets",
+          fmt::format("expected names of linear layers, got {}, which fits "
+                      "none{}; they are {}",
+                      in_quotes(target), hint_for(target), some_of(known, kNamedLayers)));
   }
   for (const AdaptedLayer& each : all.layers)
     if (taken.contains(each.name)) chosen.push_back(each);
@@ -187,7 +181,7 @@ void check_patterns(const std::string& option, const std::vector<std::string>& e
     for (const AdaptedLayer& each : adapted) names.push_back(each.name);
     throw OptionError(option, fmt::format("expected patterns that fit a layer with an adapter, "
                                           "got {}, which fits none; they are {}",
-                                          in_quotes(entry), some_of(names)));
+                                          in_quotes(entry), some_of(names, kNamedLayers)));
   }
 }
 

@@ -165,6 +165,7 @@ TEST_CASE_FIXTURE(Arrays,
   };
   write("(40, 16)", 16, "<f4");
   check(kArrayMlp, {{"name", "tensors"}, {"layout", "rows"}, {"batch_size", 8}});
+  check_fails(frugal("predict " + run + " none.npz"), 2, {"\"none.npz\", which is not there"});
   std::vector<float> row(32, 0.5F);
   row[20] = -std::nanf("");
   check_fails(given("<f4", "(2, 16)", frugal_test::raw_bytes(row)), 1,

@@ -223,6 +223,7 @@ TEST_CASE("hub: encoders from a folder to classes of pairs, and to a folder agai
     CHECK_MESSAGE(asked.status == 0, asked.err);
     CHECK_MESSAGE(has(asked.out, "other"), asked.out);
     CHECK_MESSAGE(has(asked.out, "same"), asked.out);
+    CHECK(frugal("predict " + run + " none.jsonl").status == 2);
     std::filesystem::rename(path + "_moved", path);
 
     const Ran exported = frugal("export " + run + " --weights last --format hf --output " + out);

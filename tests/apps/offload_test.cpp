@@ -80,9 +80,9 @@ TEST_CASE("a folder that takes no file is an error before anything is trained") 
   write_file(folder / "config.json", kTinyConfig);
   const Ran ran =
       frugal("train " + (folder / "config.json") + " --set compression.offload=/nowhere/at/all");
-  CHECK(ran.status != 0);
-  CHECK(ran.err.find("[offload] expected a directory to write a file in, got /nowhere/at/all") !=
-        std::string::npos);
+  CHECK(ran.status == 2);
+  CHECK(ran.err.find("compression.offload: expected a directory to write a file in, got "
+                     "/nowhere/at/all") != std::string::npos);
 }
 
 }  // namespace frugal::apps

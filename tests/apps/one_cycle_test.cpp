@@ -69,15 +69,18 @@ TEST_CASE("a warm-up and milestones that a run does not come to are told of") {
     CHECK_MESSAGE(text.find(part) != std::string::npos, text);
   };
   const std::string step = " --set schedule.name=step --set 'schedule.milestones=";
-  check_has(said(" --set schedule.name=cosine --set schedule.warmup_steps=20"),
-            "schedule.warmup_steps: the warm-up takes 20 steps and the run has 20, so the "
+  check_has(said(" --set schedule.name=cosine --set schedule.warmup_steps=21"),
+            "schedule.warmup_steps: the warm-up takes 21 steps and the run has 20, so the "
             "learning rate does not come to optim.lr");
+  check_has(said(" --set schedule.name=cosine --set schedule.warmup_steps=20 "
+                 "--set schedule.warmup_start=0.1"),
+            "the warm-up takes 20 steps and the run has 20");
   check_has(said(" --set schedule.name=linear --set schedule.warmup_epochs=900"),
             "schedule.warmup_epochs: the warm-up takes ");
   check_has(said(step + "[0.1,70,90]'"), "so the learning rate does not fall at 70, 90");
   for (const std::string& sets :
        {std::string(), step + "[0.1]'", step + "[0.1]' --set schedule.warmup_steps=15",
-        std::string(" --set schedule.name=cosine --set schedule.warmup_steps=19")})
+        std::string(" --set schedule.name=cosine --set schedule.warmup_steps=20")})
     CHECK(said(sets).find("schedule.") == std::string::npos);
 }
 

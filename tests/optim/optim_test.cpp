@@ -139,6 +139,12 @@ TEST_CASE("schedules meet their closed forms") {
   const auto started = make_schedule(early, 1, 2, 8);
   const double rates[] = {0.5, 0.625, 0.075, 0.0875, 0.1, 0.1, 0.01, 0.01};
   for (int64_t i = 0; i < 8; ++i) CHECK(started->lr(i) == doctest::Approx(rates[i]));
+  ScheduleOptions at_once;  // milestones within the first step
+  at_once.name = "step";
+  at_once.milestones = {0.01, 0.04};
+  const auto first = make_schedule(at_once, 1, 10, 100);
+  CHECK(first->lr(0) == 1);
+  CHECK(first->lr(1) == doctest::Approx(at_once.gamma * at_once.gamma));
   const auto cosine = cosine_schedule(1, 0.2, 100);
   CHECK(cosine->lr(0) == doctest::Approx(1));
   CHECK(cosine->lr(50) == doctest::Approx(0.6));

@@ -142,6 +142,19 @@ TEST_CASE("fit gives the last evaluation, and none without a test set") {
   CHECK(!fit(blind.model, blind.sgd, schedule, blind.batches, blind.options));
 }
 
+TEST_CASE("options of a trainer are those that a configuration may have") {
+  const auto refused = [](int64_t TrainerOptions::*member) {
+    BarsRun run;
+    run.options.*member = 0;
+    CHECK_THROWS_AS(
+        Trainer(run.model, run.sgd, optim::constant_schedule(0.05), run.batches, run.options),
+        OptionError);
+  };
+  refused(&TrainerOptions::log_interval);
+  refused(&TrainerOptions::eval_interval);
+  refused(&TrainerOptions::gradient_accumulation);
+}
+
 // Dropout, the order of samples and the rounding of codes draw random numbers.
 TEST_CASE("how often a run evaluates does not change what it trains") {
   BarsRun always, rarely, never;

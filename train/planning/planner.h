@@ -84,7 +84,8 @@ class Planner {
   };
   State state() const;
   // Goes on with `state` and the plan that `policy` has from the same checkpoint. Errors: a policy
-  // without a plan; bytes below 0; items that the plan has no widths for.
+  // without a plan; a margin, a variance or average_bits below 0; items that the plan has no widths
+  // for.
   void resume(const State& state, const compress::BudgetPolicy& policy);
   // Called after each step of the run. Plans again, and returns true, in two cases. If the step
   // took more than planned and more than the budget, the new plan has so many bytes less. If

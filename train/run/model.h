@@ -30,7 +30,7 @@ struct PictureInput {
   bool of_bytes = false;
 };
 
-// How texts become samples. A classifier of texts needs a data::WordPiece.
+// How texts become samples. A classifier of texts needs a tokenizer with an encoder_layout().
 struct TextInput {
   std::shared_ptr<const data::Tokenizer> tokenizer = {};
   int64_t max_length = 128;  // tokens; the rest of a text is cut off

@@ -40,8 +40,9 @@ data::BatchSource& Run::batches() {
 
 Batch Run::next_batch() {
   const TimeSpan span(Timeline::Kind::load, "next batch");
+  // Null says that an epoch has ended.
   for (;;)
-    if (std::optional<Batch> batch = batches().next()) return std::move(*batch);  // an epoch ended
+    if (std::optional<Batch> batch = batches().next()) return std::move(*batch);
 }
 
 namespace {

@@ -16,7 +16,8 @@
 //   checkpoint/last.safetensors    the same weights alone, under PyTorch's names
 //   checkpoint/last_average.safetensors  with optim.ema: the averages of the weights
 //   checkpoint/best_step_N.safetensors  with train.keep_best: weights of the best evaluations
-//   checkpoint/best.safetensors    the weights with the best test accuracy, or their averages
+//   checkpoint/best.safetensors    the weights of the best evaluation, or their averages: by its
+//                    metric, on the validation set where there is one
 //
 // With optim.ema evaluations use the averages: `final` in summary.json is measured on
 // last_average.safetensors, else on last.safetensors, and `best` on best.safetensors. The files'

@@ -49,9 +49,10 @@ struct LastStep {
   int64_t saved = 0;  // StepMemory::saved()
 };
 
-// Everything that later steps depend on, beside tensors: with it a run goes on to the same bits. If
-// an attribute of a policy outlives a step, it is in here or follows from the step alone. The
-// written form is JSON, because it lies in the metadata of a checkpoint.
+// Everything that later steps depend on, beside tensors and CompressionState: with them a run goes
+// on to the same bits. If an attribute of a policy outlives a step, it is in CompressionState or
+// follows from the step alone. The written form is JSON, because it lies in the metadata of a
+// checkpoint.
 struct RunState {
   static constexpr int64_t kVersion = 4;  // raised when the written form changes
   int64_t step = 0;                       // optimizer steps done

@@ -78,14 +78,9 @@ models::StateNotes load_from(Module& module, const File& file,
 }
 
 // A line for each name, of ten at the most.
-std::string some_of(const std::vector<std::string>& names) {
-  constexpr size_t kShownNames = 10;
-  std::string text;
-  for (size_t i = 0; i < std::min(names.size(), kShownNames); ++i)
-    text += fmt::format("\n    {}", printable(names[i]));
-  if (names.size() > kShownNames)
-    text += fmt::format("\n    and {} more", names.size() - kShownNames);
-  return text;
+std::string lines_of(const std::vector<std::string>& names) {
+  constexpr const char* kLine = "\n    ";
+  return kLine + some_of(names, 10, kLine);
 }
 
 }  // namespace
@@ -144,7 +139,7 @@ std::string describe(const data::SafetensorsShards& weights, const models::State
                     with_noun(notes.classes, "class", "classes"),
                     notes.classes_of_file > 0 ? fmt::format(" instead of {}", notes.classes_of_file)
                                               : std::string(),
-                    notes.reset.size(), some_of(notes.reset));
+                    notes.reset.size(), lines_of(notes.reset));
   }
   std::vector<std::string> left_out;  // under other names than what starts anew
   for (const std::string& name : notes.left_out)
@@ -152,7 +147,7 @@ std::string describe(const data::SafetensorsShards& weights, const models::State
       left_out.push_back(name);
   if (!left_out.empty())
     text += fmt::format("\n  not taken, as they belong to the file's last layer ({}):{}",
-                        left_out.size(), some_of(left_out));
+                        left_out.size(), lines_of(left_out));
   if (!notes.resized.empty()) {
     std::vector<std::string> changes;
     for (const auto& [name, from, to] : notes.resized)
@@ -160,14 +155,14 @@ std::string describe(const data::SafetensorsShards& weights, const models::State
     text += fmt::format(
         "\n  positions interpolated to another grid, as the weights are for another "
         "picture size or window ({}):{}",
-        changes.size(), some_of(changes));
+        changes.size(), lines_of(changes));
   }
   if (!notes.ignored.empty())
     text += fmt::format("\n  ignored, as no result depends on them ({}):{}", notes.ignored.size(),
-                        some_of(notes.ignored));
+                        lines_of(notes.ignored));
   if (!notes.uncounted.empty())
     text += fmt::format("\n  missing, and no result depends on them ({}):{}",
-                        notes.uncounted.size(), some_of(notes.uncounted));
+                        notes.uncounted.size(), lines_of(notes.uncounted));
   return text;
 }
 

@@ -14,17 +14,18 @@ namespace frugal::train {
 data::SafetensorsShards open_weights(const std::string& path);
 
 // Puts every tensor of the file into the model. Names, shapes and dtypes are checked before the
-// first tensor is read.
+// first tensor is read. Weights that the library bitsandbytes has packed are as PackedFiles
+// (packed_files.h) gives them, but a SafetensorsFile is taken as it is.
 // Errors (with the file and the tensor): those of load_state_dict; values that are not finite, or
 // that f32 cannot hold.
 models::StateNotes load_weights(Module& module, const data::SafetensorsShards& weights,
                                 const models::StateOptions& options = {});
-// The tensors themselves, and tensors of their shapes on `meta`. Weights that the library
-// bitsandbytes has packed are as PackedFiles (packed_files.h) gives them, here and above.
-models::NamedTensors read_weights(const data::SafetensorsShards& weights);
-models::NamedTensors described_weights(const data::SafetensorsShards& weights);
 models::StateNotes load_weights(Module& module, const data::SafetensorsFile& file,
                                 const models::StateOptions& options = {});
+// The tensors themselves, and tensors of their shapes on `meta`. Weights that bitsandbytes has
+// packed are as PackedFiles gives them.
+models::NamedTensors read_weights(const data::SafetensorsShards& weights);
+models::NamedTensors described_weights(const data::SafetensorsShards& weights);
 
 // What load_weights() did, for people: which weights, what was reset, left out and ignored. Lines
 // without an end.

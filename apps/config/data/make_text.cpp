@@ -556,13 +556,21 @@ std::unique_ptr<data::BatchSource> OpenTexts::windows(const Config& config, cons
   auto [first, last] = data::split_text(count, config.data.validation);
   if (whole) first = last = {0, count};
   const auto& part = train ? first : last;
-  if (const int64_t most = part.end - part.begin - 1; config.data.max_length > most)
+  constexpr int64_t kLeastWindow = 2;  // as the range of data.max_length says
+  const int64_t tokens = part.end - part.begin, most = tokens - 1;
+  const std::string name = config.data.dir.value_or(config.data.name);
+  const char* const used = train ? "trained" : "tested";
+  if (most < kLeastWindow)
     throw ConfigError(
-        "data.max_length",
-        fmt::format("expected at most {}, as long as a window of the text that {} is {} on can be, "
-                    "got {}",
-                    std::max<int64_t>(most, 0), config.data.dir.value_or(config.data.name),
-                    train ? "trained" : "tested", config.data.max_length));
+        config.data.dir ? "data.dir" : "data.name",
+        fmt::format("expected a text whose part that is {} on has at least {} tokens, "
+                    "got {} with {}",
+                    used, kLeastWindow + 1, in_quotes(name), tokens));
+  if (config.data.max_length > most)
+    throw ConfigError("data.max_length",
+                      fmt::format("expected at most {}, as long as a window of the text that {} is "
+                                  "{} on can be, got {}",
+                                  most, name, used, config.data.max_length));
   data::TextBatchOptions options;
   options.batch_size = train ? config.data.batch_size : config.data.test_batch();
   options.length = config.data.max_length;

@@ -34,11 +34,11 @@ bool are_questions(const std::string& path);
 // belong counts as the choice's. `answer` is the number of the right choice from 0, its text, or
 // its letter from "A" on. The options max_length and truncate count here. With `truncate`, a prompt
 // loses its beginning where it has more than max_length inputs with the longest choice. What the
-// tokenizer puts before a text stays. Errors name file and line: other lines than
-// these; fewer than two choices, or more than kMostChoices; an empty choice, or one without tokens;
-// an answer that is none of them, or that may be two of them; no token before a choice; without
-// `truncate`, more than max_length inputs; a choice that leaves no room for any of its prompt;
-// those of the template and the tokenizer; a file without questions.
+// tokenizer puts before a text stays. Errors name file and line: other lines than these; fewer than
+// two choices, or more than kMostChoices; an empty choice, or one without tokens; an answer that is
+// none of them, or that may be two of them; no token before a choice; without `truncate`, more than
+// max_length inputs; a choice that leaves no room for any of its prompt; those of the template and
+// the tokenizer; a file without questions.
 ChoiceQuestions read_choice_questions(const std::string& path, const SampleEncoder& encoder,
                                       const TextSampleOptions& options);
 constexpr size_t kMostChoices = 1000;

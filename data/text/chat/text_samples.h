@@ -46,22 +46,20 @@ struct TextSampleCounts {
 };
 
 // A line is one of
-//   {"messages": [{"role", "content", ...}, ...], "tools": [...]}   also with the key
-//   "conversations"
+//   {"messages": [{"role", "content", ...}, ...], "tools": [...]}   also under "conversations"
 //   {"conversations": [{"from", "value"}, ...]}                     ShareGPT's names of roles
 //   {"prompt": ..., "completion": ...}                              texts, or lists of messages
 //   {"instruction": ..., "input": ..., "output": ...}               Alpaca's
 //   {"text": ...}
 // A "system" beside messages or an instruction becomes the first message. Answers are what the role
 // assistant says, in a completion of messages as elsewhere, but for messages of the weight 0;
-// completions and outputs; each with the ends that the template or the tokenizer gives it. A
-// text counts as a whole. Instructions become a conversation if there is a template, and Alpaca's
-// published prompt otherwise. Errors name
-// file and line: a line that is not a JSON object; an object that has none of these members; a
-// member of another type; a "system" without a place for it; an instruction with a "history"; a
-// conversation without a template; a conversation that the template does
-// not write (ChatTemplate); without `truncate`, a sample whose inputs are more than max_length; a
-// file in which no sample counts.
+// completions and outputs; each with the ends that the template or the tokenizer gives it. A text
+// counts as a whole. Instructions become a conversation if there is a template, and Alpaca's
+// published prompt otherwise. Errors name file and line: a line that is not a JSON object; an
+// object that has none of these members; a member of another type; a "system" without a place for
+// it; an instruction with a "history"; a conversation without a template; a conversation that the
+// template does not write (ChatTemplate); without `truncate`, a sample whose inputs are more than
+// max_length; a file in which no sample counts.
 std::vector<Sequence> read_text_samples(const std::string& path, const SampleEncoder& encoder,
                                         const TextSampleOptions& options, TextSampleCounts& counts);
 

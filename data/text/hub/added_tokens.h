@@ -1,7 +1,6 @@
 // AddedTokens: tokens that a text is searched for before it is cut. Internal to data/text.
 #pragma once
 #include <functional>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <unordered_map>

@@ -41,7 +41,7 @@ std::string joined(const Tokens& tokens) {
   return text;
 }
 
-// Each token alone: change(token, place).
+// Each token alone: change(token, place, count).
 class EachDecoder final : public Decoder {
  public:
   using Change = std::function<std::string(const std::string& token, size_t place, size_t count)>;

@@ -67,14 +67,13 @@ std::optional<std::vector<TokenIds>> ids_of_template(const TokenizerEntry& entry
 
 // The ids around texts: those of a template, or those of models that have two fixed tokens. Returns
 // whether they say what stands around two.
-bool read_post_processor(const TokenizerEntry& entry, const TokenTable& table,
-                         EncoderLayout& around) {
+bool read_post_processor(const TokenizerEntry& entry, EncoderLayout& around) {
   const std::string type = entry.text("type");
   if (type == "ByteLevel") return false;  // changes offsets alone
   if (type == "Sequence") {
     int of_two = 0;
     for (const TokenizerEntry& each : entry.at("processors").list())
-      of_two += read_post_processor(each, table, around) ? 1 : 0;
+      of_two += read_post_processor(each, around) ? 1 : 0;
     return of_two == 1;  // several would stand around each other
   }
   TokenIds own_before, own_after;
@@ -143,7 +142,7 @@ HubTokenizer::Parts::Parts(const nlohmann::json& json, const std::string& name) 
   size = model->table().size();
   if (!added.all().empty()) size = std::max<int64_t>(size, added.all().back().id + 1);
   if (!file.has("post_processor")) return;
-  takes_two = read_post_processor(file.at("post_processor"), model->table(), around);
+  takes_two = read_post_processor(file.at("post_processor"), around);
   for (const TokenIds* ids : {&around.before, &around.after, &around.between, &around.behind})
     for (const int32_t id : *ids)
       if (id >= size)

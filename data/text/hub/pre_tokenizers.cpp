@@ -342,7 +342,6 @@ void add_pre_tokenizers(const TokenizerEntry& entry, PreTokenizers& made) {
   made.describe += (made.describe.empty() ? "" : ", ") + type;
   if (type == "Split") {
     SplitPattern pattern = read_pattern(entry);
-    made.by_icu = made.by_icu || pattern.by_icu();
     add(PatternSplit(std::move(pattern), read_cut(entry), entry.flag("invert", false)));
   } else if (type == "ByteLevel") {
     const bool prefix = entry.flag("add_prefix_space", true);

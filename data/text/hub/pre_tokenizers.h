@@ -9,7 +9,7 @@
 
 namespace frugal::data {
 
-// WordList of a text, in order. None is empty.
+// The words of a text, in order. None is empty.
 struct WordList {
   explicit WordList(std::string whole, bool is_first)
       : text(std::move(whole)),
@@ -35,7 +35,6 @@ struct PreTokenizers {
   // The last step is to write bytes as characters. It is left out of `all`: a model may take the
   // bytes.
   bool bytes_last = false;
-  bool by_icu = false;  // an expression is slow
   std::string describe;
 };
 

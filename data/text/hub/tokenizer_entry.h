@@ -2,7 +2,6 @@
 // messages name the file and the place. Internal to data/text.
 #pragma once
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,7 +16,6 @@ class TokenizerEntry {
       : value_(&document), file_(std::move(file)) {}
 
   const Json& json() const { return *value_; }
-  const std::string& file() const { return file_; }
   bool is_object() const { return value_->is_object(); }
   // The member is there and not null. Errors: this is no object.
   bool has(const char* key) const;

@@ -87,6 +87,9 @@ TEST_CASE("an unknown key names the nearest valid one") {
   CHECK(has(parse_complaint(R"({"modle": {}})"), "nearest valid key is 'model'"));
   CHECK(has(parse_complaint(R"({"lr": 0.1})"), "nearest valid key is 'optim.lr'"));
   CHECK(has(parse_complaint(R"({"sede": 1})"), "nearest valid key is 'seed'"));
+  CHECK(has(parse_complaint(R"({"optim.lr": 1})"), R"(optim.lr: expected {"optim": {"lr": ...}})"));
+  CHECK(has(parse_complaint(R"({"compression": {"advanced.min_elements": 1}})"),
+            R"(expected {"compression": {"advanced": {"min_elements": ...}}} in a file)"));
   CHECK(has(parse_complaint(R"({"train": {"batch_size": 1}})"), "'data.batch_size'"));
 }
 

@@ -127,6 +127,20 @@ TEST_CASE("rows of an error-bounded tensor are those of the whole") {
   }
 }
 
+TEST_CASE("rows of an error-bounded tensor of one axis are those of the whole") {
+  const Tensor x = Tensor::from(normals(3000, 6), {3000});
+  for (const std::string& name : error_bounded_names()) {
+    CAPTURE(name);
+    const auto packed = make_error_bounded(name)->pack(x, ErrorBound(0.01), entry(1));
+    const std::vector<double> whole = packed->unpack().to_vector();
+    for (const auto& [begin, end] : std::vector<std::pair<int64_t, int64_t>>{
+             {0, 3000}, {0, 5}, {5, 3000}, {1024, 2049}, {2999, 3000}, {7, 7}}) {
+      const std::vector<double> part = packed->unpack_rows(begin, end).to_vector();
+      CHECK(std::equal(part.begin(), part.end(), whole.begin() + begin, whole.begin() + end));
+    }
+  }
+}
+
 TEST_CASE("stochastic rounding within a bound is unbiased, nearest is not") {
   const std::vector<float> x = normals(int64_t{64} * 6, 19);
   const Tensor input = Tensor::from(x, {64, 6});

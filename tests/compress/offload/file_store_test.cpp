@@ -195,9 +195,9 @@ TEST_CASE("what is cancelled leaves nothing") {
 
 TEST_CASE("a file needs a directory that takes it") {
   CHECK_THROWS_WITH_AS(FileStore({"/nowhere/at/all"}),
-                       "[offload] expected a directory to write a file in, got /nowhere/at/all: No "
-                       "such file or directory",
-                       Error);
+                       "compression.offload: expected a directory to write a file in, got "
+                       "/nowhere/at/all: No such file or directory",
+                       OptionError);
   CHECK_THROWS_WITH_AS(FileStore({""}), "[offload] expected a directory, got an empty name", Error);
   const TempFolder folder;
   CHECK_THROWS_WITH_AS(FileStore(file_in(folder, true, -1)),

@@ -34,6 +34,13 @@ TEST_CASE("texts of files are shown without what moves a cursor, and shortened")
   CHECK(without_controls(most + "\n" + std::string(1500, 'y')).size() == 1601);
 }
 
+TEST_CASE("texts in a list are shortened, and there may be none") {
+  CHECK(some_of({"a", "b"}, 2) == "a, b");
+  CHECK(some_of({"a", "b\n", "c"}, 1) == "a, and 2 more");
+  CHECK(some_of({"a", "b\n", "c"}, 2, "\n ") == "a\n b\\n\n and 1 more");
+  CHECK(some_of({}, 2) == "none");
+}
+
 TEST_CASE("words of a shell's command line have quotes where they need them") {
   CHECK(shell_word("runs/a-1_b.c:d,e=f+2") == "runs/a-1_b.c:d,e=f+2");
   CHECK(shell_word("") == "''");
