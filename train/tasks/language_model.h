@@ -7,8 +7,8 @@ namespace frugal::train {
 
 // Targets [N, T] i64: the next word of each position, or the word behind a mask and kIgnored
 // elsewhere. The logits of a HeadedModule are made in parts where they take more than kLogitBytes,
-// unless they are kept. Metrics: perplexity and, where there are few
-// words, f1, macro_f1 and matthews, which count each pair of them.
+// in training those of a whole batch (BatchSpec::whole_batch), unless they are kept. Metrics:
+// perplexity and, where there are few words, f1, macro_f1 and matthews, which count each pair.
 class LanguageModel : public Classification {
  public:
   // part_bytes: the most bytes of logits that exist at a time. The size of parts decides the order

@@ -13,7 +13,7 @@ namespace frugal::train {
 // The loss of a class for each pixel. cross_entropy_dice is the sum of both.
 enum class PixelLoss : uint8_t { cross_entropy, focal, dice, cross_entropy_dice };
 
-// Logits of more bytes are made in parts.
+// Logits of more bytes, in training those of a whole batch, are made in parts.
 constexpr int64_t kLogitBytes = int64_t{64} << 20;
 
 // How the metric knn judges features (train/metrics/knn.h).
